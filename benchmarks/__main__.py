@@ -49,7 +49,7 @@ NAMES = {
 
 
 def main() -> None:
-    """Run what the command line names and print the tables."""
+    """Runs the benchmarks that the command line names, and prints their tables."""
     name, options = command_line.parse(list(NAMES), sys.argv[1:])
     for one in NAMES if name == "all" else [name]:
         report: Report = importlib.import_module(NAMES[one]).run(options)

@@ -1,10 +1,10 @@
-"""`advise-mixes`: the layout that `advise` puts first, against the others that it compared.
+"""`advise-mixes`: the first layout of `advise` against the others that it compared.
 
-Each mix has random shares of maps, series, planes, boxes and points of one of four arrays. The
-layouts that `advise` compared and found no more than three times as dear as its first choice are
-written; each is read in turn, round by round, with the files in the page cache, every answer
-checked. What counts is the mean of the medians, weighted by the shares of the mix. The fastest of
-several is so by luck, too: it and the first choice are written and read again, and that counts.
+Each mix has random shares of maps, series, planes, boxes and points of one of four arrays. All
+compared layouts with at most three times the cost of the first choice are written. They are read in
+turn, round by round, with the files in the page cache, and every answer is checked. The measure is
+the mean of the medians, weighted by the shares of the mix. The fastest of several layouts may owe
+its rank to chance: it and the first choice are written and read again, and those times count.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ DEARER_MAX, NEAR, NEAR_SHARE = 3.0, 1.10, 0.95
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of read: how many elements along each axis, and its share of the mix."""
+    """A kind of read: the number of elements along each axis, and its share of the mix."""
 
     name: str
     widths: tuple[int, ...]
@@ -89,11 +89,11 @@ def advised(
     profile: bf.Profile,
     threads: int,
 ) -> list[tuple[str, bf.Regular, float]]:
-    """Return the layouts that advice compared, with their names and costs, its choice first."""
+    """Returns the layouts that advice compared, with names and costs, its first choice in front."""
     names = tuple(f"d{axis}" for axis in range(len(shape)))
     reads, selections = {}, []
     boxes = [kind for kind in kinds if kind.name == "box"]
-    # A selection weighs 1: the boxes at their places weigh as much as they have a share.
+    # A selection weighs 1: the boxes together get the weight of their share.
     unit = boxes[0].share / PLACES if boxes else 1.0
     for kind in kinds:
         if kind.name == "box":
@@ -137,7 +137,7 @@ def selection(shape: tuple[int, ...], kind: Kind, place: int) -> Selection:
 
 
 def compression(values: np.ndarray[Any, Any], place: Path) -> float:
-    """Return how many times smaller the codec makes the values."""
+    """Returns the ratio of raw to encoded bytes of the values."""
     with bf.create(place / "ratio.zarr") as store:
         store.create_array("v", data=values, codecs=CODECS)
     stored = sum(path.stat().st_size for path in (place / "ratio.zarr").rglob("*"))
@@ -168,7 +168,7 @@ def measure(
                     began = time.perf_counter()
                     answer = stores[number][where]
                     seconds = time.perf_counter() - began
-                    # The first read finds the files where the writer left them.
+                    # The first read is not counted: it finds the files in the writer's state.
                     if turn:
                         taken[number].append(seconds)
                     elif not np.array_equal(answer, expected):
@@ -179,7 +179,7 @@ def measure(
 
 
 def run(options: Options) -> Report:
-    """Draw the mixes, ask for advice, write what it compared, read."""
+    """Draws mixes, asks for advice, writes the compared layouts, reads them."""
     rounds = max(15, options.rounds)
     report = Report(NAME, options.command, {"rounds": str(rounds)})
     columns = ["mix", "chunks", "predicted", "measured", "best", "its chunks", "first / best"]

@@ -1,21 +1,21 @@
-"""`burst`: a fast tier before a slow one: when a commit returns, and when all is in the slow one.
+"""`burst`: a fast tier before a slow one; times until a commit returns, and until all is drained.
 
-Each line is a pattern of 1 GiB, and three writers in interleaved rounds: the *device* of the burst
-tier (the same bytes, synced, a file for each process: what the tier gives), *Bedform* (a session
-with the burst tier and `durability="node"`), and *direct* writes to the slow tier, each byte where
-it belongs.
+Each line is a pattern of 1 GiB, with three writers in interleaved rounds. The *device* of the burst
+tier writes the same bytes, synced, one file per process: the limit of the tier. *Bedform* uses a
+session with the burst tier and `durability="node"`. *direct* writes to the slow tier, each byte at
+its final place.
 
-The slow tier has a quarter of the device's bandwidth, measured first, shared evenly by the
-processes, and takes 5 ms a request: Bedform through BEDFORM_THROTTLE, direct writes by the same
-rule in their driver. *Returned* is from the first write until the commit returns; *drained* until
-all of it is durable in the slow tier, and visible. Arrays are made in the slow tier, and looked up
-there, once for all steps of a program: the column *create* has it, the ratios do not.
+The slow tier has a quarter of the device's bandwidth, measured first and shared evenly by the
+processes, and takes 5 ms per request. BEDFORM_THROTTLE applies that to Bedform; the driver of
+direct writes follows the same rule. *Returned* is the time from the first write until the commit
+returns; *drained* until all of it is durable in the slow tier, and visible. Arrays are created and
+looked up in the slow tier once for all steps of a program: the column *create* has that time, the
+ratios exclude it.
 
-Direct writes are what programs do without a layer between: one request for each run of neighbouring
-bytes of a process. Where processes exchange data first (two-phase I/O) there are fewer requests,
-and at best what the column *bound* says: all bytes at the slow tier's bandwidth. What is drained
-can be so many times sooner only where *direct* is so many times *bound*: with longer transfers
-there is nothing to be won, and no promise.
+Direct writes model programs without a layer between: one request for each contiguous run of bytes
+of a process. Two-phase I/O needs fewer requests; its limit is the column *bound*, all bytes at the
+slow tier's bandwidth. Draining can only beat *direct* by the ratio of *direct* to *bound*. Longer
+transfers leave no gain, so no promise covers them.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ Parts = tuple[tuple[Blocks, ...], tuple[Variable, ...]]
 
 
 def transfers(ranks: int, transfer: int) -> Parts:
-    """Return a record of one transfer of each process, one behind the other."""
+    """Returns a record with one transfer of each process, one after the other."""
     length = transfer // 8
     corners = tuple(np.array([[rank * length]]) for rank in range(ranks))
     blocks = Blocks((ranks * length,), corners, (np.array([[length]]),) * ranks)
@@ -109,7 +109,7 @@ PATTERNS: dict[str, Callable[[int], Parts]] = {
 
 
 def job_of(name: str, parts: Parts, options: Options) -> Job:
-    """Return the job with as many records as the size needs."""
+    """Returns the job with as many records as its size needs."""
     one = Workload(name, options.processes, 1, *parts)
     records = max((QUICK_BYTES if options.quick else BYTES) // one.bytes(), 1)
     workload = Workload(name, options.processes, records, *parts)
@@ -119,7 +119,7 @@ def job_of(name: str, parts: Parts, options: Options) -> Job:
 
 
 class BurstReport:
-    """A report that is filled line by line."""
+    """A report that gets its lines one by one."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -143,7 +143,7 @@ class BurstReport:
         )
 
     def missing(self) -> str:
-        """Return what must be had to run."""
+        """Returns the programs that are missing for a run."""
         return self.ours.missing() or self.direct.missing()
 
     def measure(self, line: str, job: Job) -> None:
@@ -159,7 +159,7 @@ class BurstReport:
             sys.stderr.write(" | ".join(table.rows[-1]) + "\n")
 
     def add_rows(self, line: str, job: Job, results: Results, rate: float) -> None:
-        """Add a line to the tables, and what became of its promises."""
+        """Adds a line to the tables, and the results of its promises."""
         total = job.workload.bytes()
         share = ratio(results.samples[DEVICE], results.samples[OURS])
         ends = results.details[OURS]["drained"]
@@ -204,7 +204,7 @@ class BurstReport:
 
 
 def ratio(theirs: list[float], ours: list[float]) -> Ratio:
-    """Return how many times our time theirs is, in the rounds of both."""
+    """Returns the ratio of their time to ours, over the rounds of both."""
     rounds = min(len(theirs), len(ours))
     return paired_ratio(theirs[:rounds], ours[:rounds])
 

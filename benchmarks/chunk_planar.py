@@ -1,9 +1,9 @@
-"""`chunk-planar`: planes of three directions, cold, from the layouts that people have.
+"""`chunk-planar`: planes of three directions, cold, from common layouts.
 
-The raw field as contiguous HDF5 (what a simulation writes), as HDF5 with the chunks that h5py
-chooses, as HDF5 in 64^3 chunks, as Zarr in 64^3 chunks and in the advised layout, which is read
-by TensorStore, too: the layout alone, without the engine.
-The issue's figure is the slowest plane of contiguous HDF5 over the slowest of the advised layout.
+The raw field as contiguous HDF5 (the output of a simulation), as HDF5 with h5py's default chunks,
+as HDF5 in 64^3 chunks, as Zarr in 64^3 chunks and in the advised layout. TensorStore also reads the
+last one, to show the layout without the engine. The figure of the issue is the slowest plane of
+contiguous HDF5 over the slowest of the advised layout.
 """
 
 from __future__ import annotations
@@ -118,18 +118,18 @@ def run(options: Options) -> Report:
 
 
 def slowest(planes: dict[str, Samples], name: str) -> list[float]:
-    """Return, per round, the time of the plane that is the slowest by its median."""
+    """Returns the times, per round, of the plane with the largest median."""
     plane = max(planes, key=lambda plane: median(planes[plane][name]))
     return planes[plane][name]
 
 
 def gain(planes: dict[str, Samples], base: str, name: str) -> Ratio:
-    """Return how many times faster than the base the slowest plane is, round by round."""
+    """Returns the speedup of the slowest plane over the base, round by round."""
     return paired_ratio(slowest(planes, base), slowest(planes, name))
 
 
 def verdicts(planes: dict[str, Samples], base: str, names: list[str]) -> list[Verdict]:
-    """Return what was promised for the advised layout beside what was measured."""
+    """Returns the promises for the advised layout, compared with the measurements."""
     promises = (
         f"slowest plane at least {GAIN:.0f} times faster than contiguous",
         f"three planes within {SPREAD} times of each other",

@@ -1,23 +1,23 @@
-"""`chunk-simulated`: planes of S3D's variables on Spider, as Smart-IO organizes them, simulated.
+"""`chunk-simulated`: planes of S3D's variables on Spider, organized by Smart-IO, simulated.
 
 The paper's Table I on the machine of its section V (336 targets, 250 MB/s, 8 ms, 1.9 ms): 4,096
 writers, 16 along each axis, and 32 to 512 readers of one plane in the middle of a chunk, of each
-direction. A time is that of the last reader, by `docs/simulation-explained.md`. What is assumed,
-of which the paper says nothing, was fixed before any result:
+direction. A time is that of the last reader, by `docs/simulation-explained.md`. The following
+assumptions, on which the paper is silent, were fixed before any result:
 
 - Contiguous: one file, stripes of 1 MiB on all targets. Readers share the slower axis of the plane.
-  They read each run of neighbouring elements, or all from the first to the last through a buffer of
-  4 MiB (the default of ROMIO's data sieving) or 64 MiB: whichever of the three is fastest counts.
+  They read each contiguous run, or the whole range from the first to the last element through a
+  buffer of 4 MiB (the default of ROMIO's data sieving) or 64 MiB. The fastest of the three counts.
 - Original chunks: the process's chunk in one piece, a stripe each (the paper's practice), processes
   in row-major order.
 - Smart: chunks divided evenly, the last piece padded, or merged; a stripe each, in Hilbert order.
-- Spread, which the paper does not have: the same chunks, placed so that planes touch as many
-  targets as possible (`bedform_geometry::spread_placement`); as shards, by the same rule without
-  the grid's size, so that arrays may grow (`bedform_geometry::Spread`).
-- Readers of chunks share a plane as a grid, as square as it gets. Of a chunk they read the bytes
-  from the first to the last that they need (Figure 6(a) of the paper, "preferable").
-- For aggregation they share the plane's chunks, too, so that no chunk is read by two
-  (`docs/simulation-explained.md`, as the choice of pieces for planes of all directions).
+- Spread, which is not in the paper: the same chunks, placed so that planes touch as many targets as
+  possible (`bedform_geometry::spread_placement`); as shards, by the same rule without the grid's
+  size, so that arrays may grow (`bedform_geometry::Spread`).
+- Readers of chunks share a plane as a nearly square grid. Of a chunk they read the range from the
+  first to the last needed byte (Figure 6(a) of the paper, "preferable").
+- For aggregation they share the plane's chunks, too, so that each chunk has one reader. The choice
+  of pieces for planes of all directions is that of `docs/simulation-explained.md`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SIDES = {"Var1": 256, "Var2": 128, "Var3": 64, "Var4": 32}
 READERS = (32, 64, 128, 256, 512)
 PLANES = {"plane i (jk)": 0, "plane j (ik)": 1, "plane k (ij)": 2}
 SPREAD_ORDER = "spread"
-# As Bedform places the shards of arrays, which may grow.
+# The placement of Bedform's shards, in arrays that may grow.
 SHARDS_ORDER = "shards"
 SCAN = (5, 6, 7, 8, 9)
 WIDE_SCAN = (2, 3, 4, *SCAN)
@@ -60,11 +60,11 @@ PAPER_WRITES = {"original": 41.49, "smart": 42.67}
 
 @dataclass(frozen=True)
 class Chunks:
-    """An array in chunks: where each begins and ends on each axis, and where it lies."""
+    """An array in chunks: bounds of the chunks on each axis, and their order on storage."""
 
-    # For each axis, the first element of each chunk and the one behind its last.
+    # For each axis, the first element of each chunk and the end, exclusive.
     cuts: tuple[list[tuple[int, int]], ...]
-    # Elements that a chunk is stored with.
+    # Lengths of a stored chunk.
     stored: tuple[int, ...]
     order: str
 
@@ -79,7 +79,7 @@ class Chunks:
         return [len(cut) for cut in self.cuts]
 
     def ranks(self, targets: int) -> Any:
-        """Return the place of each chunk in the file, whose stripes go to the targets in turn."""
+        """Returns the index of each chunk in the file, whose stripes go to the targets in turn."""
         count = math.prod(self.grid)
         if self.order not in (SPREAD_ORDER, SHARDS_ORDER):
             return np.array(_internal.placement(self.order, self.grid, count)).reshape(self.grid)
@@ -91,12 +91,12 @@ class Chunks:
         return places.reshape(self.grid)
 
     def file(self, targets: int) -> dict[str, int]:
-        """Return how the file lies: a chunk is a stripe."""
+        """Returns the striping of the file: a chunk is a stripe."""
         return {"first": 0, "count": targets, "bytes": self.stored_bytes}
 
 
 def divided(side: int, pieces: tuple[int, ...], order: str = "hilbert") -> Chunks:
-    """Return the chunks of all processes, each cut into so many pieces along each axis."""
+    """Returns the chunks of all processes, each cut into the given pieces along each axis."""
     sizes = [-(-side // count) for count in pieces]
     cuts = []
     for size in sizes:
@@ -106,14 +106,14 @@ def divided(side: int, pieces: tuple[int, ...], order: str = "hilbert") -> Chunk
 
 
 def merged(side: int, group: int) -> Chunks:
-    """Return chunks that are merged, so many along each axis."""
+    """Returns chunks merged in groups of the given length along each axis."""
     size = side * group
     cut = [(at, at + size) for at in range(0, side * WRITERS, size)]
     return Chunks((cut, cut, cut), (size,) * 3, "hilbert")
 
 
 def smart(side: int, optimized: float) -> tuple[str, Chunks]:
-    """Return what the formula makes of the chunks of a variable, and how it calls that."""
+    """Returns the formula's choice for the chunks of a variable: its name, and the chunks."""
     shape, grid = [side] * 3, [WRITERS] * 3
     choice = json.loads(_internal.organize(shape, grid, ITEM, optimized))
     if choice == "keep":
@@ -126,7 +126,7 @@ def smart(side: int, optimized: float) -> tuple[str, Chunks]:
 
 
 def reader_grid(readers: int) -> tuple[int, int]:
-    """Return a grid of readers, as square as it gets, with more along the slower axis.
+    """Returns a nearly square grid of readers, with more along the slower axis.
 
     >>> reader_grid(32), reader_grid(64)
     ((8, 4), (8, 8))
@@ -136,7 +136,7 @@ def reader_grid(readers: int) -> tuple[int, int]:
 
 
 def share(length: int, count: int, number: int) -> tuple[int, int]:
-    """Return the elements of one of so many equal shares."""
+    """Returns the elements of one of `count` equal shares."""
     return number * length // count, (number + 1) * length // count
 
 
@@ -171,14 +171,14 @@ def chunk_reads(
 def whole_chunk_reads(
     chunks: Chunks, targets: int, plane: int, position: int, readers: int
 ) -> list[list[Any]]:
-    """Return the requests of each reader of a plane where no chunk is read by two."""
+    """Returns the requests of each reader of a plane, with one reader for each chunk."""
     one = chunk_reads(chunks, targets, plane, position, 1)[0]
     ends = [share(len(one), readers, reader) for reader in range(readers)]
     return [one[begin:end] for begin, end in ends]
 
 
 def pieces_for_all(machine: Any, side: int) -> int:
-    """Return into how many pieces, across each faster axis, planes of all directions want a chunk.
+    """Returns the number of pieces across each faster axis of a chunk, best for all planes.
 
     >>> spider = {"targets": {"seek_seconds": 8e-3, "read_bytes_per_second": 250e6}}
     >>> pieces_for_all(spider | {"clients": {"request_seconds": 1.9e-3}}, 256)
@@ -190,7 +190,7 @@ def pieces_for_all(machine: Any, side: int) -> int:
 
 
 def overlaps(cut: list[tuple[int, int]], begin: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the chunks along an axis that have something of a range, and which part of them."""
+    """Yields the chunks along an axis that intersect a range, with the intersection."""
     for number, (first, behind) in enumerate(cut):
         if first < end and begin < behind:
             yield number, max(begin, first) - first, min(end, behind) - first
@@ -199,9 +199,9 @@ def overlaps(cut: list[tuple[int, int]], begin: int, end: int) -> Iterator[tuple
 def contiguous_reads(
     total: int, plane: int, position: int, readers: int, buffer: int | None
 ) -> list[list[Any]] | None:
-    """Return the requests of each reader of a contiguous file; `None` if there are too many."""
+    """Returns the requests of each reader of a contiguous file; `None` if there are too many."""
     clients = []
-    # For each element of the slower axis of the plane: its first run, and how many follow.
+    # For each element of the plane's slower axis: its first run, and the number of runs.
     plane_bytes, row = total * total * ITEM, total * ITEM
     for reader in range(readers):
         begin, end = share(total, readers, reader)
@@ -251,7 +251,7 @@ def seconds_of(
 
 
 def contiguous_seconds(machine: Any, side: int, readers: int) -> list[float]:
-    """Return the time of each plane of a contiguous file, the fastest way."""
+    """Returns the time of each plane of a contiguous file, read in the fastest way."""
     file = {"first": 0, "count": machine["targets"]["count"], "bytes": MIBIBYTE}
     found = []
     for axis in PLANES.values():
@@ -265,13 +265,13 @@ def contiguous_seconds(machine: Any, side: int, readers: int) -> list[float]:
 
 
 def write_seconds(machine: Any, organize: bool, optimized: float) -> bf.Simulation:
-    """Return what writing all four variables takes, each in a file."""
+    """Returns the simulated write of all four variables, each in a file."""
     files, clients = [], [[] for _ in range(WRITERS**3)]  # type: ignore[var-annotated]
     for number, side in enumerate(SIDES.values()):
         chunks = smart(side, optimized)[1] if organize else divided(side, (1, 1, 1), "row-major")
         files.append(chunks.file(machine["targets"]["count"]))
         ranks = chunks.ranks(machine["targets"]["count"])
-        # The process whose elements are first writes the chunk, for all of a group.
+        # The process with a group's first elements writes its chunk.
         for place in np.ndindex(*chunks.grid):
             firsts = [chunks.cuts[axis][at][0] // side for axis, at in enumerate(place)]
             writer = (firsts[0] * WRITERS + firsts[1]) * WRITERS + firsts[2]
@@ -282,7 +282,7 @@ def write_seconds(machine: Any, organize: bool, optimized: float) -> bf.Simulati
 
 
 def targets_touched(chunks: Chunks, targets: int) -> tuple[float, float]:
-    """Return the least and the mean share of the targets that could serve a plane that do."""
+    """Returns the least and the mean fraction of usable targets that a plane touches."""
     places = chunks.ranks(targets) % targets
     shares = []
     for axis in PLANES.values():
@@ -293,14 +293,14 @@ def targets_touched(chunks: Chunks, targets: int) -> tuple[float, float]:
 
 
 def shown(seconds: float) -> str:
-    """Return a time in seconds with three digits that mean something."""
+    """Returns a time in seconds with three significant digits."""
     return f"{seconds:.3g}"
 
 
 def gains_table(
     machine: Any, name: str, optimized: float, readers: tuple[int, ...]
 ) -> tuple[Table, list[float], list[float]]:
-    """Return times of the three layouts of a variable, and how much faster ours is."""
+    """Returns the times of the three layouts of a variable, and the gain of ours."""
     side = SIDES[name]
     called, chunks = smart(side, optimized)
     columns = ["readers", "layout", *PLANES]
@@ -324,18 +324,18 @@ def gains_table(
 
 @dataclass(frozen=True)
 class Scan:
-    """Times of all subchunkings of Var1, and how far each choice is from the best."""
+    """Times of all subchunkings of Var1, and the distance of each choice from the best."""
 
     table: Table
-    # Smart-IO's formula, for the planes that it is for, and for all: of the paper's scan.
+    # Smart-IO's formula for its planes, and for all, in the paper's scan.
     formula_slow: list[float]
     formula_all: list[float]
-    # The choice for all planes: of the wide scan.
+    # The choice for all planes, in the wide scan.
     chosen_all: list[float]
 
 
 def scan_table(machine: Any, optimized: float, readers: tuple[int, ...]) -> Scan:
-    """Return times of all subchunkings, and how far the choices are from the best."""
+    """Returns times of all subchunkings, and the distance of the choices from the best."""
     side = SIDES["Var1"]
     formula = int(smart(side, optimized)[0].split("-")[0])
     chosen = pieces_for_all(machine, side)
@@ -359,7 +359,7 @@ def scan_table(machine: Any, optimized: float, readers: tuple[int, ...]) -> Scan
 def aggregation_table(
     machine: Any, optimized: float, readers: tuple[int, ...], reads: Reads, what: str
 ) -> tuple[Table, list[bool]]:
-    """Return times with no aggregation, one level and two; whether the formula chose the best."""
+    """Returns times with no, one or two levels of aggregation; whether the formula chose well."""
     side = SIDES["Var4"]
     levels = {"no-aggr": merged(side, 1), "1-level": merged(side, 2), "2-level": merged(side, 4)}
     chosen = smart(side, optimized)[0]
@@ -379,7 +379,7 @@ def aggregation_table(
 def placement_tables(
     machine: Any, optimized: float, readers: tuple[int, ...]
 ) -> tuple[Table, Table, dict[str, list[float]]]:
-    """Return which share of the targets planes touch, what that means, and the least shares."""
+    """Returns tables of the fractions of targets that planes touch, and the least fractions."""
     targets = machine["targets"]["count"]
     columns = ["variable", "Hilbert: least", "mean", "Z: least", "row-major: least"]
     columns += ["thrown: mean", "spread: least", "shards: least"]
@@ -405,7 +405,7 @@ def placement_tables(
 
 
 def thrown(chunks: Chunks, targets: int) -> float:
-    """Return the mean share that the chunks of a plane would touch if they were thrown.
+    """Returns the mean fraction of targets that a plane's chunks touch in random placement.
 
     >>> round(thrown(divided(64, (1, 1, 1)), 336), 2)
     0.7
@@ -416,7 +416,7 @@ def thrown(chunks: Chunks, targets: int) -> float:
 
 
 def run(options: Options) -> Report:
-    """Simulate all of them."""
+    """Runs all simulations."""
     machine = bf.machine("spider")
     asking = machine["clients"]["request_seconds"] + machine["targets"]["seek_seconds"]
     optimized = machine["targets"]["read_bytes_per_second"] * asking
@@ -454,7 +454,7 @@ def verdicts(
     best: dict[str, list[bool]],
     least: dict[str, list[float]],
 ) -> list[Verdict]:
-    """Return what was promised beside what was found."""
+    """Returns the promises, compared with the results."""
     contiguous, original = max(to_contiguous), max(to_original)
     near = f"within {NEAR_BEST - 1:.0%} of the best of the scan"
     choices = {

@@ -1,11 +1,11 @@
-"""`codec-choice`: arrays whose codecs the data chose, against every candidate, by measured reads.
+"""`codec-choice`: arrays with automatically chosen codecs, against every candidate, by read times.
 
-Each field is stored by every candidate of `codecs="auto"` and by what `auto` takes for the storage
-at hand: one of 1 GB/s and one of 100 MB/s, which BEDFORM_THROTTLE makes of a directory whose files
-the page cache has. A read is of the whole array, into memory that is there. *best* is the fastest
-candidate of those at most 2 % larger than zstd; the promise is that `auto`, which reads no clock,
-takes at most 1.1 times as long. *choosing* is the processor time of `create_array` with `auto` over
-that with the same codecs by name: at most 30 ms, or 2 % of the write.
+Each field is stored with every candidate of `codecs="auto"`, and with the choice of `auto` for two
+storages, of 1 GB/s and 100 MB/s. BEDFORM_THROTTLE makes these from a directory whose files are in
+the page cache. A read is of the whole array, into existing memory. *best* is the fastest candidate
+of those at most 2 % larger than zstd. The promise is that `auto`, which measures no times, takes at
+most 1.1 times as long. *choosing* is the processor time of `create_array` with `auto` minus that
+with the same codecs by name: at most 30 ms, or 2 % of the write.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from benchmarks.harness.options import Options
 
 NAME = "codec-choice"
-#: Bytes a second, and the throttle.
+#: Bytes per second, and the throttle.
 STORAGES = ((1e9, "1000 MB/s, 100 us"), (1e8, "100 MB/s, 100 us"))
 LARGER_MAX, SLOWER_MAX = 1.02, 1.1
 CHOOSING_SECONDS, CHOOSING_PART = 0.030, 0.02
@@ -38,14 +38,14 @@ BYTES, QUICK_BYTES = 32 << 20, 8 << 20
 
 @dataclass(frozen=True)
 class Stored:
-    """An array by its codecs: bytes on storage, and the seconds of a read by storage."""
+    """An array with its codecs: stored bytes, and the seconds of a read by storage."""
 
     size: int
     seconds: dict[str, float]
 
 
 def candidates(item_size: int) -> dict[str, list[Any]]:
-    """Return the codecs by name, as `crates/bedform/src/codec/choice.rs` has them."""
+    """Returns the codecs by name, as in `crates/bedform/src/codec/choice.rs`."""
     type_size = item_size if item_size <= 16 else 1
 
     def blosc(compressor: str, shuffle: str) -> list[Any]:
@@ -99,9 +99,9 @@ def run(options: Options) -> Report:
 def measure(
     field: CodecField, place: Path, rounds: int
 ) -> tuple[dict[str, Stored], dict[float, str], list[tuple[float, float]]]:
-    """Return each candidate's sizes and times, the names that auto took, and what choosing cost.
+    """Returns each candidate's sizes and times, the names that auto chose, and its costs.
 
-    The costs are seconds of choosing and of the write without it, for each storage.
+    The costs are the seconds of choosing and of the write without it, for each storage.
     """
     import bedform as bf
 
@@ -132,7 +132,7 @@ def measure(
 
 
 def create(store: Any, field: CodecField, name: str, codecs: Any) -> float:
-    """Create an array; return the seconds of processors that it took, the least of some."""
+    """Creates an array; returns the processor seconds, the least of five tries."""
     seconds = []
     for number in range(5):
         start = time.process_time()
@@ -144,7 +144,7 @@ def create(store: Any, field: CodecField, name: str, codecs: Any) -> float:
 
 
 def profile(rate: float) -> Any:
-    """Return the profile of a storage of so many bytes a second."""
+    """Returns the profile of a storage with this bandwidth in bytes per second."""
     import bedform as bf
 
     document = bf.Profile.default().to_dict()
@@ -158,12 +158,13 @@ def bytes_below(directory: Path) -> int:
 
 
 def read(store: Path, throttle: str, rounds: int, names: list[str]) -> dict[str, float]:
-    """Return the median seconds of a read of each array, on storage that is throttled."""
+    """Returns the median seconds of a read of each array on throttled storage."""
     command = [sys.executable, "-m", "benchmarks.harness.codec_reader", str(store)]
     environment = {**os.environ, "BEDFORM_THROTTLE": throttle}
     taken: dict[str, list[float]] = {name: [] for name in names}
     for number in range(rounds):
-        # Whoever comes first in a process finds its processors asleep.
+        # The first read of a process is slower, since its processor cores are idle: rotate the
+        # order.
         turned = names[number % len(names) :] + names[: number % len(names)]
         done = subprocess.run(  # noqa: S603
             [*command, *turned], env=environment, check=True, capture_output=True, text=True

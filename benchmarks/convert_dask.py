@@ -1,9 +1,9 @@
-"""`convert-dask`: conversions by the workers of a Dask cluster on this machine, and without one.
+"""`convert-dask`: conversions by the workers of a local Dask cluster, and without Dask.
 
-A field of float32, written as maps by `to_netcdf` and by `to_zarr`, becomes a store laid out for
-series. Without Dask one process converts with all cores; with it as many workers as there are
-cores, of one thread each, which are there before the clock starts, as those of a cluster are. Both
-are synced. After each round the copies are compared with the field, bit by bit.
+A field of float32, written as maps by `to_netcdf` and by `to_zarr`, is converted to a store for
+series. Without Dask one process converts with all cores. With Dask there are as many single-thread
+workers as cores, started before the clock, as in a cluster. Both targets are synced. After each
+round the copies are compared with the field bit by bit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WAYS = ("without", "dask")
 
 
 def field(steps: int) -> np.ndarray[Any, Any]:
-    """Return smooth waves that move, with noise: one map a step."""
+    """Returns smooth moving waves with noise: one map per step."""
     generator = np.random.default_rng(7)
     across = np.linspace(0, 2 * np.pi, MAP[0])[:, None]
     along = np.linspace(0, 6 * np.pi, MAP[1])[None]
@@ -95,7 +95,7 @@ def run(options: Options) -> Report:
                 return took
 
             for way in WAYS:
-                convert(way)  # The page cache has the source, workers have imported all.
+                convert(way)  # Warms the page cache and the workers' imports.
             samples = interleave(list(WAYS), options.rounds, convert)
             ratio = paired_ratio(samples["dask"], samples["without"])
             cells = [f"{median(samples[way]):.2f}" for way in WAYS]

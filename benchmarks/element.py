@@ -24,7 +24,7 @@ CACHE_BYTES = 256 << 20
 POINTS, QUICK_POINTS = 50, 5
 GAINS = {"zarr-python": 30.0, "tensorstore": 3.0}
 POINT_SEED = 11
-#: Whom the last columns compare with.
+#: Engines that the last columns compare with.
 RIVALS = [BASELINE] if BASELINE in PEERS else list(GAINS)
 
 
@@ -98,7 +98,7 @@ def make_row(one: Comparison, names: list[str]) -> list[str]:
 
 
 def verdicts(results: list[Comparison]) -> list[Verdict]:
-    """Return what was promised for one element beside what was measured: the worst array counts."""
+    """Returns the promises for one element and their results; the worst array counts."""
     found = []
     for name, gain in GAINS.items():
         promise = f"caches off: {gain:.0f} times faster than {name}"

@@ -1,8 +1,8 @@
 """`foreign-open`: the first open of NetCDF-4 files, alone and 200 of them by `xr.open_mfdataset`.
 
-Every sample is a fresh process that has imported everything before its clock starts, and opens
-files that nobody has opened: nothing is kept of them. "Again" are the same files once more, in the
-same process. The page cache has the files, for all engines alike.
+Every sample is a fresh process that imports everything before its clock starts, and opens new
+files, for which no chunk map is kept. "Again" opens the same files once more in the same process.
+The files are in the page cache, for all engines alike.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 NAME = "foreign-open"
 ENGINES = ("bedform", "netcdf4", "h5netcdf")
 FILES, STEPS = 200, 24
-#: What a fresh process does: the engine, what is timed, the files; it prints its seconds.
+#: The program of a fresh process; arguments: engine, task, files. It prints its seconds.
 PROGRAM = """
 import json, sys, time, warnings
 import netCDF4, h5netcdf, xarray as xr, dask.array, bedform as bf, bedform.xarray_backend
@@ -95,7 +95,7 @@ def make(place: Path, count: int) -> list[Path]:
 
 
 def run(options: Options) -> Report:
-    """Run both lines."""
+    """Runs both lines."""
     count = 20 if options.quick else FILES
     report = Report(NAME, options.command, {"files": str(count), "rounds": str(options.rounds)})
     place = data.ROOT / "foreign-open"
@@ -116,7 +116,7 @@ def run(options: Options) -> Report:
         each = count if what == "open" else 1
 
         def sample(engine: str, what: str = what, nth: int = nth, each: int = each) -> float:
-            # Fresh files for each sample: nothing that was kept of others is of use.
+            # New files for each sample: chunk maps of others are of no use.
             paths = make(place, count + 1)
             command = [sys.executable, "-c", PROGRAM, engine, what, str(STEPS), *map(str, paths)]
             done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603

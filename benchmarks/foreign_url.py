@@ -1,7 +1,7 @@
-"""`foreign-url`: a NetCDF-4 file on a web server, behind 30 ms a request and 80 MB/s a stream.
+"""`foreign-url`: a NetCDF-4 file on a web server, with 30 ms per request and 80 MB/s per stream.
 
-Each sample opens the file and reads: what a user waits for. h5netcdf reads over fsspec, with each
-of its caches and block sizes; the best of them is compared with. Nothing is kept between samples.
+Each sample opens the file and reads, as a user would. h5netcdf reads over fsspec, with each of its
+caches and block sizes; the comparison is with the best of them. Nothing is kept between samples.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def shape_of(options: Options) -> tuple[int, int, int]:
 
 
 def make(path: Path, shape: tuple[int, int, int]) -> np.ndarray[Any, Any]:
-    """Write the file with netCDF4, as its users do; return what it holds."""
+    """Writes the file with netCDF4, as its users do; returns the values."""
     import netCDF4
 
     random = np.random.default_rng(5)
@@ -83,7 +83,7 @@ def read_by_bedform(url: str, key: Any) -> Any:
 
 
 def timed(read: Callable[[], Any], expected: np.ndarray[Any, Any]) -> float:
-    """Return the seconds of a read, whose answer is checked."""
+    """Returns the seconds of a read, after a check of its answer."""
     began = time.perf_counter()
     found = read()
     seconds = time.perf_counter() - began
@@ -103,7 +103,7 @@ def lines_of(shape: tuple[int, int, int]) -> dict[str, Any]:
 
 
 def run(options: Options) -> Report:
-    """Run the lines that were asked for."""
+    """Runs the requested lines."""
     import h5netcdf
 
     import bedform as bf

@@ -1,6 +1,6 @@
-"""What `log-s3d` and `log-flash` share: blocks of a mesh, written by 2, 4 and 16 processes.
+"""Shared parts of `log-s3d` and `log-flash`: mesh blocks, written by 2, 4 and 16 processes.
 
-Against ADIOS2 BP5 and the device. A line is a number of processes.
+The comparison is with ADIOS2 BP5 and the device. A line is a number of processes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PROMISES = [
 
 
 def job_of(name: str, parts: Parts, ranks: int, quick: bool) -> Job:
-    """Return the job with as many records as 1 GiB needs, or two."""
+    """Returns the job with as many records as 1 GiB needs; two in a quick run."""
     one = Workload(name, ranks, 1, *parts)
     records = 2 if quick else max(-(-BYTES // one.bytes()), 1)
     workload = Workload(name, ranks, records, *parts)
@@ -49,7 +49,7 @@ def job_of(name: str, parts: Parts, ranks: int, quick: bool) -> Job:
 
 
 def measure(name: str, options: Options, parts_of: Callable[[int], Parts]) -> Report:
-    """Measure each number of processes; `parts_of` gives what so many processes write."""
+    """Measures each number of processes; `parts_of` returns the data for that many."""
     prefix = options.bedform or os.environ.get("BEDFORM_PREFIX")
     report = LogReport(name, options, [Adios(), LogWriter(prefix), DeviceWriter()])
     for ranks in options.ranks:

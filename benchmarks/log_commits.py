@@ -1,16 +1,16 @@
-"""`log-commits`: what commits cost when many came before, and what runs beside them.
+"""`log-commits`: costs of commits after many others, and of work that overlaps them.
 
-*Commits*: sessions of many commits of 8 KiB: rows that are appended, and one shard that is
-overwritten again and again; with the log left as it is, and settled in the background within 16
-MiB. The first 100 and the last 1,000 are set against each other, so that all are of one run;
-opening and one row of the middle against the same store of 10 commits, in turns.
+*Commits*: sessions of many commits of 8 KiB, as appended rows and as overwrites of one shard; with
+the log left unsettled, and settled in the background within 16 MiB. The first 100 commits are
+compared with the last 1,000 of the same run. Opening and reading one row of the middle alternate
+with the same on a store of 10 commits.
 
 *Variables*: 5,000 arrays of 10 commits, of fixed shape and growing.
 
-*Overlap*: steps of 64 MiB, lent, that take as long to compute as to commit: computing alone,
-with `commit_begin` and `commit_wait`, and with `commit`.
+*Overlap*: steps of 64 MiB, lent, with computing as long as a commit: computing alone, with
+`commit_begin` and `commit_wait`, and with `commit`.
 
-There are no peers: NetCDF, HDF5 and ADIOS2 have no commit that a crash leaves whole.
+There are no peers: NetCDF, HDF5 and ADIOS2 have no atomic commits.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LINES = ("append", "overwrite")
 
 
 def place_of(name: str) -> Path:
-    """Return a place where nothing is, nor a log beside it."""
+    """Returns an unused place, without a store or log."""
     place: Path = ROOT / f"{name}.zarr"
     for old in (place, place.with_name(place.name + ".bedform-log")):
         data.remove(old)
@@ -51,7 +51,7 @@ def place_of(name: str) -> Path:
 
 
 def bytes_in(place: Path, directory: str = "") -> int:
-    """Return the bytes of the files of a store's log; what goes meanwhile counts as gone."""
+    """Returns the bytes of the files of a store's log; files that vanish meanwhile count 0."""
     total = 0
     for path in place.with_name(place.name + ".bedform-log").joinpath(directory).rglob("*"):
         try:
@@ -62,7 +62,7 @@ def bytes_in(place: Path, directory: str = "") -> int:
 
 
 def commits(line: str, count: int, **session: Any) -> tuple[Path, list[float], int]:
-    """Commit so often; return the store, the seconds of each, and the most bytes of segments."""
+    """Makes `count` commits; returns the store, their seconds, and the most bytes of segments."""
     place = place_of(f"{line}-{count}")
     store = bf.create(place)
     rows = 0 if line == "append" else 64
@@ -150,7 +150,7 @@ def add_commits(report: Report, options: Options) -> None:
             )
         )
         bf.open(place, "r+").settle()
-        # In turns, since the device does not stay the same.
+        # Alternating, since the device's speed drifts.
         plain, beside, most = [], [], 0
         for _ in range(3):
             plain += commits(line, count // 3, settle="later")[1]
@@ -172,7 +172,7 @@ def add_commits(report: Report, options: Options) -> None:
 
 
 def variables(count: int, *, grows: bool) -> tuple[float, float, float]:
-    """Return the seconds of the first commit, of the mean of the others, and of settling."""
+    """Returns the seconds of the first commit, of the others on average, and of settling."""
     place = place_of("variables")
     store = bf.create(place)
     names = [f"v{number:05}" for number in range(count)]
@@ -218,7 +218,7 @@ def add_variables(report: Report, options: Options) -> None:
 
 
 def add_overlap(report: Report, options: Options) -> None:
-    """Measure steps that compute while the last becomes durable."""
+    """Measures steps that compute while the previous one becomes durable."""
     steps = 4 if options.quick else 16
     size = 64 * MEBIBYTE // 4
     store = bf.create(place_of("overlap"))
@@ -241,7 +241,7 @@ def add_overlap(report: Report, options: Options) -> None:
             multiply(square, products)
 
         def calibrate() -> None:
-            """Compute as long as commits take now, between steps that compute."""
+            """Sets the number of products so that computing takes as long as commits now."""
             nonlocal products
             trial = []
             for step in range(steps):
@@ -286,7 +286,7 @@ def add_overlap(report: Report, options: Options) -> None:
 
 
 def multiply(square: Any, times: int) -> None:
-    """Compute in one thread: OPENBLAS_NUM_THREADS=1 sees to that."""
+    """Computes in one thread, since OPENBLAS_NUM_THREADS=1."""
     for _ in range(times):
         square @ square
 
@@ -302,7 +302,7 @@ PARTS = {"commits": add_commits, "variables": add_variables, "overlap": add_over
 
 
 def run(options: Options) -> Report:
-    """Run the parts that were asked for (`--only`)."""
+    """Runs the requested parts (`--only`)."""
     report = Report(NAME, options.command, {"rounds": str(options.rounds)})
     for name, add in PARTS.items():
         if options.wants(name):

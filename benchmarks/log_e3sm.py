@@ -1,11 +1,11 @@
 """`log-e3sm`: the output of E3SM's F, G and I cases, written by 2, 4 and 16 processes.
 
-Every variable and record of the five files that E3SM-IO writes, in its decompositions: those of a
-map file (`--map FILE`, `.nc` or `.h5`), or drawn like them in the size that a timed case needs.
-Against PnetCDF (canonical and blobs) and HDF5 blobs through E3SM-IO, each with the hints and the
-way of waiting that are fastest here, ADIOS2 BP5, and the device, all synced in the time. Bedform's
-time is given twice: for the commit, and for commit and settling, which leaves the files that
-readers want. A line is a case and a number of processes: `--only 'G/2,I*/16'`.
+Every variable and record of the five files that E3SM-IO writes, in its decompositions. These come
+from a map file (`--map FILE`, `.nc` or `.h5`), or are generated alike, in the size that a timed
+case needs. The peers are PnetCDF (canonical and blobs) and HDF5 blobs through E3SM-IO, with the
+hints and waiting mode that are fastest here, ADIOS2 BP5, and the device. All times include the
+sync. Bedform has two times: for the commit, and for commit and settling, which leaves the files for
+readers. A line is a case and a number of processes: `--only 'G/2,I*/16'`.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 NAME = "log-e3sm"
 BYTES = 1 << 30
-# How much larger than E3SM-IO's the mesh is that a case is drawn on.
+# The size of a case's mesh as a multiple of E3SM-IO's.
 MESHES = {"F h0": 33, "F h1": 32, "G": 16, "I h0": 3, "I h1": 16}
 LETTERS = {3: "f", 6: "g", 5: "i"}
 ADIOS = Adios.name
 
 
 def size(case: e3sm.Case, whole: list[Decomposition], quick: bool) -> tuple[int, int]:
-    """Return how often the mesh is taken, and how many records, for the bytes that are wanted."""
+    """Returns the multiple of the mesh, and the number of records, for the desired bytes."""
     fixed, record = e3sm.record_bytes(case, whole)
     if quick:
         return 1, 2 if case.has_many_records else 1
@@ -62,7 +62,7 @@ def decompositions(case: e3sm.Case, options: Options) -> tuple[list[Decompositio
 
 
 def cases(options: Options) -> list[e3sm.Case]:
-    """Return the cases: all, or those of the map that was given."""
+    """Returns all cases, or those of the given map."""
     if options.map is None:
         return list(e3sm.CASES.values())
     letter = LETTERS.get(len(read_map(options.map)))
@@ -72,20 +72,20 @@ def cases(options: Options) -> list[e3sm.Case]:
 
 
 def job_of(case: e3sm.Case, options: Options, ranks: int) -> Job:
-    """Return the workload of a case with the files that tell writers of it."""
+    """Returns the workload of a case with the files that describe it to writers."""
     whole, records = decompositions(case, options)
     workload = e3sm.workload_of(case, whole, ranks, records)
     folder = ROOT / "plans"
     data.remove(folder)
     plans = tuple(write_plans(workload, folder))
     map_file = folder / "map.nc"
-    # The peers get the same runs as we do: written anew, without those that nobody writes.
+    # The peers get the same runs: the map is written without runs that no process writes.
     write_map(map_file, whole)
     return Job(workload, plans, map_file, case.history)
 
 
 def promises(case: e3sm.Case, ranks: int) -> list[Promise]:
-    """Return what was promised for a line."""
+    """Returns the promises for a line."""
     found = [
         Promise("metadata and padding under 2 % of the data", at_most("overhead", 0.02)),
         Promise("commit and settle ahead of canonical", settled_ahead(CANONICAL)),
@@ -108,7 +108,7 @@ def promises(case: e3sm.Case, ranks: int) -> list[Promise]:
 
 
 def run(options: Options) -> Report:
-    """Measure every case and number of processes that was asked for."""
+    """Measures every requested case and number of processes."""
     program = options.e3sm_io or os.environ.get("E3SM_IO")
     prefix = options.bedform or os.environ.get("BEDFORM_PREFIX")
     peers = [E3smIo(name, program) for name in METHODS]

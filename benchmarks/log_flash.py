@@ -33,7 +33,7 @@ def blocks(ranks: int, edge: int) -> Blocks:
 
 
 def parts(ranks: int) -> Parts:
-    """Return what so many processes write of one output."""
+    """Returns the data that `ranks` processes write of one output."""
     found = (blocks(ranks, CELLS), blocks(ranks, CORNERS))
     variables = [
         Variable(f"{group}{number:02}", dtype, found[at].shape, at, has_record=True)

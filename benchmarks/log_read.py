@@ -1,10 +1,10 @@
-"""`log-read`: reads over a log that 16 writers left, beside the same reads once it is settled.
+"""`log-read`: reads over a log of 16 writers, against the same reads after settling.
 
-Each of ten steps of a cube is written by 16 writers, a 4 x 2 x 2 part each, with a commit of their
-own: 16 segments, 160 commits, which is more than one commit a step for all of them. The settled
-twin has the same elements in 64^3 chunks (of the full size) in shards of a step. Warm: the page
-cache holds both, the caches of the engine hold nothing, the handles are open and what the log means
-has been read. Cold: the page cache is dropped before every read.
+Each of ten steps of a cube is written by 16 writers, a 4 x 2 x 2 part each, with separate commits:
+16 segments and 160 commits, more than with one commit per step. The settled twin has the same
+elements in 64^3 chunks (of the full size), with one step per shard. Warm: the page cache holds both
+stores, the caches of the engine are empty, the handles are open, and the log's metadata have been
+read. Cold: the page cache is dropped before every read.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ STEPS = 10
 GRID = (4, 2, 2)
 LOG, SETTLED = "log", "settled"
 RATIO_MAX = 3.0
-#: Who reads which store. A baseline (`BEDFORM_BASELINE`) reads both as well.
+#: The store and the engine of each reader. A baseline (`BEDFORM_BASELINE`) reads both as well.
 READERS = {LOG: (LOG, OURS), SETTLED: (SETTLED, OURS)}
 OLDER = {f"{BASELINE} {store}": (store, BASELINE) for store in (LOG, SETTLED) if BASELINE in PEERS}
 READERS |= OLDER
-#: The lines that the promise is about.
+#: The lines that the promise covers.
 PROMISED = ("plane i", "plane j", "plane k", "centre box", "box of steps")
 QUICK_LINES = ("plane k", "centre box", "series step")
 
 
 def step_values(edge: int, step: int) -> NDArray[np.float64]:
-    """Return the cube of a step: the field, moved on by a few planes."""
+    """Returns the cube of a step: the field, shifted by a few planes."""
     return np.roll(data.truth(edge), 3 * step, axis=0)
 
 
@@ -120,7 +120,7 @@ def lines_of(edge: int) -> dict[str, Selection]:
 
 
 def answer(edge: int, selection: Selection) -> int:
-    """Return the checksum of what the read must give."""
+    """Returns the checksum of the expected answer."""
     first = selection[0]
     if isinstance(first, int):
         return checksum(step_values(edge, first)[selection[1:]])
@@ -181,7 +181,7 @@ class Case:
 
 
 def run(options: Options) -> Report:
-    """Run the lines that were asked for."""
+    """Runs the requested lines."""
     report = Report(NAME, options.command, options.settings())
     edge = options.size // 2
     report.settings["array"] = f"{STEPS} steps of {edge}^3 float64, 16 writers"
@@ -223,7 +223,7 @@ def make_table(case: Case, found: list[Comparison]) -> Table:
 
 
 def verdict(results: list[Comparison], temperature: str) -> Verdict:
-    """Return what was promised for planes and boxes beside what was measured."""
+    """Returns the promise for planes and boxes, and its result."""
     promise = f"planes and boxes, {temperature}: at most {RATIO_MAX:.0f} times settled (worst line)"
     ratios = {
         one.line: ratio.median

@@ -20,7 +20,7 @@ VARIABLES = {"species": 11, "velocity": 3, "temperature": 1, "pressure": 1}
 
 
 def grid(ranks: int) -> tuple[int, int, int]:
-    """Return the processes along each axis, as even as they come out.
+    """Returns the number of processes along each axis, as equal as possible.
 
     >>> grid(2), grid(4), grid(16)
     ((2, 1, 1), (2, 2, 1), (4, 2, 2))
@@ -41,7 +41,7 @@ def blocks(ranks: int, components: int) -> Blocks:
 
 
 def parts(ranks: int) -> Parts:
-    """Return what so many processes write of a checkpoint."""
+    """Returns the data that `ranks` processes write of a checkpoint."""
     counts = sorted(set(VARIABLES.values()))
     found = tuple(blocks(ranks, count) for count in counts)
     variables = [

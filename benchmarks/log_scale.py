@@ -1,10 +1,9 @@
-"""`log-scale`: what commits of 20,160 processes on 240 nodes cost, counted.
+"""`log-scale`: counted costs of commits of 20,160 processes on 240 nodes.
 
 Every process is a real session, in a thread of one program
-(`crates/bedform/examples/log_scale.rs`); messages and storage are memory, and counted. Each process
-writes 16 elements of 8 arrays for each commit; a shard has what the processes of a node write of a
-time step. The lines with fewer nodes, and with fewer processes on each, show what a figure depends
-on.
+(`crates/bedform/examples/log_scale.rs`), with messages and storage in memory, and counted. Each
+process writes 16 elements of 8 arrays per commit; a shard holds the elements of a node in a time
+step. The lines with fewer nodes, and fewer processes per node, show how the figures scale.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ Found = dict[str, dict[str, Any]]
 
 
 def ignore_faults() -> None:
-    """Keep the program from mapping a signal stack for each thread: maps have a limit."""
+    """Keeps the program from mapping a signal stack per thread, since mappings are limited."""
     for number in (signal.SIGSEGV, signal.SIGBUS):
         signal.signal(number, signal.SIG_IGN)
 
 
 def simulate(nodes: int, per_node: int) -> Found:
-    """Return what each step cost, by its name."""
+    """Returns the costs of each step by its name."""
     command = ["cargo", "run", "--release", "--quiet", "-p", "bedform", "--example", "log_scale"]
     arguments = [str(number) for number in (nodes, per_node, COMMITS)]
     done = subprocess.run(  # noqa: S603
@@ -65,7 +64,7 @@ def simulate(nodes: int, per_node: int) -> Found:
 
 
 def table_of(title: str, step: str, found: dict[str, Found], note: str = "") -> Table:
-    """Return what a step cost in every size."""
+    """Returns the costs of a step for every size."""
     known = [name for name in COLUMNS if name in next(iter(found.values()))[step]]
     rows = [[line, *(f"{steps[step][name]:,}" for name in known)] for line, steps in found.items()]
     return Table(title, ["nodes x processes", *(COLUMNS[name] for name in known)], rows, note=note)

@@ -1,13 +1,13 @@
 """`log-simulated`: E3SM's F, G and I cases on Cori and Summit, written in four ways, simulated.
 
-Processes, bytes and requests of Table 6.1 of Hou's dissertation, at its full size. How canonical
-files with two-phase writes, blobs, logs with one writer a node and the paper's log are put together
-is fixed in `docs/simulation-explained.md`; what processes calculate is measured here before, with
-NumPy. Files of a node have the paper's stripes: 8 of 1 MiB on Cori, blocks of 16 MiB on Summit. A
-time is that of all files of a case, one after the other. Nobody has published what a seek costs
-behind those machines' servers, and how much of a file they write at once: so each case is
-calculated with the seek that the description assumes, with caches that collect before they seek,
-and without seeks. The last tables leave out one thing after the other: what limits each way.
+Processes, bytes and requests are those of Table 6.1 of Hou's dissertation, at full size.
+`docs/simulation-explained.md` defines the four ways: canonical files with two-phase writes, blobs,
+logs with one writer per node, and the paper's log. The computing of processes is measured here
+first, with NumPy. Files of a node have the paper's stripes: 8 of 1 MiB on Cori, blocks of 16 MiB on
+Summit. A time is that of all files of a case, one after the other. No source has the seek times
+behind those machines' servers, or the sizes of their writes. So each case is simulated with the
+seek of the description, with caches that collect writes before a seek, and without seeks. The last
+tables omit one cost after the other, which shows the limit of each way.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ GIBIBYTE, MIBIBYTE = 1 << 30, 1 << 20
 PAIR_BYTES = 16
 ENTRY_BYTES = 40
 NEAR = 0.30
-# How many times faster the paper's log is than its canonical file.
+# Speedup of the paper's log over its canonical file.
 PAPER = {"F": 5.4, "G": 5.7, "I": 10.9}
-# Of the I case: columns of 62,500 that the maps' grid of 360 x 720 has; the others have no hole.
+# Fraction of the maps' 360 x 720 grid that the I case covers (62,500 columns); others cover all.
 LAND_COVERED = 62_500 / (360 * 720)
 # Stripes of a node's file, and aggregators of a node: section 6.4.2.
 NODE_FILES = {"cori": (8, MIBIBYTE, 8), "summit": (77, 16 * MIBIBYTE, 1)}
-# What there is an aggregator of a shared file for: the same section.
+# Unit that has one aggregator of a shared file: the same section.
 AGGREGATOR_OF = {"cori": "target", "summit": "node"}
-# Bytes of an object that Lustre's clients collect: the largest request, all that they may keep.
+# Bytes of an object that Lustre's clients collect: the largest request, or the most they keep.
 GATHERED = {"4 MiB a seek": 4 * MIBIBYTE, "32 MiB a seek": 32 * MIBIBYTE}
 WRITES_IN_FLIGHT = 2
 Operations = list[Any]
@@ -60,21 +60,21 @@ class Output:
 
     @property
     def partitioned(self) -> list[e3sm.Group]:
-        """Variables that all processes have a part of."""
+        """The groups of variables that are divided among all processes."""
         return [group for group in e3sm.CASES[self.name].groups if group.decomposition >= 0]
 
     @property
     def variables(self) -> int:
-        """How many variables the file has."""
+        """The number of variables of the file."""
         return sum(group.count for group in e3sm.CASES[self.name].groups)
 
     @property
     def writes(self) -> int:
-        """How many writes of one record of a variable a process makes."""
+        """The number of writes of one record of a variable by a process."""
         return sum(one.count * (self.records if one.has_record else 1) for one in self.partitioned)
 
     def declared_requests(self) -> int:
-        """Return the requests of one variable of each decomposition, of one process."""
+        """Returns the requests of a process for one variable of each decomposition."""
         decompositions = len({group.decomposition for group in self.partitioned})
         return math.ceil(self.requests * decompositions / self.writes)
 
@@ -89,7 +89,7 @@ OUTPUTS = (
 
 
 def aggregators_of(output: Output, on: Machine, rule: str) -> int:
-    """Return how many processes write a shared file: one for each target of it, or node."""
+    """Returns the number of writers of a shared file: one per target of it, or per node."""
     targets = min(on["striping"]["count"], on["targets"]["count"])
     return min(targets if rule == "target" else nodes_of(output, on), output.processes)
 
@@ -103,7 +103,7 @@ def canonical(output: Output, on: Machine, costs: Costs, rule: str | None = None
     extent = math.ceil(output.data_bytes / output.covered)
     rounds = -(-extent // (stripe * aggregators))
     owner = {at * processes // aggregators: at for at in range(aggregators)}
-    # Of each process in a round; what arrives at an aggregator is as much, all together.
+    # Bytes of each process in a round; an aggregator receives as many in total.
     sent = output.data_bytes // (rounds * processes)
     messages = min(aggregators, -(-requests // rounds))
     arriving = messages * processes // aggregators
@@ -136,7 +136,7 @@ def canonical(output: Output, on: Machine, costs: Costs, rule: str | None = None
 
 
 def nodes_of(output: Output, on: Machine) -> int:
-    """Return on how many nodes the processes are."""
+    """Returns the number of nodes of the processes."""
     return int(-(-output.processes // on["clients"]["per_node"]))
 
 
@@ -147,7 +147,7 @@ def node_file(on: Machine) -> dict[str, int]:
 
 
 def blob(output: Output, on: Machine, costs: Costs) -> dict[str, Any]:
-    """Return the workload of one file a node, of its processes' data one after the other."""
+    """Returns the workload of one file per node, with its processes' data one after the other."""
     nodes, stripes = nodes_of(output, on), node_file(on)
     each = NODE_FILES[on["name"]][2]
     metadata = PAIR_BYTES * output.declared_requests() * output.processes // nodes
@@ -165,11 +165,11 @@ def blob(output: Output, on: Machine, costs: Costs) -> dict[str, Any]:
 
 
 def log(output: Output, on: Machine, costs: Costs) -> dict[str, Any]:
-    """Return the workload of a log with one writer a node, and one commit."""
+    """Returns the workload of a log with one writer per node, and one commit."""
     nodes, stripes = nodes_of(output, on), node_file(on)
     data = output.data_bytes // nodes
     metadata = PAIR_BYTES * output.declared_requests() * output.processes // nodes
-    # A request for all targets of the segment; on Summit they are more than one request is for.
+    # A request covers all targets of the segment; on Summit these exceed one request.
     size = max(stripes["bytes"], 8 * MIBIBYTE)
     clients = []
     for node in range(nodes):
@@ -178,7 +178,7 @@ def log(output: Output, on: Machine, costs: Costs) -> dict[str, Any]:
             operations.append({"write": [node, place, min(size, data - place)]})
         operations += [{"write": [node, data, metadata]}, {"sync": node}, {"send": [256, 1]}]
         operations += ["barrier", *([{"receive": [256 * nodes, nodes]}] if node == 0 else [])]
-        # The root, which is written last.
+        # The root is written last.
         operations += [] if node else [{"create": nodes}, {"write": [nodes, 0, 4096]}]
         clients.append(
             {"node": node, "requests_in_flight": WRITES_IN_FLIGHT, "operations": operations}
@@ -187,7 +187,7 @@ def log(output: Output, on: Machine, costs: Costs) -> dict[str, Any]:
 
 
 def papers_log(output: Output, on: Machine, costs: Costs) -> dict[str, Any]:
-    """Return the workload of the paper's log: one HDF5 file a node, written by aggregators."""
+    """Returns the workload of the paper's log: one HDF5 file per node, written by aggregators."""
     nodes, stripes = nodes_of(output, on), node_file(on)
     each, per_node = NODE_FILES[on["name"]][2], on["clients"]["per_node"]
     declared = output.declared_requests()
@@ -212,12 +212,12 @@ def papers_log(output: Output, on: Machine, costs: Costs) -> dict[str, Any]:
 
 
 WAYS = {"canonical": canonical, "blob": blob, "log": log, "paper's log": papers_log}
-# Those whose times the paper compares.
+# The ways whose times the paper compares.
 LIMITED = ("canonical", "paper's log")
 
 
 def phases(found: dict[str, Any]) -> str:
-    """Return when the parts of a canonical write ended, in words."""
+    """Returns the end times of the parts of a canonical write, in words."""
     created, listed, merged = found["barriers"][:3]
     last = found["seconds"]
     parts = {
@@ -230,7 +230,7 @@ def phases(found: dict[str, Any]) -> str:
 
 
 def limits(found: dict[str, Any]) -> str:
-    """Return what is busy for how much of the time."""
+    """Returns the busy resources with their fractions of the time."""
     bounds = [bound for bound in found["bounds"] if bound["seconds"] > 0.05 * found["seconds"]]
     busy = [f"{bound['what']} {bound['seconds'] / found['seconds']:.0%}" for bound in bounds]
     target = max(found["targets"], key=lambda load: load["seeking_seconds"], default=None)
@@ -240,7 +240,7 @@ def limits(found: dict[str, Any]) -> str:
 
 
 def machines(name: str) -> Iterator[tuple[str, Machine]]:
-    """Yield a machine with the seeks that are assumed of it, with caches, and without seeks."""
+    """Yields a machine with its assumed seeks, with caches, and without seeks."""
     described = bf.machine(name)
     yield "a seek a request", described
     if name == "cori":
@@ -250,12 +250,12 @@ def machines(name: str) -> Iterator[tuple[str, Machine]]:
 
 
 def without_seeks(on: Machine) -> Machine:
-    """Return the machine with targets that need not seek."""
+    """Returns the machine with seeks of 0 s."""
     return on | {"targets": on["targets"] | {"seek_seconds": 0.0}}
 
 
 def run(options: Options) -> Report:
-    """Simulate all cases in all ways."""
+    """Simulates all cases in all ways."""
     costs = measure_costs()
     report = Report(NAME, options.command, costs.describe())
     outputs = OUTPUTS[3:] if options.quick else OUTPUTS
@@ -281,7 +281,7 @@ def run(options: Options) -> Report:
 
 
 def limits_table(name: str, outputs: tuple[Output, ...], costs: Costs) -> Table:
-    """Return what each case would take if one thing after the other took no time."""
+    """Returns the time of each case with one cost at a time set to zero."""
     on = bf.machine(name)
     free = replace(costs, listing=0, merging=0, placing=0, hashing=0, compressing=0)
     other = "node" if AGGREGATOR_OF[name] == "target" else "target"
@@ -311,7 +311,7 @@ def limits_table(name: str, outputs: tuple[Output, ...], costs: Costs) -> Table:
 
 
 def verdicts(title: str, times: dict[tuple[str, str], float]) -> list[Verdict]:
-    """Return the advantage of the paper's log beside the paper's, and that of the others."""
+    """Returns the advantage of the paper's log here and in the paper, and that of the others."""
     found = []
     for case, paper in PAPER.items():
         if not times[case, "log"]:

@@ -1,8 +1,8 @@
-"""`memory`: how far the peak of resident memory rises in a read of the whole array.
+"""`memory`: the growth of peak resident memory in a read of the whole array.
 
-Each reading happens in a fresh process, after the array was opened: the peak (`VmHWM`, reset just
-before) less the resident memory before. The result itself is in it; what is above the result is the
-engine's own. Memory maps of files count while they are resident, as the kernel counts them.
+Each read happens in a fresh process with an open array: the peak (`VmHWM`, reset just before) minus
+the resident memory before. It includes the result; the rest is the engine's own. Resident pages of
+memory-mapped files count, as the kernel counts them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def growth(options: Options, engine: str, variant: str, codec: str) -> float:
 
 
 def run(options: Options) -> Report:
-    """Read the whole array with each engine, in each of its ways."""
+    """Reads the whole array with each engine, in each of its variants."""
     report = Report(NAME, options.command, options.settings())
     whole = named_selections(options.size)["full"]
     result = result_bytes(whole)

@@ -1,10 +1,10 @@
-"""`other-readers`: what others take to read a store of Bedform, against one that `to_zarr` wrote.
+"""`other-readers`: other programs' reads of a store of Bedform, against one written by `to_zarr`.
 
 Ten arrays, each written by `bf.write_dataset` and by xarray's `to_zarr`, both with their defaults,
-and once more without compression. zarr-python and TensorStore with their defaults read both: the
-whole array, a map, a series, a box; files in the page cache, the two stores in turn, in a process
-of its own for each array. Bedform's own reads stand beside. The promise is that zarr-python takes
-at most twice as long; for raw arrays and for TensorStore the times are reported.
+and again without compression. zarr-python and TensorStore with their defaults read both: the whole
+array, a map, a series, a box. Files are in the page cache, the two stores alternate, and each array
+has a separate process. Bedform's own reads are listed, too. The promise is that zarr-python takes
+at most twice as long; times of raw arrays and of TensorStore are only reported.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 NAME = "other-readers"
 READERS = ("zarr-python", "tensorstore", "bedform")
 STORES = OURS, THEIRS = ("write_dataset", "to_zarr")
-#: What stores are written with: the defaults of both, and no compression.
+#: Codecs of the stores: the defaults of both, and no compression.
 CODECS = ("default", "raw")
 SLOWER_MAX = 2.0
-#: A line that has taken so long has no further rounds, after three; a fast one has nine at least.
+#: A line of this length stops after three rounds; a fast one has at least nine.
 LINE_SECONDS, QUICK_LINE_SECONDS, ROUNDS_MIN, ROUNDS_FAST = 4.0, 1.0, 3, 9
 
 
@@ -64,7 +64,7 @@ def write(root: Path, field: Field, values: Values, codecs: str) -> dict[str, Pa
 
 
 def reader(name: str, path: Path) -> Reader:
-    """Open the array; return what reads a selection of it."""
+    """Opens the array; returns a function that reads a selection of it."""
     if name == "zarr-python":
         import zarr
 
@@ -83,7 +83,7 @@ def reader(name: str, path: Path) -> Reader:
 
 
 def layout(path: Path) -> dict[str, Any]:
-    """Return what zarr-python says of the layout, and the bytes of all files."""
+    """Returns zarr-python's view of the layout, and the bytes of all files."""
     import zarr
 
     array: Any = zarr.open_array(path / "v", mode="r")
@@ -187,7 +187,7 @@ def _measure(field: Field, options: Options) -> dict[str, Any]:
 
 
 def _table(codecs: str) -> Table:
-    """Return an empty table: for each reader its time of our store, of theirs, and the ratio."""
+    """Returns an empty table: for each reader the times of both stores, and the ratio."""
     columns = ["read"]
     for one in READERS:
         columns += [f"{one}: {OURS}", THEIRS, "ratio"]
@@ -198,7 +198,7 @@ def _table(codecs: str) -> Table:
 
 
 def _cell(ratio: Ratio, is_promised: bool) -> str:
-    """Return a ratio, marked where the promise is broken."""
+    """Returns a ratio, marked if it breaks the promise."""
     return ratio.describe() + (" LOSS" if is_promised and ratio.median > SLOWER_MAX else "")
 
 
@@ -225,7 +225,7 @@ def _layout_rows(
 
 
 def _summary(ratios: dict[tuple[str, str], dict[str, Ratio]]) -> Table:
-    """Return what is left of all lines: geometric mean, worst, how many are within the promise."""
+    """Returns the summary of all lines: geometric mean, worst, number within the promise."""
     columns = ["stores", "reader", "mean ratio", "worst", "of", f"within {SLOWER_MAX:.0f}"]
     table = Table("All reads", columns)
     for (codecs, one), lines in ratios.items():
@@ -238,7 +238,7 @@ def _summary(ratios: dict[tuple[str, str], dict[str, Ratio]]) -> Table:
 
 
 def _verdict(lines: dict[str, Ratio]) -> Verdict:
-    """Return what was promised of zarr-python."""
+    """Returns the promise for zarr-python, and its result."""
     promise = f"zarr-python takes at most {SLOWER_MAX:.0f} times what the store of to_zarr takes"
     if not lines:
         return Verdict(promise, "-", None)

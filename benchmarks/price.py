@@ -1,12 +1,12 @@
-"""`price`: what `explain` predicts of reads, and what the reads take.
+"""`price`: predictions of `explain`, against the measured reads.
 
 One field in Zarr (three layouts; raw, Zstandard, Blosc, pcodec, deflate), NetCDF-4 and classic
-NetCDF; maps, series, planes, boxes and points; on the disk and on a store that `BEDFORM_THROTTLE`
+NetCDF. Maps, series, planes, boxes and points; on the disk and on a store that `BEDFORM_THROTTLE`
 makes slow; cold, with the page cache dropped before every read, and cached; with one thread and
-with two. Each place is calibrated first, by `bf.calibrate`, which sees none of these files. Then
-reads refine the profile as a user's do: of another field in other layouts, and, before its reads
-are judged, of the data themselves, at other places. Reads that are judged refine nothing. A read
-whose own quarters lie more than 15 % from its median is listed and not judged.
+with two. `bf.calibrate` measures each place first, without these files. Then reads refine the
+profile as a user's do: of another field in other layouts, and of the data themselves at other
+places. The judged reads refine nothing. A read whose quartiles lie more than 15 % from its median
+is listed but not judged.
 """
 
 from __future__ import annotations
@@ -50,27 +50,27 @@ CODECS: dict[str, list[Any]] = {
     "pcodec": ["pcodec"],
     "deflate": ["gzip"],
 }
-# What refines the profile: another field, other layouts, other selections.
+# Data whose reads refine the profile: another field, other layouts, other selections.
 OTHER_SHAPE = (64, 160, 320)
 OTHER_LAYOUTS = {
     "slabs": ((4, 160, 80), (32, 160, 320)),
     "blocks": ((16, 40, 40), (64, 80, 160)),
 }
-# How often all of that is read before the first read is judged.
+# Number of passes over all of them before the first judged read.
 HISTORY = 1
-# Cached reads after each cold one of those.
+# Cached reads after each cold read of them.
 OTHER_CACHED = 2
 THROTTLES = {"disk": "", "slow store": "200 MB/s, 3 ms"}
 SLOW_CODECS = ("raw", "blosc")
 SPREAD_MAX, NEAR, FAR = 0.15, 0.25, 2.0
-# Cached reads that are shorter are repeated for so long.
+# Shorter cached reads are repeated for this time.
 SHORT_SECONDS = 2e-3
 OTHER_BYTES = np.zeros(1 << 20)
 NEAR_SHARE, UNSURE_SHARE, READS_MIN = 0.9, 0.1, 120
 
 
 def field(shape: tuple[int, ...] = SHAPE, seed: int = 3) -> np.ndarray[Any, Any]:
-    """Return waves that move, in float32 with 9 bits of noise."""
+    """Returns moving waves in float32 with 9 bits of noise."""
     t, y, x = np.meshgrid(*(np.arange(n) for n in shape), indexing="ij", sparse=True)
     values = 280 + 20 * np.sin(y * 0.05) + 5 * np.sin(x * 0.07 + t * 0.3) * np.cos(y * 0.03)
     noise = np.random.default_rng(seed).integers(0, 512, shape, dtype=np.uint32)
@@ -79,7 +79,7 @@ def field(shape: tuple[int, ...] = SHAPE, seed: int = 3) -> np.ndarray[Any, Any]
 
 
 def selections() -> dict[str, Any]:
-    """Return what is read, away from every edge of a chunk."""
+    """Returns the selections, away from the edges of chunks."""
     where = np.zeros(SHAPE, bool)
     where.flat[np.random.default_rng(5).integers(0, where.size, 60)] = True
     return {
@@ -92,7 +92,7 @@ def selections() -> dict[str, Any]:
 
 
 def build(root: Path) -> dict[str, list[str]]:
-    """Write all sources; return their paths by name, each before others of its codec."""
+    """Writes all sources; returns their paths by name, each followed by others with its codec."""
     values, found = field(), {}
     other_values, others = field(OTHER_SHAPE, seed=17), {}
     for codec, codecs in CODECS.items():
@@ -137,7 +137,7 @@ def write_netcdf(path: Path, values: np.ndarray[Any, Any], chunks: Any) -> None:
 
 
 def other_selections(shape: tuple[int, ...]) -> list[Any]:
-    """Return what refines the profile."""
+    """Returns the selections of reads that refine the profile."""
     rng = np.random.default_rng(11)
     t, y, x = (int(rng.integers(8, n - 16)) for n in shape)
     box = tuple(slice(n // 8, n // 8 + n // 2) for n in shape)
@@ -146,12 +146,12 @@ def other_selections(shape: tuple[int, ...]) -> list[Any]:
 
 
 def prepare(root: str) -> None:
-    """Calibrate the place."""
+    """Calibrates the place."""
     bf.calibrate(root, seconds=6)
 
 
 def refine(paths: list[str], threads: int, same: SameWork) -> None:
-    """Read as a user does, which refines the profile, and keep what was learnt."""
+    """Reads like a user, which refines the profile, and keeps the refinement."""
     for path in paths:
         with bf.open(path, threads=threads, cache=0) as store:
             array = store["v"]
@@ -166,23 +166,23 @@ def refine(paths: list[str], threads: int, same: SameWork) -> None:
 
 
 class SameWork:
-    """Work that is always the same, to tell how much the machine's own speed moves."""
+    """A constant workload, which shows the drift of the machine's speed."""
 
     def __init__(self) -> None:
         self.encoded = zlib.compress(field((12, 192, 384)).tobytes(), 1)
         self.seconds: list[float] = []
 
     def do(self) -> None:
-        """Do it, and keep the seconds."""
+        """Runs the workload and records its seconds."""
         began = time.perf_counter()
         zlib.decompress(self.encoded)
         self.seconds.append(time.perf_counter() - began)
 
 
 def seconds_of(read: Callable[[], Any]) -> float:
-    """Return the mean seconds of a read in memory: a short one is repeated, as its time varies.
+    """Returns the mean seconds of a read in memory; short reads are repeated, as their times vary.
 
-    Between two reads the core's own caches get other bytes: what is cached lies in memory.
+    Other bytes go through the core's caches between two reads: cached data lie in main memory.
     """
     taken: list[float] = []
     while sum(taken) < SHORT_SECONDS and len(taken) < 20:
@@ -194,7 +194,7 @@ def seconds_of(read: Callable[[], Any]) -> float:
 
 
 def worker(sources: dict[str, list[str]], rounds: int) -> dict[str, Any]:
-    """Refine, predict and take the time of all reads there."""
+    """Refines the profile, predicts all reads, and measures them."""
     values, results, same = field(), [], SameWork()
     for others in {tuple(others) for _, *others in sources.values()}:
         for _, threads in itertools.product(range(HISTORY), (1, 2)):
@@ -202,14 +202,14 @@ def worker(sources: dict[str, list[str]], rounds: int) -> dict[str, Any]:
     is_slow = bool(os.environ.get("BEDFORM_THROTTLE"))
     for (name, (path, *_)), threads in itertools.product(sources.items(), (1, 2)):
         refine([path, path], threads, same)
-        # The reads that are judged teach nothing.
+        # The judged reads refine nothing.
         os.environ["BEDFORM_REFINE"] = "0"
         with bf.open(path, threads=threads, cache=0) as store:
             array = store["v"]
             for what, selection in selections().items():
                 plan = array.explain(selection).to_dict()
                 wanted = values[selection]
-                # To find the points in a mask is not part of the read.
+                # Finding the points in a mask is not part of the read.
                 reads = array.vindex if what == "points" else array
                 where = selection.nonzero() if what == "points" else selection
                 read = functools.partial(reads.__getitem__, where)
@@ -241,13 +241,13 @@ def worker(sources: dict[str, list[str]], rounds: int) -> dict[str, Any]:
 
 
 def spread(seconds: list[float]) -> float:
-    """Return how far the quarters lie from the median, as a share of it."""
+    """Returns the distance of the quartiles from the median, as a fraction of it."""
     low, middle, high = np.percentile(seconds, [25, 50, 75])
     return float(max(high - middle, middle - low) / middle)
 
 
 def process(arguments: list[str], environment: dict[str, str]) -> str:
-    """Prepare the place, or read there, in a process of its own; return what it prints."""
+    """Prepares the place, or reads there, in a separate process; returns its output."""
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-m", "benchmarks.price", *arguments],
         cwd=data.ROOT.parent,
@@ -260,7 +260,7 @@ def process(arguments: list[str], environment: dict[str, str]) -> str:
 
 
 def run(options: Options) -> Report:
-    """Build, calibrate, predict, read."""
+    """Builds, calibrates, predicts and reads."""
     rounds = 3 if options.quick else max(7, options.rounds)
     report = Report(NAME, options.command, {"rounds": str(rounds)})
     table = Table("Milliseconds", ["read", "predicted", "measured", "ratio", "spread", "mostly"])

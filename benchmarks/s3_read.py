@@ -1,8 +1,8 @@
-"""`s3-read`: maps and series of a store behind 30 ms a request and 80 MB/s a stream.
+"""`s3-read`: maps and series of a store with 30 ms per request and 80 MB/s per stream.
 
-A real S3 server on this machine, behind a proxy that takes its time; caches of the engines off,
-array handles open. Two layouts of the same array of (time, lat, lon): zarr-python's own chunks, and
-those that Bedform advises for maps and series by the profile that `calibrate` measures of that
+A real S3 server on this machine, behind a proxy that delays; caches of the engines off, array
+handles open. Two layouts of the same array of (time, lat, lon): zarr-python's default chunks, and
+those that Bedform advises for maps and series, by the profile that `calibrate` measures of that
 server.
 """
 
@@ -44,7 +44,7 @@ ENGINES = {name: f"s3-{name}" for name in (*PEERS, OURS) if name != "zarrs"}
 DIMS = ("time", "lat", "lon")
 DTYPE, NOISE = np.float32, np.float32(0.1)
 ADVISED_GAIN = 5.0
-#: Who takes longer than this, and so many times as long as the fastest peer, reads once.
+#: A peer slower than both limits, in seconds and as a multiple of the fastest, reads once.
 SLOW_SECONDS, SLOW_TIMES = 2.0, 5.0
 
 
@@ -54,7 +54,7 @@ def shape_of(options: Options) -> tuple[int, ...]:
 
 
 def days_of(shape: tuple[int, ...], first: int, end: int) -> np.ndarray[Any, Any]:
-    """Return days of a field that is smooth in space and in time, and noisy in its last digits."""
+    """Returns days of a field that is smooth in space and time, with noise in its last digits."""
     lat, lon = (np.linspace(0, 6, length, dtype=DTYPE) for length in shape[1:])
     values = np.empty((end - first, *shape[1:]), DTYPE)
     for day, field in enumerate(values, first):
@@ -66,7 +66,7 @@ def days_of(shape: tuple[int, ...], first: int, end: int) -> np.ndarray[Any, Any
 
 
 def write(array: Any, chunk_days: int, see: Callable[[int, Days], None] = lambda *_: None) -> None:
-    """Write the field, in whole chunks of about a year; `see` is shown each of these parts."""
+    """Writes the field, in whole chunks of about a year; calls `see` with each of these parts."""
     step = chunk_days * -(-365 // chunk_days)
     for first in range(0, array.shape[0], step):
         end = min(first + step, array.shape[0])
@@ -76,7 +76,7 @@ def write(array: Any, chunk_days: int, see: Callable[[int, Days], None] = lambda
 
 
 class Answers:
-    """What each line's read must give, collected from the parts of the field."""
+    """The expected answer of each line, collected from the parts of the field."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.days = shape[0]
@@ -84,7 +84,7 @@ class Answers:
         self.found: dict[str, list[Days]] = {line: [] for line in self.lines}
 
     def see(self, first: int, values: Days) -> None:
-        """Take of a part what the lines have of it."""
+        """Collects the elements of a part that the lines read."""
         for line, (days, *box) in self.lines.items():
             wanted = range(self.days)[days] if isinstance(days, slice) else range(days, days + 1)
             low, high = max(wanted.start, first), min(wanted.stop, first + len(values))
@@ -97,14 +97,14 @@ class Answers:
 
 
 def calibrated(server: SlowS3) -> Any:
-    """Measure the server through the proxy; keep the profile for those who open it later."""
+    """Measures the server through the proxy; keeps the profile for later opens."""
     import bedform as bf
 
     return bf.calibrate(f"s3://{BUCKET}", storage_options={"endpoint": server.proxy})
 
 
 def profile_in_words(profile: Any) -> str:
-    """Return what was measured, in one line."""
+    """Returns the measured parameters in one line."""
     return (
         f"{profile.request_seconds_one * 1e3:.1f} ms to the first byte, "
         f"{profile.read_bytes_per_second_one / 1e6:.0f} MB/s a stream, "
@@ -117,7 +117,7 @@ def profile_in_words(profile: Any) -> str:
 def stores(
     shape: tuple[int, ...], place: Path, profile: Any
 ) -> tuple[dict[str, Path], dict[str, int]]:
-    """Write the two stores; return where they are, and the checksums of what lines read."""
+    """Writes the two stores; returns their paths, and the checksums of the lines' answers."""
     import zarr
 
     import bedform as bf
@@ -130,7 +130,7 @@ def stores(
     answers = Answers(shape)
     write(plain, plain.chunks[0], answers.see)
     reads = {("lat", "lon"): 0.5, ("time",): 0.5}
-    # What the codecs leave of such values is known from the first store.
+    # The first store gives the compression ratio of these values.
     ratio = plain.nbytes / sum(file.stat().st_size for file in default.rglob("*") if file.is_file())
     advice = bf.advise(
         shape, DTYPE, dims=DIMS, reads=reads, profile=profile, compression_ratio=ratio
@@ -163,9 +163,9 @@ def measure(
     selection: Selection,
     answer: int,
 ) -> tuple[Comparison, dict[str, str]]:
-    """Run the rounds of one line; give what each engine asked the server for, too.
+    """Runs the rounds of one line; also returns each engine's requests to the server.
 
-    Peers that take far longer than the fastest one are read with once.
+    Peers that are far slower than the fastest one read once.
     """
 
     def attempt(name: str, variant: str) -> float:
@@ -195,14 +195,14 @@ def measure(
 
 
 def asked_since(server: SlowS3, before: dict[str, int]) -> str:
-    """Return the requests and the bytes of answers since the counts were taken."""
+    """Returns the requests and the answered bytes since `before`."""
     after = server.counts()
     moved = bytes_in_words(after["bytes"] - before["bytes"])
     return f"{after['requests'] - before['requests']}, {moved}"
 
 
 def run(options: Options) -> Report:
-    """Run the lines that were asked for."""
+    """Runs the requested lines."""
     shape = shape_of(options)
     name = NAME if options.years == 1 else f"{NAME}, {options.years} years"
     report = Report(name, options.command, {"array": "x".join(map(str, shape)) + " float32"})
@@ -255,7 +255,7 @@ def described(path: Path) -> str:
 
 
 def verdicts(results: dict[str, list[Comparison]]) -> list[Verdict]:
-    """Return what was promised beside what was measured."""
+    """Returns the promises and their results."""
     every = [(layout, one) for layout, ones in results.items() for one in ones]
     lost = [f"{layout} {one.line}" for layout, one in every if one.is_loss()]
     listed = f": {', '.join(lost)}" if lost else ""

@@ -1,10 +1,10 @@
-"""`s3-write`: 1 GiB written to a store behind 30 ms a request and 80 MB/s a stream.
+"""`s3-write`: 1 GiB written to a store with 30 ms per request and 80 MB/s per stream.
 
-The server and the proxy of `s3-read`; uploads are as slow as answers. The same chunks, shards and
-codecs for all engines; written with one call, and region by region; Bedform through a session,
-too, settled later. The clock runs while the elements are written, not while the store is
-created, which has a line of its own. zarr-python reads back what lies in the server's files, which
-are in memory: what a disk takes is the server's.
+The server and the proxy of `s3-read`; uploads are as slow as answers. All engines have the same
+chunks, shards and codecs. They write with one call, and region by region; Bedform also through a
+session that is settled later. The clock covers writing the elements; creating the store has a line
+of its own. zarr-python then reads back the server's files, which are in memory: the time of a disk
+would be the server's.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ENGINES = {
     OURS: "s3-bedform-writer",
 }
 CHECKER = "zarr-python"
-#: Unless another number is asked for: each write takes seconds.
+#: The default number of rounds, since each write takes seconds.
 ROUNDS = 3
 MEBIBYTE = 1 << 20
 OVERHEAD_MAX = 256 * MEBIBYTE
@@ -72,7 +72,7 @@ class Shapes:
         ]
 
     def metadata(self, codec: str, is_empty: bool = False) -> dict[str, Any]:
-        """Return the document of the array; of an empty one for appends."""
+        """Returns the metadata document of the array, or of an empty one for appends."""
         layout = data.Layout("s3", self.chunks, self.shards)
         document = data.array_metadata(0, layout, codec)
         shape = (0, *self.array[1:]) if is_empty else self.array
@@ -101,14 +101,14 @@ class Attempt:
 
 @dataclass
 class Line:
-    """What was found for one line, and the first write of each engine in the way chosen."""
+    """The results of one line, and the first write of each engine in the chosen way."""
 
     comparison: Comparison
     first: dict[str, Attempt]
 
 
 class Writing:
-    """One codec: stores that are created, written, checked, removed."""
+    """One codec: creates stores, writes, checks and removes them."""
 
     def __init__(
         self, server: SlowS3, workers: dict[str, WorkerProcess], source: Path, shapes: Shapes
@@ -122,7 +122,7 @@ class Writing:
     def create(
         self, name: str, worker: WorkerProcess, variant: str, codec: str, is_empty: bool = False
     ) -> None:
-        """Create the store of an engine anew."""
+        """Creates a new store with an engine."""
         store = f"{name}.zarr"
         self.server.remove(store)
         before = self.server.counts()
@@ -139,7 +139,7 @@ class Writing:
             checker.call("read", "check", self.answer)
 
     def write(self, name: str, variant: str, codec: str, pieces: list[Selection]) -> float:
-        """Time one write in the engine's process."""
+        """Measures one write in the engine's process."""
         worker = self.workers[name]
         self.create(name, worker, variant, codec)
         figures = worker.call("act", "write_pieces", pieces)
@@ -148,7 +148,7 @@ class Writing:
         return seconds
 
     def attempt(self, name: str, variant: str, codec: str, pieces: list[Selection]) -> Attempt:
-        """Write once in a fresh process, look at what it took, and read it back."""
+        """Writes once in a fresh process, records its costs, and reads it back."""
         with WorkerProcess(ENGINES[name]) as worker:
             worker.call("act", "load", self.source)
             self.create(name, worker, variant, codec)
@@ -179,7 +179,7 @@ class Writing:
         return Line(Comparison(line, samples, chosen), first)
 
     def session(self, codec: str, options: Options) -> dict[str, list[float]]:
-        """Append through a session and settle, in a fresh process each time."""
+        """Appends through a session and settles, in a fresh process each time."""
         found: dict[str, list[float]] = {}
         for _ in range(rounds_of(options)):
             with WorkerProcess(ENGINES[OURS]) as worker:
@@ -205,14 +205,14 @@ def rounds_of(options: Options) -> int:
 
 
 def asked_since(server: SlowS3, before: dict[str, int]) -> str:
-    """Return the requests and the bytes that were uploaded since the counts were taken."""
+    """Returns the requests and the uploaded bytes since `before`."""
     after = server.counts()
     moved = bytes_in_words(after["received"] - before["received"])
     return f"{after['requests'] - before['requests']}, {moved}"
 
 
 def run(options: Options) -> Report:
-    """Run the lines that were asked for."""
+    """Runs the requested lines."""
     shapes = QUICK if options.quick else FULL
     report = Report(NAME, options.command, {"array": "x".join(map(str, shapes.array)) + " float32"})
     report.settings |= {"rounds": str(rounds_of(options)), "server": "versitygw"}
@@ -240,7 +240,7 @@ def run(options: Options) -> Report:
                     if options.wants(f"{codec}/{way}"):
                         line, rounds = f"{codec}, {way}", rounds_of(options)
                         lines.append(writing.measure(line, codec, pieces, ways, rounds))
-                        # Regions are written in the way that was the fastest for all.
+                        # Regions are written in the way that was fastest for one call.
                         ways = {name: [one] for name, one in lines[-1].comparison.variants.items()}
                 if options.wants(f"{codec}/session"):
                     sessions[codec] = writing.session(codec, options)
@@ -259,7 +259,7 @@ def run(options: Options) -> Report:
 
 
 def table_of(lines: list[Line], shapes: Shapes) -> Table:
-    """Return what the writes took."""
+    """Returns the times of the writes."""
     table = Table(
         f"{shapes.describe()}; milliseconds; MiB of memory above the array; requests, bytes",
         ["write", *ENGINES, "bedform / fastest", "fastest"]
@@ -278,7 +278,7 @@ def table_of(lines: list[Line], shapes: Shapes) -> Table:
 
 
 def create_table(writing: Writing) -> Table:
-    """Return what it takes to create a store with an array."""
+    """Returns the time of creating a store with an array."""
     cells = [
         f"{milliseconds(median(times))}; {writing.asked[name]}" if times else "-"
         for name, times in writing.created.items()
@@ -291,7 +291,7 @@ def create_table(writing: Writing) -> Table:
 
 
 def session_table(sessions: dict[str, dict[str, list[float]]], lines: list[Line]) -> Table:
-    """Return what appending and settling took beside one call."""
+    """Returns the times of appending and settling, compared with one call."""
     columns = ["codec", "commit ms", "commit / one call", "requests", "memory"]
     columns += ["settle ms", "requests", "memory"]
     table = Table("Bedform: appended through a session, settled later", columns)
@@ -309,7 +309,7 @@ def session_table(sessions: dict[str, dict[str, list[float]]], lines: list[Line]
 
 
 def verdicts(lines: list[Line], sessions: dict[str, dict[str, list[float]]]) -> list[Verdict]:
-    """Return what was promised beside what was measured."""
+    """Returns the promises and their results."""
     lost = [line.comparison.line for line in lines if line.comparison.is_loss()]
     listed = f": {'; '.join(lost)}" if lost else ""
     said = f"{len(lost)} of {len(lines)} lost{listed}"

@@ -1,11 +1,10 @@
-"""`settle`: a log of 16 writers becomes shards in the advised layout, against the device.
+"""`settle`: settling a log of 16 writers into shards of the advised layout, against the device.
 
 Each writer has a 4 x 2 x 2 part of the cube, written in slabs of eight planes, with a commit and a
-segment of its own. The log is cold when settling begins, and settling ends when all is durable and
-the log is gone. The bound is what the device takes to read the log, as fast as we can make it, and
-then to write files of the lengths of the shards, synced. Settled and bound come in interleaved
-rounds; memory is how far the peak of a fresh process rises. The store is compared with the field
-after every round.
+segment of its own. The log is cold when settling begins. Settling ends when all data are durable
+and the log is gone. The bound is the device's time to read the log, in its fastest way, and then to
+write files with the lengths of the shards, synced. Settling and bound alternate in rounds. Memory
+is the growth of the peak of a fresh process. The store is compared with the field after each round.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ PLANES = 8
 DEVICE = "device"
 SHARE_MIN = 0.60
 MEMORY, QUICK_MEMORY = 256 << 20, 64 << 20
-#: What a process takes beside the limit, as the guide says.
+#: Base memory of a process beside the limit, as in the guide.
 BESIDE = 100 << 20
 READ_VARIANTS = ("buffered 4 4096", "direct 4 4096", "direct 16 4096")
 
 
 class Settling:
-    """One codec: logs that are written, settled, compared and deleted."""
+    """One codec: writes logs, settles, compares and deletes them."""
 
     def __init__(self, options: Options, codec: str, device: WorkerProcess) -> None:
         self.options, self.codec, self.device = options, codec, device
@@ -54,7 +53,7 @@ class Settling:
         self.lengths: list[int] = []
 
     def write_log(self) -> Path:
-        """Make a store whose elements are all in its log; nothing of it in the page cache."""
+        """Makes a store with all elements in its log, and drops the log from the page cache."""
         import bedform as bf
 
         data.remove(self.place)
@@ -90,7 +89,7 @@ class Settling:
         return path
 
     def settle(self, engine: str = OURS) -> float:
-        """Time settling in a fresh process, and compare what is there then."""
+        """Measures settling in a fresh process, and compares the result."""
         path = self.write_log()
         with WorkerProcess(engine) as worker:
             done: dict[str, float] = worker.call("settle", path, self.memory)
@@ -102,7 +101,7 @@ class Settling:
         return done["seconds"]
 
     def check(self, path: Path) -> None:
-        """Fail unless the store is plain Zarr and holds the field."""
+        """Fails unless the store is plain Zarr and holds the field."""
         import bedform as bf
 
         if path.with_name("run.zarr.bedform-log").exists():
@@ -114,7 +113,7 @@ class Settling:
                 raise ValueError(f"the settled store differs from plane {first} on")
 
     def bound(self, variants: tuple[str, str]) -> float:
-        """Time the device: the log read, cold; then files as long as the shards, synced."""
+        """Measures the device: reads the cold log, then writes synced files like the shards."""
         self.write_log()
         log = self.place / "run.zarr.bedform-log"
         seconds: float = self.device.call("read_like", log, variants[0])
@@ -150,7 +149,7 @@ class Settling:
 
 
 def run(options: Options) -> Report:
-    """Settle into raw and into compressed shards."""
+    """Settles into raw and into compressed shards."""
     report = Report(NAME, options.command, options.settings())
     columns = ["codec", "log", "shards", "settle ms", "device ms", "device / settle", "rounds"]
     columns += ["log read", "memory limit", "peak"]
@@ -164,7 +163,7 @@ def run(options: Options) -> Report:
             settling = Settling(options, codec, device)
             one = settling.measure()
             table.rows.append(row(settling, one))
-            # Compressing is not the device's work.
+            # The device does not compress.
             report.verdicts += verdicts(settling, one)[codec == "zstd" :]
             report.samples[codec] = {**one.to_dict(), "settled": settling.found}
             report.settings[f"device, {codec}"] = one.variants[DEVICE]
@@ -194,7 +193,7 @@ def row(settling: Settling, one: Comparison) -> list[str]:
 
 
 def verdicts(settling: Settling, one: Comparison) -> list[Verdict]:
-    """Return what was promised beside what was measured."""
+    """Returns the promises and their results."""
     ratio = one.ratio(DEVICE, OURS)
     promise = f"{settling.codec}: {SHARE_MIN:.0%} of the device's read and write"
     speed = Verdict(promise, "-", None)

@@ -1,14 +1,14 @@
-"""`simulate-check`: what simulated machines predict, and what real throttled directories take.
+"""`simulate-check`: predictions of simulated machines, against real throttled directories.
 
-Four directories, each with a throttle of its own (bandwidth and delay), nodes with throttled links,
-a directory that stands for the metadata server: `crates/bedform-machine/examples/machine_run.rs`
-runs each plan there with threads, in rounds. What is compared with the prediction is the median of
-the rounds; the throttles are far below what memory gives, where the files lie.
-The plans were written down before any was run; they vary what a machine has that a throttle can be:
-clients, requests in flight, sizes, striping, links, bandwidths, delays, opens.
+Four directories, each with its own throttle (bandwidth and delay), nodes with throttled links, and
+a directory for the metadata server: `crates/bedform-machine/examples/machine_run.rs` runs each plan
+there with threads, in rounds. The median of the rounds is compared with the prediction. The
+throttles are far below the rates of memory, which holds the files. The plans were fixed before any
+run. They vary the parameters that a throttle can model: clients, requests in flight, sizes,
+striping, links, bandwidths, delays, opens.
 
-Beside them arrays of a store are read under `BEDFORM_THROTTLE`, planes, series and boxes of three
-layouts, with one request and with four in flight: what `Array.workload` says of each read is
+Arrays of a store are also read under `BEDFORM_THROTTLE`: planes, series and boxes of three layouts,
+with one request and with four in flight. The workload of each read, by `Array.workload`, is
 simulated on one target of that bandwidth and delay, with a client for each request in flight.
 """
 
@@ -38,7 +38,7 @@ ERROR_MAX = 0.15
 ROUNDS = 5
 PLANS_MIN = 30
 KIBIBYTE = 1 << 10
-# As the variable says it, as the machine does, in bytes and seconds.
+# By the value of the variable: bytes per second and seconds, for the machine.
 THROTTLES = {"100 MB/s, 10 ms": (100e6, 10e-3), "400 MB/s, 3 ms": (400e6, 3e-3)}
 Plan = dict[str, Any]
 
@@ -46,7 +46,7 @@ Plan = dict[str, Any]
 def machine(
     rate: float, delay: float, *, sending: float = 0.0, link: float = 1e12, per_node: int = 64
 ) -> Plan:
-    """Return four targets of that bandwidth and delay, and clients."""
+    """Returns four targets with that bandwidth and delay, and clients."""
     return {
         "name": "four directories",
         "targets": {
@@ -65,19 +65,19 @@ def machine(
 
 
 def stripes(count: int, size: int, first: int = 0) -> Plan:
-    """Return how a file lies."""
+    """Returns the striping of a file."""
     return {"first": first, "count": count, "bytes": size}
 
 
 def plan(on: Plan, files: list[Plan], clients: list[list[Any]], in_flight: int = 1) -> Plan:
-    """Return a plan as the driver takes it."""
+    """Returns a plan in the driver's form."""
     on = {**on, "clients": {**on["clients"], "requests_in_flight": in_flight}}
     operations = [{"operations": one} for one in clients]
     return {"machine": on, "workload": {"files": files, "clients": operations}}
 
 
 def shared(clients: int, count: int, size: int, *, what: str, strided: bool) -> list[list[Any]]:
-    """Return requests of one size in one file, in blocks of each client or in turn."""
+    """Returns requests of one size to one file, in blocks of each client or in turn."""
     place = [(step * clients + client) for client in range(clients) for step in range(count)]
     if not strided:
         place = list(range(clients * count))
@@ -86,7 +86,7 @@ def shared(clients: int, count: int, size: int, *, what: str, strided: bool) -> 
 
 
 def grid() -> dict[str, Plan]:
-    """Return plans that differ in one thing after the other."""
+    """Returns plans that vary one parameter at a time."""
     found: dict[str, Plan] = {}
     size = 256 * KIBIBYTE
     for clients in (1, 4, 16):
@@ -119,7 +119,7 @@ def grid() -> dict[str, Plan]:
 
 
 def mixed(number: int) -> Plan:
-    """Return a drawn plan: files, sizes and places of all kinds, reads, writes, opens, barriers."""
+    """Returns a random plan of reads, writes, opens and barriers on files of all kinds."""
     draw = random.Random(number)  # noqa: S311 - the same in every run
     files = [
         stripes(draw.randint(1, 4), draw.choice([16, 64, 256]) * KIBIBYTE, draw.randrange(4))
@@ -168,7 +168,7 @@ def measure(plans: list[Plan], rounds: int) -> list[list[float]]:
 
 
 def one_place(rate: float, delay: float) -> Plan:
-    """Return the machine that a throttled directory is."""
+    """Returns the machine that models a throttled directory."""
     return {
         "name": "a throttled directory",
         "targets": {
@@ -183,7 +183,7 @@ def one_place(rate: float, delay: float) -> Plan:
 
 
 def reads_of(rounds: int) -> tuple[dict[str, float], dict[str, list[float]]]:
-    """Return what is predicted of each array read, and its seconds in each round."""
+    """Returns the prediction of each array read, and its seconds in each round."""
     command = [sys.executable, "-m", "benchmarks.harness.array_reads"]
     predicted, samples = {}, {}
     with tempfile.TemporaryDirectory() as directory:
@@ -208,7 +208,7 @@ def reads_of(rounds: int) -> tuple[dict[str, float], dict[str, list[float]]]:
 def compared(
     title: str, predicted: dict[str, float], samples: dict[str, list[float]]
 ) -> tuple[Table, list[float]]:
-    """Return predictions beside what was measured, and the errors."""
+    """Returns predictions, compared with measurements, and the errors."""
     table = Table(title, ["plan", "predicted", "measured", "error"])
     errors = []
     for name, wanted in predicted.items():
@@ -220,14 +220,14 @@ def compared(
 
 
 def found_of(errors: list[float]) -> str:
-    """Return how far off predictions are, in words."""
+    """Returns the errors of predictions in words."""
     within = sum(error <= ERROR_MAX for error in errors)
     mean = sum(errors) / len(errors)
     return f"{within} of {len(errors)}; mean {mean:.1%}, most {max(errors):.1%}"
 
 
 def run(options: Options) -> Report:
-    """Predict and measure all plans, and reads of arrays."""
+    """Predicts and measures all plans, and reads of arrays."""
     plans = grid() | {f"drawn, {number}": mixed(number) for number in range(16)}
     plans = {name: one for name, one in plans.items() if options.wants(name)}
     rounds = 1 if options.quick else min(options.rounds, ROUNDS)

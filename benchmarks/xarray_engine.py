@@ -1,15 +1,16 @@
-"""`xarray`: what users of xarray do, against the engines `netcdf4` and `zarr` with their defaults.
+"""`xarray`: common tasks of xarray users, against the engines `netcdf4` and `zarr` with defaults.
 
 *Dask*: a climatology (`groupby("time.month").mean`) and 100 stations (`isel` of points), each from
-opening with `chunks={}` to the values. Every engine reads a file or store that it wrote of the same
-data with its defaults, `netcdf4` also a compressed one of a map to a chunk; Bedform reads all.
+opening with `chunks={}` to the values. Every engine reads a file or store of the same data that it
+wrote with its defaults, and `netcdf4` also a compressed file with one map per chunk; Bedform reads
+all of them.
 
 *Append*: 36 months, each with one call, `append_dim="time"`. Bedform's are durable, and once more
-with `durability="process"`, which is what `to_zarr` gives.
+with `durability="process"`, the guarantee of `to_zarr`.
 
 *Open*: a store of 2,000 arrays, `zarr` with consolidated metadata.
 
-Page caches are warm; what an engine keeps between reads is off. Answers are compared with NumPy's.
+Page caches are warm; caches of the engines are off. Answers are compared with NumPy's.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ SLOWER_MOST = 1.1
 
 
 def place_of(name: str) -> Path:
-    """Return a place where nothing is."""
+    """Returns an unused place."""
     place: Path = ROOT / name
     ROOT.mkdir(parents=True, exist_ok=True)
     for old in (place, place.with_name(f"{name}.bedform-log")):
@@ -69,7 +70,7 @@ def temperatures(shape: tuple[int, ...], start: str, seed: int) -> xr.Dataset:
 
 
 def compare(report: Report, table: Table, line: str, samples: Samples, peers: list[str]) -> None:
-    """Add a row for each engine, and our ratio to the fastest peer."""
+    """Adds a row for each engine, and our ratio to the fastest peer."""
     fastest = min(peers, key=lambda name: median(samples[name]))
     for name, seconds in samples.items():
         ratio = paired_ratio(seconds, samples[fastest])
@@ -85,20 +86,20 @@ def compare(report: Report, table: Table, line: str, samples: Samples, peers: li
 
 @dataclass(frozen=True)
 class Source:
-    """What an engine opens."""
+    """A file or store, with the engine that opens it."""
 
     engine: str
     place: Path
 
     def open(self, **options: Any) -> xr.Dataset:
-        """Open it, without what Bedform keeps between reads."""
+        """Opens it, without Bedform's cache."""
         if self.engine == "bedform":
             options["chunk_cache"] = 0
         return xr.open_dataset(self.place, engine=self.engine, **options)
 
 
 def sources(dataset: xr.Dataset) -> dict[str, Source]:
-    """Write the data in each way; return what reads them, by name."""
+    """Writes the data in each way; returns the sources by name."""
     names = ("plain.nc", "maps.nc", "theirs.zarr", "ours.zarr")
     plain, maps, theirs, ours = (place_of(name) for name in names)
     dataset.to_netcdf(plain, engine="netcdf4")
@@ -119,7 +120,7 @@ def sources(dataset: xr.Dataset) -> dict[str, Source]:
 
 
 def add_dask(report: Report, options: Options) -> None:
-    """Measure computations by Dask in the blocks of each engine."""
+    """Measures Dask computations in the blocks of each engine."""
     dataset = temperatures(QUICK if options.quick else FULL, "2001-01-01", 1)
     opened = sources(dataset)
     generator = np.random.default_rng(3)
@@ -154,7 +155,7 @@ def add_dask(report: Report, options: Options) -> None:
 
 
 def add_append(report: Report, options: Options) -> None:
-    """Measure a record that grows month by month."""
+    """Measures a record that grows by one month per call."""
     months = 6 if options.quick else MONTHS
     shape = QUICK if options.quick else FULL
     whole = temperatures((months * 30, *shape[1:]), "2001-01-01", 2)
@@ -189,7 +190,7 @@ def add_append(report: Report, options: Options) -> None:
 
 
 def add_open(report: Report, options: Options) -> None:
-    """Measure the opening of a store of many arrays."""
+    """Measures opening a store of many arrays."""
     count = 100 if options.quick else ARRAYS
     many = xr.Dataset({f"v{n:04}": ("x", np.full(4, n, "f4"), {"n": n}) for n in range(count)})
     place = place_of("many.zarr")
@@ -213,12 +214,12 @@ PARTS = {"dask": add_dask, "append": add_append, "open": add_open}
 
 
 def run(options: Options) -> Report:
-    """Run the parts that were asked for (`--only`)."""
+    """Runs the requested parts (`--only`)."""
     report = Report(NAME, options.command, {"rounds": str(options.rounds)})
     for name in ("xarray", "dask", "zarr", "netCDF4"):
         report.settings[name] = str(__import__(name).__version__)
     with warnings.catch_warnings():
-        # What zarr-python says of consolidated metadata, and of files that are not its own.
+        # Ignores warnings of zarr-python about consolidated metadata, and about foreign files.
         warnings.simplefilter("ignore")
         for name, add in PARTS.items():
             if options.wants(name):

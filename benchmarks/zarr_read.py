@@ -1,9 +1,9 @@
 """`zarr-read`: the same Zarr v3 bytes read by four engines, warm and cold.
 
-Warm: the page cache holds the store, the caches of the engines hold nothing, the array handle is
-open. Cold: the page cache is dropped before every single read; the device, timed in the same
-rounds, reads just the inner chunks that the read needs. The marker `!` is on engines that did not
-notice a changed bit in a chunk that this read touches: they do less work than the others.
+Warm: the page cache holds the store, the caches of the engines are empty, the array handle is open.
+Cold: the page cache is dropped before every single read; the device, measured in the same rounds,
+reads just the inner chunks that the read needs. The marker `!` is on engines that did not detect a
+changed bit in a chunk that this read touches: they do less work than the others.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class Case:
 
     @property
     def prefix(self) -> str:
-        """Return what the names of its lines start with."""
+        """Returns the prefix of the names of its lines."""
         return f"{self.layout.name}/{self.codec}/{'cold' if self.is_cold else 'warm'}/"
 
 
 class Session:
-    """The workers with one store open: tunes, runs rounds, probes with a corrupt copy."""
+    """The workers with one store open: tunes, runs rounds, tests with a corrupt copy."""
 
     def __init__(self, workers: dict[str, WorkerProcess], options: Options, case: Case) -> None:
         self.options, self.case = options, case
@@ -71,7 +71,7 @@ class Session:
             worker.call("open", store)
 
     def read(self, name: str, key: str, expected: int | None) -> float:
-        """Time one prepared read in the state that the case asks for."""
+        """Measures one prepared read, warm or cold as the case says."""
         if self.case.is_cold:
             cold.make_cold(self.store)
         answer = None if name == DEVICE else expected
@@ -79,7 +79,7 @@ class Session:
         return seconds
 
     def tune(self, name: str, selection: Selection) -> str:
-        """Return the variant in which an engine does one read fastest."""
+        """Returns the fastest variant of an engine for one read."""
         worker = self.workers[name]
 
         def attempt(variant: str) -> float:
@@ -109,7 +109,7 @@ class Session:
         return Comparison(self.case.prefix + line, samples, chosen)
 
     def unverified(self, selection: Selection, chosen: dict[str, str]) -> frozenset[str]:
-        """Return the engines that read changed bits without an error; the corrupt store is open."""
+        """Returns the engines that read changed bits without an error in the corrupt store."""
         return frozenset(
             name
             for name, worker in self.workers.items()
@@ -118,7 +118,7 @@ class Session:
 
 
 def cases(options: Options) -> Iterator[tuple[Case, dict[str, Selection]]]:
-    """Yield the tables with the lines that were asked for."""
+    """Yields the tables with the requested lines."""
     layouts = options.some([data.standard_layout(options.size), data.advised_layout(options.size)])
     for layout, codec, is_cold in product(layouts, ("raw", "zstd"), (False, True)):
         case = Case(layout, codec, is_cold)
@@ -132,7 +132,7 @@ def cases(options: Options) -> Iterator[tuple[Case, dict[str, Selection]]]:
 
 
 def run(options: Options) -> Report:
-    """Run the lines that were asked for."""
+    """Runs the requested lines."""
     report = Report(NAME, options.command, options.settings())
     truth = data.truth(options.size)
     results: list[Comparison] = []
@@ -203,7 +203,7 @@ def make_table(
 
 
 def verdicts(results: list[Comparison]) -> list[Verdict]:
-    """Return what was promised for this benchmark beside what was measured."""
+    """Returns the promises of this benchmark and their results."""
     ours = [one for one in results if OURS in one.samples]
     found = [
         slower_lines("no line slower than 1.05 x the fastest peer", ours, verified=False),
@@ -225,7 +225,7 @@ def verdicts(results: list[Comparison]) -> list[Verdict]:
 
 
 def slower_lines(promise: str, ours: list[Comparison], verified: bool) -> Verdict:
-    """Count the lines that are lost."""
+    """Counts the lines that are lost."""
     if not ours:
         return Verdict(promise, "-", None)
     lost = [one.line for one in ours if one.is_loss(verified)]
@@ -234,7 +234,7 @@ def slower_lines(promise: str, ours: list[Comparison], verified: bool) -> Verdic
 
 
 def mean_gain(promise: str, lines: list[Comparison], name: str, gain: float) -> Verdict:
-    """Take the mean over the lines of how many times faster than `name` we are."""
+    """Returns the mean speedup over `name` of all lines."""
     gains = [1 / ratio.median for one in lines if (ratio := one.against(name))]
     if not gains:
         return Verdict(promise, "-", None)

@@ -1,9 +1,9 @@
 """`zarr-write`: the same array written by four engines, everything synced, against the device.
 
-A write ends when every file and every directory of the store has been synced: an engine that syncs
-as it goes pays nothing twice. The device writes as many files of the same lengths as the store
-under test has (that of TensorStore), from buffers that are ready. After each round the store
-is read back by TensorStore in a process of its own and compared.
+A write ends when every file and every directory of the store is synced, so engines that sync while
+they write pay nothing twice. The device writes the same number of files with the same lengths as
+the store of TensorStore, from prepared buffers. After each round TensorStore reads the store in a
+separate process and compares it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Writing:
         self.variants: dict[str, str] = {}
 
     def write(self, name: str, variant: str) -> float:
-        """Time one write into a new place that is deleted afterwards, with the device at rest."""
+        """Measures one write to a new place, deleted afterwards, with the device idle."""
         path = data.ROOT / "written" / f"{name}.zarr"
         data.remove(path)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ class Writing:
         return seconds
 
     def check(self, path: Path) -> None:
-        """Read the store back elsewhere and compare; its metadata must ask for the checksum."""
+        """Reads the store in another process and compares; requires the checksum in metadata."""
         written = json.loads((path / data.ARRAY / "zarr.json").read_text())
         inner = written["codecs"][0]["configuration"]["codecs"]
         if inner[-1]["name"] != "crc32c":
@@ -77,9 +77,9 @@ class Writing:
         self.checker.call("forget", "check")
 
     def tune(self, name: str) -> str:
-        """Return the variant in which an engine writes fastest."""
+        """Returns the fastest variant of an engine for writes."""
         variants = self.options.some(list(self.workers[name].call("describe")["write"]))
-        # One try each: a write is long, and its variants differ little.
+        # One try each, since a write is long and its variants differ little.
         return fastest_variant(variants, 1, lambda variant: self.write(name, variant))
 
     def measure(self) -> Comparison:
@@ -131,7 +131,7 @@ def make_row(one: Comparison, names: list[str], byte_count: int) -> list[str]:
 
 
 def verdicts(one: Comparison) -> list[Verdict]:
-    """Return what was promised for writes beside what was measured."""
+    """Returns the promises for writes and their results."""
     fastest, device = one.against(one.fastest_peer()), one.against(DEVICE)
     promises = f"{one.line}: fastest", f"{one.line}: 85 % of the device's own synced write"
     if fastest is None or device is None:

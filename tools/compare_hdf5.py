@@ -1,10 +1,10 @@
-"""Hold what the HDF5 parser finds in files against what h5py says.
+"""Compare the output of the HDF5 parser with h5py's, file by file.
 
 ``compare_hdf5.py [--maps] DUMP PLACE..``: DUMP is the built example ``hdf5_dump``, a place is a
-file or a directory. With ``--maps`` its chunk maps are compared with those of the package (on
-PYTHONPATH) made with h5py. Else compared are objects, shapes, types, fill values, filters,
-layouts, every chunk, and attributes with their values. For each place prints how many files are
-equal, unknown to the parser, refused by both, or different, and what differs.
+file or a directory. With ``--maps`` it compares chunk maps with those that the package (on
+PYTHONPATH) makes with h5py. Otherwise it compares objects, shapes, types, fill values, filters,
+layouts, every chunk, and attributes with their values. For each place it prints the number of
+files that are equal, unknown to the parser, refused by both, or different, and the differences.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ENDINGS = {".h5", ".hdf5", ".nc", ".nc4", ".he5", ".h5ad", ".nxs", ".hdf", ".mat
 
 
 def misplaced(path: Path, name: str, chunks: Json) -> list[str]:
-    """Chunks of the dump whose bytes are not those that HDF5 reads at their coordinates."""
+    """List chunks of the dump whose bytes differ from HDF5's at the same coordinates."""
     with h5py.File(path, "r") as file, path.open("rb") as raw:
         dataset = file[name]
         found = []
@@ -43,7 +43,7 @@ def misplaced(path: Path, name: str, chunks: Json) -> list[str]:
 
 
 def differences(ours: Json, theirs: Json) -> list[str]:
-    """What differs between the dump of a file and h5py's words; `unknown: ..` is no difference."""
+    """List differences between the dump of a file and h5py's; `unknown: ..` is not a difference."""
     mine = {item["path"]: item for item in ours["objects"]}
     found = [
         f"{path}: only in {'the dump' if path in mine else 'h5py'}"
@@ -69,7 +69,7 @@ def differences(ours: Json, theirs: Json) -> list[str]:
 
 
 def matches(got: Json, expected: Json) -> bool:
-    """Equality, where h5py tells it."""
+    """Return True if both values are equal, or if h5py does not give the expected one."""
     if expected == "?":
         return True
     if isinstance(got, list) and isinstance(expected, list):
@@ -78,7 +78,7 @@ def matches(got: Json, expected: Json) -> bool:
 
 
 def same_part(key: str, got: Json, expected: Json) -> bool:
-    """Whether a part of an object is the same on both sides."""
+    """Return True if a part of an object is equal on both sides."""
     if key == "fill":
         return expected == got or (expected == "value" and got not in {"undefined", "default"})
     if key == "attributes":
@@ -91,7 +91,7 @@ def same_part(key: str, got: Json, expected: Json) -> bool:
 
 
 def same_attribute(got: Json, expected: Json) -> bool:
-    """Whether an attribute is, as far as h5py reads it."""
+    """Return True if an attribute is equal, as far as h5py reads it."""
     if not matches(got[:3], expected[:3]):
         return False
     if isinstance(expected[3], str):
@@ -100,7 +100,7 @@ def same_attribute(got: Json, expected: Json) -> bool:
 
 
 def same_texts(got: Json, expected: Json) -> bool:
-    """NumPy loses the zeros at the end of text."""
+    """Return True if texts are equal without NULs at the end, which NumPy drops."""
     if isinstance(got, list) and len(got) == 2 and got[0] == "t":
         return bytes.fromhex(got[1]).rstrip(b"\0") == bytes.fromhex(expected[1]).rstrip(b"\0")
     if isinstance(got, list):
@@ -109,12 +109,12 @@ def same_texts(got: Json, expected: Json) -> bool:
 
 
 def same_layout(got: Json, expected: Json) -> bool:
-    """Whether a layout is, with every chunk."""
+    """Return True if a layout is equal, with every chunk."""
     if got[0] != expected[0]:
         return False
     if got[0] == "contiguous":
-        # An old file does not say how long it is; nothing stored has no size.
-        # HDF5 adds the user block to the offset of what was never written.
+        # Old files do not store the length, and unwritten data have none.
+        # HDF5 adds the user block to the undefined offset of unwritten data.
         offset_same = got[1] == expected[1] or (got[1] is None and expected[2] == 0)
         return offset_same and (got[2] is None or got[1] is None or got[2] == expected[2])
     if got[0] == "chunked":
@@ -125,21 +125,21 @@ def same_layout(got: Json, expected: Json) -> bool:
 
 
 def files_of(place: Path) -> list[Path]:
-    """The files of a place that may be HDF5."""
+    """List the files of a place that may be HDF5."""
     if place.is_file():
         return [place]
     return sorted(p for p in place.rglob("*") if p.suffix in ENDINGS and p.is_file())
 
 
 def is_hdf5(path: Path) -> bool:
-    """Whether a file has an HDF5 signature where one may be."""
+    """Return True if a file has an HDF5 signature at an offset that the format allows."""
     data = path.read_bytes()[: 1 << 20]
     offsets = itertools.chain([0], (512 << i for i in range(11)))
     return any(data[at : at + 8] == b"\x89HDF\r\n\x1a\n" for at in offsets)
 
 
 def apart(describe: Callable[[Path], Json], path: Path) -> tuple[Json, str]:
-    """What `describe` gives, or why not; in a process of its own, as HDF5 may crash or hang."""
+    """Run `describe` in a new process, since HDF5 may crash or hang; return result and error."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
 
@@ -162,7 +162,7 @@ def apart(describe: Callable[[Path], Json], path: Path) -> tuple[Json, str]:
 
 
 def compare_maps(dump: Path, path: Path) -> tuple[str, list[str]]:
-    """The verdict on the chunk map of a file, and why."""
+    """Return the verdict on the chunk map of a file, with the reasons."""
     done = subprocess.run([dump, "--map", path], capture_output=True, text=True, check=True)  # noqa: S603
     ours = json.loads(done.stdout)["found"]
     theirs, refusal = apart(describe_map, path)
@@ -176,7 +176,7 @@ def compare_maps(dump: Path, path: Path) -> tuple[str, list[str]]:
 
 
 def map_differences(ours: Json, theirs: Json) -> list[str]:
-    """What differs between two chunk maps."""
+    """List the differences between two chunk maps."""
     found = []
     one, other = ours["description"], theirs["description"]
     if one["format"] != other["format"]:
@@ -202,7 +202,7 @@ def map_differences(ours: Json, theirs: Json) -> list[str]:
 
 
 def tables_of(ours: Json, theirs: Json) -> dict[str, tuple[Json, Json]]:
-    """The chunk tables of both maps by variable, but for those that h5py iterates over wrongly."""
+    """Return both chunk tables by variable, except where h5py iterates with wrong coordinates."""
     both = []
     for chunk_map in (ours, theirs):
         arrays = [a for a in chunk_map["description"]["arrays"] if "chunked" in a["storage"]]
@@ -214,9 +214,9 @@ def tables_of(ours: Json, theirs: Json) -> dict[str, tuple[Json, Json]]:
     }
 
 
-#: Why h5py reads what the parser knows to be simple: numbers of one byte that have an order, chunks
-#: at the edge, of which h5py does not tell whether they are filtered, what was never written in a
-#: file with a user block, and chunks that grow behind other axes, which h5py places wrongly.
+#: Reasons for which the package leaves variables to h5py that the parser reads: one-byte numbers
+#: with a byte order; edge chunks, for which h5py does not say if they are filtered; unwritten data
+#: in a file with a user block; chunks along a growing axis after others, which h5py places wrongly.
 KNOWN_BETTER = (
     "numbers in a form that NumPy does not have",
     "its chunks at the edge may be",
@@ -226,19 +226,19 @@ KNOWN_BETTER = (
 
 
 def is_better(key: str, its: Json) -> bool:
-    """Whether a storage differs because h5py does not tell enough."""
+    """Return True if a storage differs because h5py gives too little information."""
     if key != "storage" or "native" not in its[key]:
         return False
     return bool(its[key]["native"]["reason"].startswith(KNOWN_BETTER))
 
 
 def is_placed_wrong(array: Json) -> bool:
-    """Whether h5py iterates over the chunks with wrong coordinates: see `grows_behind`."""
+    """Return True if h5py iterates over chunks with wrong coordinates: see `grows_behind`."""
     return array["unlimited"].count(True) == 1 and not array["unlimited"][0]
 
 
 def compare(dump: Path, path: Path) -> tuple[str, list[str]]:
-    """The verdict on a file, and why."""
+    """Return the verdict on a file, with the reasons."""
     try:
         done = subprocess.run([dump, path], capture_output=True, text=True, check=True, timeout=60)  # noqa: S603
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
@@ -261,7 +261,7 @@ def compare(dump: Path, path: Path) -> tuple[str, list[str]]:
 
 
 def main() -> int:
-    """Compare what the command line names."""
+    """Compare the files and directories of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("dump", type=Path)
     parser.add_argument("places", type=Path, nargs="+")

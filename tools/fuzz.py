@@ -1,8 +1,8 @@
 """Build the fuzz targets and run them, two at a time.
 
-``fuzz.py [--seconds N] [--targets a,b]``. Prints counts for reliability/stages.toml, and for every
-crash the input and the command that repeats it. The canary, a target that must fail, shows that a
-failure would be seen.
+``fuzz.py [--seconds N] [--targets a,b]`` prints counts for reliability/stages.toml, and for every
+crash the input and the command that repeats it. The canary, a target that must fail, proves that
+failures are detected.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FUZZ = Path(__file__).resolve().parent.parent / "fuzz"
 TARGETS = re.findall(
     r'^    \("(\w+)", \w+\),$', (FUZZ / "src/targets.rs").read_text(), re.MULTILINE
 )
-# Coverage as libFuzzer wants it; the compiler's own passes, so that a stable toolchain does.
+# Coverage for libFuzzer, by the compiler's own passes, so that a stable toolchain suffices.
 FLAGS = (
     "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
     " -Cllvm-args=-sanitizer-coverage-inline-8bit-counters"
@@ -29,7 +29,7 @@ FLAGS = (
     " -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing"
 )
 LIMITS = ["-timeout=1", "-rss_limit_mb=1024", "-max_len=16384", "-print_final_stats=1"]
-# For an input whose processor time is limited instead.
+# For an input with a limit of CPU time instead.
 PATIENT = ["-timeout=3600", *LIMITS[1:]]
 EXECUTIONS = re.compile(r"stat::number_of_executed_units:\s*(\d+)")
 PROGRESS = re.compile(r"^#(\d+)\s", re.MULTILINE)
@@ -37,7 +37,7 @@ ARTIFACT = re.compile(r"Test unit written to (\S+)")
 
 
 def build() -> Path:
-    """Build the fuzzer with instrumentation; give its path."""
+    """Build the fuzzer with instrumentation, and return its path."""
     version = subprocess.run(["rustc", "-vV"], check=True, capture_output=True, text=True)  # noqa: S607
     triple = re.findall(r"^host: (\S+)$", version.stdout, re.MULTILINE)[0]
     command = ["cargo", "build", "--release", "--locked", "--quiet", "--target", triple]
@@ -46,7 +46,7 @@ def build() -> Path:
 
 
 def run(binary: Path, target: str, arguments: list[str]) -> tuple[int, str]:
-    """Run libFuzzer on a target; give its exit code and what it said."""
+    """Run libFuzzer on a target; return its exit code and its output."""
     environment = {**os.environ, "BEDFORM_FUZZ_TARGET": target}
     done = subprocess.run(  # noqa: S603
         [binary, *arguments],
@@ -61,14 +61,14 @@ def run(binary: Path, target: str, arguments: list[str]) -> tuple[int, str]:
 
 
 def executions(said: str) -> int:
-    """How many inputs a run has tried."""
+    """Return the number of inputs that a run has tried, from its output."""
     if found := EXECUTIONS.search(said):
         return int(found[1])
     return max((int(number) for number in PROGRESS.findall(said)), default=0)
 
 
 def slowness() -> float:
-    """How much longer this machine computes than a quiet core of 3 GHz; at least 1."""
+    """Return the slowdown of this machine relative to an idle core of 3 GHz; at least 1."""
     started = time.thread_time()
     for _ in range(2_000_000):
         pass
@@ -76,15 +76,15 @@ def slowness() -> float:
 
 
 def is_hiccup(binary: Path, target: str, artifact: str) -> bool:
-    """Whether an input that took a second of a busy machine takes less of a processor."""
+    """Return True if an input that took a second on a busy machine takes less CPU time."""
     if not Path(artifact).name.startswith("timeout-"):
         return False
     return any(is_fast(binary, target, artifact) for _ in range(3))
 
 
 def is_fast(binary: Path, target: str, artifact: str) -> bool:
-    """Whether a process that tries one input ends well within a second of processor time."""
-    # Seconds of the processor, which the kernel counts, whatever runs beside it.
+    """Return True if a process for one input ends well within a second of CPU time."""
+    # Seconds of CPU time, which the kernel counts regardless of other processes.
     most = math.ceil(slowness())
     done = subprocess.run(  # noqa: S603
         ["sh", "-c", f'ulimit -t {most}; exec "$0" "$@"', binary, *PATIENT, artifact],  # noqa: S607
@@ -96,7 +96,7 @@ def is_fast(binary: Path, target: str, artifact: str) -> bool:
 
 
 def fuzz(binary: Path, target: str, seconds: float) -> tuple[int, list[str]]:
-    """Fuzz a target; give the number of inputs tried and what was found."""
+    """Fuzz a target; return the number of inputs tried, and the failures."""
     corpus = FUZZ / "target" / "corpus" / target
     artifacts = FUZZ / "target" / "artifacts" / target
     for directory in (corpus, artifacts):
@@ -128,7 +128,7 @@ def main() -> int:
     options = parser.parse_args()
     targets = options.targets.split(",")
     binary = build()
-    # Stopped by what it finds, or by this limit; a fuzzer that finds nothing here finds nothing.
+    # Ends at its first failure, or at this limit: then the fuzzer does not work.
     code, said = run(
         binary, "canary", [*LIMITS, "-max_total_time=1200", "-artifact_prefix=/dev/null-"]
     )

@@ -1,4 +1,4 @@
-"""What h5py says of an HDF5 file, in the words of the example ``hdf5_dump``."""
+"""Describe an HDF5 file with h5py, in the output format of the example ``hdf5_dump``."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ Json = Any
 ORDERS = {h5py.h5t.ORDER_LE: "Little", h5py.h5t.ORDER_BE: "Big", h5py.h5t.ORDER_VAX: "Vax"}
 PADDINGS = {0: "ZeroTerminated", 1: "Zeros", 2: "Spaces"}
 LAYOUTS = {0: "compact", 1: "contiguous", 2: "chunked", 3: "virtual"}
-#: By bytes and bits: bits of the sign, of the exponent's start and length, and its bias.
+#: By bytes and bits: position of the sign; position, length and bias of the exponent.
 IEEE = {(2, 16): (15, 10, 5, 15), (4, 32): (31, 23, 8, 127), (8, 64): (63, 52, 11, 1023)}
 CHUNKS_MAX = 200_000
-#: What h5py raises on values that it does not read.
+#: Exceptions of h5py for values that it does not read.
 UNREADABLE = (TypeError, ValueError, OSError, KeyError, RuntimeError, NotImplementedError)
 
 
 def text(name: bytes) -> str:
-    """A name as the dump shows it."""
+    """Return a name in the form of the dump."""
     return name.decode("utf-8", "backslashreplace")
 
 
 def type_of(datatype: h5py.h5t.TypeID) -> Json:
-    """A type in the dump's words."""
+    """Return a type in the form of the dump."""
     size, kind = datatype.get_size(), datatype.get_class()
     t = h5py.h5t
     if kind == t.INTEGER:
@@ -48,7 +48,7 @@ def type_of(datatype: h5py.h5t.TypeID) -> Json:
             return ["variable-text", padding, utf8]
         return ["text", size, padding, utf8]
     if kind == t.BITFIELD:
-        # h5py does not tell which bits.
+        # h5py does not give the position of the bits.
         return ["bits", size, ORDERS[datatype.get_order()], "?", "?"]
     if kind == t.OPAQUE:
         return ["opaque", size, text(datatype.get_tag())]
@@ -62,7 +62,7 @@ def type_of(datatype: h5py.h5t.TypeID) -> Json:
             for i in range(datatype.get_nmembers())
         ]
         if any(map(is_in_heap, (member[2] for member in members))):
-            # HDF5 tells offsets in memory, where such members are pointers.
+            # HDF5 gives offsets in memory, where such members are pointers.
             members = [[name, "?", member] for name, _, member in members]
             return ["compound", "?", members]
         return ["compound", size, members]
@@ -96,7 +96,7 @@ def type_of(datatype: h5py.h5t.TypeID) -> Json:
 
 
 def is_in_heap(kind: Json) -> bool:
-    """Whether elements of a type of the dump are pointers in memory."""
+    """Return True if elements of a type of the dump are pointers in memory."""
     match kind:
         case ["variable-text" | "sequence", *_] | ["compound" | "reference", "?", *_]:
             return True
@@ -106,11 +106,11 @@ def is_in_heap(kind: Json) -> bool:
 
 
 class Skip(Exception):  # noqa: N818
-    """h5py has no value for it."""
+    """The element has no value in h5py."""
 
 
 def value(kind: Json, element: Any, owner: Any) -> Json:
-    """An element of an object in the dump's words, by its type there."""
+    """Return an element in the form of the dump, by its type there."""
 
     def inner(kind: Json, elements: Any) -> list[Json]:
         return [value(kind, item, owner) for item in elements]
@@ -131,7 +131,7 @@ def value(kind: Json, element: Any, owner: Any) -> Json:
             return ["r", address_of(element, owner)]
         case ["sequence", base]:
             if "Big" in base:
-                # h5py gives the bytes in the file's order as if they were in the machine's.
+                # h5py returns bytes in the file's order as if they were in the machine's.
                 raise Skip
             return ["l", inner(base, element)]
         case ["array", _, base]:
@@ -145,7 +145,7 @@ def value(kind: Json, element: Any, owner: Any) -> Json:
 
 
 def address_of(reference: Any, owner: Any) -> int | None:
-    """The address of the object that a reference of `owner` names."""
+    """Return the address of the object to which a reference of `owner` refers."""
     if not reference:
         return None
     target = h5py.h5r.dereference(reference, owner.id)
@@ -153,7 +153,7 @@ def address_of(reference: Any, owner: Any) -> int | None:
 
 
 def attributes_of(stored: Any) -> Json:
-    """The attributes of an object."""
+    """Return the attributes of an object."""
     found = []
     for name in stored.attrs:
         encoded = name if isinstance(name, bytes) else name.encode("utf-8", "surrogateescape")
@@ -173,7 +173,7 @@ def attributes_of(stored: Any) -> Json:
 
 
 def read_attribute(attribute: h5py.h5a.AttrID, kind: Json, owner: Any) -> Json:
-    """The elements of an attribute of an object."""
+    """Return the elements of an attribute."""
     dtype = attribute.dtype
     shape = attribute.shape
     if dtype.subdtype is not None:
@@ -190,7 +190,7 @@ def read_attribute(attribute: h5py.h5a.AttrID, kind: Json, owner: Any) -> Json:
 
 
 def grows_behind(dataset: h5py.Dataset) -> bool:
-    """Whether one axis is unlimited, and not the first.
+    """Return True if exactly one axis is unlimited, and it is not the first.
 
     HDF5 (up to 2.2) then iterates over an extensible array with wrong coordinates.
     """
@@ -199,7 +199,7 @@ def grows_behind(dataset: h5py.Dataset) -> bool:
 
 
 def layout_of(dataset: h5py.Dataset, kind: str) -> Json:
-    """Where the elements of a dataset are."""
+    """Return the layout of a dataset, with the extents of its elements."""
     if kind == "contiguous":
         size = dataset.id.get_storage_size()
         return [kind, dataset.id.get_offset(), size]
@@ -226,7 +226,7 @@ def layout_of(dataset: h5py.Dataset, kind: str) -> Json:
 
 
 def describe_dataset(dataset: h5py.Dataset) -> Json:
-    """What h5py says of a dataset."""
+    """Describe a dataset."""
     plist = dataset.id.get_create_plist()
     kind = LAYOUTS[plist.get_layout()]
     kind = "external" if plist.get_external_count() else kind
@@ -252,7 +252,7 @@ def describe_dataset(dataset: h5py.Dataset) -> Json:
 
 
 def describe(path: Path) -> Json:
-    """All objects of a file, each under its first name."""
+    """Describe all objects of a file, each under its first name."""
     with h5py.File(path, "r") as file:
         walk = _Walk()
         walk.visit("/", file["/"].id)
@@ -265,7 +265,7 @@ class _Walk:
         self.met: set[int] = set()
 
     def visit(self, name: str, identifier: Any) -> None:
-        """Take an object, and if it is a group those within it, unless it was met."""
+        """Visit an object, and the members of a group, unless it was visited before."""
         address = h5py.h5o.get_info(identifier).addr
         if address in self.met:
             return
@@ -300,7 +300,7 @@ class _Walk:
 
 
 def describe_map(path: Path) -> Json:
-    """The chunk map that the package makes with h5py."""
+    """Return the chunk map that the package makes with h5py."""
     from bedform._foreign import chunk_map
 
     parts = chunk_map(path)

@@ -18,9 +18,9 @@ ALLOWED = {
     "BSD-2-Clause",
     "BSD-3-Clause",
     "BSL-1.0",
-    # Permissive, as BSD-3-Clause: that of bzip2, which its port to Rust keeps.
+    # Permissive, like BSD-3-Clause: the licence of bzip2, which its port to Rust keeps.
     "bzip2-1.0.6",
-    # Permissive, of data: the list of root certificates, which is built in on other systems alone.
+    # Permissive, for data: the list of root certificates, which only other systems build in.
     "CDLA-Permissive-2.0",
     "CC0-1.0",
     "ISC",
@@ -33,10 +33,10 @@ ALLOWED = {
 
 
 def is_allowed(expression: str) -> bool:
-    """Whether some alternative of an SPDX expression needs allowed licences only.
+    """Return True if an alternative of an SPDX expression needs allowed licences only.
 
-    Parentheses are read as grouping of alternatives, which is how crates use them: an ``AND`` of
-    groups holds when each group holds.
+    Parentheses are read as groups of alternatives, which is how crates use them: an ``AND`` of
+    groups is allowed if each group is.
     """
     expression = expression.replace("/", " OR ")
     while group := re.search(r"\(([^()]*)\)", expression):

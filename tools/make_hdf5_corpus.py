@@ -1,7 +1,7 @@
-"""Write HDF5 and NetCDF-4 files with everything that the parser knows, for `compare_hdf5.py`.
+"""Write HDF5 and NetCDF-4 files with every feature that the parser knows, for `compare_hdf5.py`.
 
-``make_hdf5_corpus.py DIRECTORY``: a few hundred files, most of them small: each version of the
-format with each layout, chunk index, filter, kind of attribute and form of group.
+``make_hdf5_corpus.py DIRECTORY`` writes a few hundred files, most of them small: each version of
+the format with each layout, chunk index, filter, kind of attribute and form of group.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FILTERS: Final[dict[str, dict[str, Any]]] = {
     "zstd": dict(hdf5plugin.Zstd(clevel=3)),
     "blosc": dict(hdf5plugin.Blosc(cname="lz4", shuffle=1)),
 }
-#: Shape, longest shape and chunks: each has an index of its own in the later versions.
+#: Shape, largest shape and chunks; later versions of the format use another index for each.
 SHAPES: Final = {
     "single": ((7, 5), (7, 5), (7, 5)),
     "fixed": ((7, 5), (7, 5), (2, 2)),
@@ -61,7 +61,7 @@ SHAPES: Final = {
 
 
 def chunked(directory: Path, version: str) -> None:
-    """Datasets of each index with each filter, sparse, empty, shrunk and grown."""
+    """Write datasets with each index and filter: sparse, empty, shrunk and grown."""
     for (name, (shape, longest, chunks)), (label, filters) in itertools.product(
         SHAPES.items(), FILTERS.items()
     ):
@@ -94,7 +94,7 @@ def chunked(directory: Path, version: str) -> None:
 
 
 def layouts(file: h5py.File) -> None:
-    """Layouts and fill values that only the low level makes."""
+    """Write layouts and fill values that only the low-level API can make."""
     space = h5s.create_simple((6, 4))
     int32 = h5t.STD_I32LE
     data = np.arange(24, dtype="<i4").reshape(6, 4)
@@ -133,7 +133,7 @@ def layouts(file: h5py.File) -> None:
 
 
 def types() -> dict[str, Any]:
-    """Types of elements by name."""
+    """Return types of elements by name."""
     record = np.dtype([("a", "<i2"), ("b", ">f8"), ("c", "S3"), ("d", "f4", (2, 3))])
     aligned = np.dtype(
         {"names": ["x", "y"], "formats": ["i1", "f8"], "offsets": [3, 16], "itemsize": 40}
@@ -160,7 +160,7 @@ def types() -> dict[str, Any]:
 
 
 def attributes(file: h5py.File) -> None:
-    """Attributes of each type and shape, in one object each and many in one."""
+    """Write attributes of each type and shape: each on its own object, and many on one."""
     few, many = file.create_group("few"), file.create_group("many")
     data = file.create_dataset("data", data=np.arange(3))
     for name, dtype in types().items():
@@ -181,7 +181,7 @@ def attributes(file: h5py.File) -> None:
 
 
 def elements(name: str, dtype: Any, count: int, file: h5py.File) -> np.ndarray[Any, Any]:
-    """So many elements of a type."""
+    """Return `count` elements of a type."""
     if name in {"text", "text-ascii", "fixed-utf8"}:
         texts = ["a", "", "long" * 20] if name == "text-ascii" else ["ä", "", "long"]
         if name == "fixed-utf8":
@@ -202,7 +202,7 @@ def elements(name: str, dtype: Any, count: int, file: h5py.File) -> np.ndarray[A
 
 
 def groups(file: h5py.File) -> None:
-    """Groups of each size, with every kind of link."""
+    """Write groups of each size, with every kind of link."""
     for tracked in (False, True):
         for count in (0, 3, 8, 9, 40, 700):
             group = file.create_group(f"{count}-{tracked}", track_order=tracked)
@@ -234,7 +234,7 @@ def groups(file: h5py.File) -> None:
 
 
 def outside(file: h5py.File) -> None:
-    """Datasets whose elements are in other files."""
+    """Write datasets whose elements are in other files."""
     file.create_dataset("external", (4,), "i4", external=[("raw.bin", 0, 16)])
     layout = h5py.VirtualLayout((4,), "i4")
     layout[:] = h5py.VirtualSource("other.h5", "x", (4,))
@@ -243,7 +243,7 @@ def outside(file: h5py.File) -> None:
 
 
 def odd(directory: Path) -> None:
-    """User blocks, other widths of numbers, other sizes of nodes, paged files."""
+    """Write files with user blocks, other widths of numbers or sizes of nodes, and paged files."""
     for block in (512, 1024, 8192):
         for version in ("earliest", "latest"):
             path = directory / f"user-block-{block}-{version}.h5"
@@ -256,7 +256,7 @@ def odd(directory: Path) -> None:
         path = directory / f"widths-{widths[0]}-{widths[1]}.h5"
         identifier = h5py.h5f.create(str(path).encode(), h5py.h5f.ACC_TRUNC, fcpl=plist)
         with h5py.File(identifier) as file:
-            # HDF5 does not know a length without a bound again that it wrote in 4 bytes.
+            # HDF5 does not recognize an unlimited length that it wrote in 4 bytes.
             longest = (None,) if widths[1] == 8 else (30,)
             file.create_dataset(
                 "x", data=np.arange(20), chunks=(3,), maxshape=longest, compression="gzip"
@@ -276,7 +276,7 @@ def odd(directory: Path) -> None:
 
 
 def netcdf(directory: Path) -> None:
-    """Files of the netCDF library."""
+    """Write files with the netCDF library."""
     for model in ("NETCDF4", "NETCDF4_CLASSIC"):
         with netCDF4.Dataset(directory / f"{model.lower()}.nc", "w", format=model) as file:
             file.createDimension("time", None)

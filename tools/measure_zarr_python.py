@@ -1,9 +1,9 @@
-"""Measure what zarr-python and TensorStore take to read a local store, and fit a model of it.
+"""Measure the read times of zarr-python and TensorStore on a local store, and fit a model.
 
-``measure_zarr_python.py --samples FILE`` writes arrays of 80 layouts, reads each in a process
-of its own, warm, and prints the factors of the model in `zarr_costs.py` with their spread on the
-layouts that the fit did not see. ``--fit FILE`` fits samples of before. The engine ships
-the factors for zarr-python: it prices layouts for other readers by them.
+``measure_zarr_python.py --samples FILE`` writes arrays of 80 layouts and reads each, warm, in a
+new process. It prints the factors of the model in `zarr_costs.py`, with their errors on layouts
+outside the fit. ``--fit FILE`` fits earlier samples. The engine ships the factors for zarr-python
+to predict the read times of other readers.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 READERS = ("zarr-python", "tensorstore")
 CODECS = ("raw", "zstd", "blosc-zstd", "blosc-lz4")
-#: The arrays are read this often, or for so long; the median counts.
+#: Each array is read this often, or for this many seconds; the median counts.
 ROUNDS, SECONDS = 7, 1.0
-#: So many halves of the layouts are fitted to judge the fit by the other half.
+#: Number of fits to one half of the layouts that are judged by the other half.
 HALVES = 10
 KIB = 1024
 
 
 @dataclass(frozen=True)
 class Layout:
-    """An array to read: `shard` is None where every chunk is an object."""
+    """An array to read; `shard` is None if every chunk is an object."""
 
     shape: Shape
     dtype: str
@@ -48,11 +48,11 @@ class Layout:
     checksum: bool
 
     def item_size(self) -> int:
-        """Return the bytes of an element."""
+        """Return the length of an element in bytes."""
         return np.dtype(self.dtype).itemsize
 
 
-#: From one to four dimensions, some 8 to 130 MB.
+#: One to four dimensions, about 8 to 130 MB.
 SHAPES: tuple[tuple[Shape, str], ...] = (
     ((4_000_000,), "float32"),
     ((1_500, 3_000), "float64"),
@@ -72,14 +72,14 @@ def balanced(shape: Shape, item_size: int, size: int, first: float) -> Shape:
     for axis in range(len(shape) - 1, 0, -1):
         left = want / math.prod(chunk)
         length = left if axis == 1 else left ** (1 / axis)
-        # The last axis is filled first where the first one gets little: a map.
+        # With no growth along the first axis, the last axis is filled first: a map.
         length = left if first == 0 else length
         chunk[axis] = min(shape[axis], max(1, round(length)))
     return tuple(chunk)
 
 
 def shard_of(shape: Shape, chunk: Shape, inner: int) -> Shape:
-    """Return a shard of about so many chunks, grown axis by axis, within the array."""
+    """Return a shard of about `inner` chunks, grown axis by axis, within the array."""
     factors = [1] * len(shape)
     while math.prod(factors) < inner:
         room = [
@@ -97,7 +97,7 @@ def shard_of(shape: Shape, chunk: Shape, inner: int) -> Shape:
 
 
 def layouts() -> list[Layout]:
-    """Return the layouts: sizes of chunks, their forms, chunks in a shard, codecs in turn."""
+    """Return the layouts: all sizes and forms of chunks and shards, with alternating codecs."""
     found: list[Layout] = []
     pick = np.random.default_rng(9)
     for shape, dtype in SHAPES:
@@ -130,7 +130,7 @@ def colour_layouts() -> list[Layout]:
 
 
 def boxes(shape: Shape) -> dict[str, Box]:
-    """Return what is read."""
+    """Return the boxes to read, by name."""
     middle = [n // 2 + n // 11 for n in shape]
     whole = tuple((0, n) for n in shape)
     at = tuple((one, one + 1) for one in middle)
@@ -147,7 +147,7 @@ def boxes(shape: Shape) -> dict[str, Box]:
 
 
 def field(shape: Shape, dtype: str) -> np.ndarray[Any, Any]:
-    """Return waves with noise in their lower bits, which compress as measured fields do."""
+    """Return waves with noise in their lower bits, which compress like measured fields."""
     axes = np.meshgrid(*(np.arange(n) for n in shape), indexing="ij", sparse=True)
     values = np.float64(280.0)
     for number, axis in enumerate(axes):
@@ -160,7 +160,7 @@ def field(shape: Shape, dtype: str) -> np.ndarray[Any, Any]:
 
 
 def write(path: Path, layout: Layout) -> None:
-    """Write an array: shards by Bedform, as its users do; bare chunks by zarr-python."""
+    """Write an array: shards with Bedform, like its users; bare chunks with zarr-python."""
     import zarr
     from zarr.codecs import BloscCodec, ZstdCodec
 
@@ -197,7 +197,7 @@ def write(path: Path, layout: Layout) -> None:
 
 
 def opened(reader: str, path: Path) -> Callable[[Any], np.ndarray[Any, Any]]:
-    """Return what reads a selection."""
+    """Return a function that reads a selection."""
     if reader == "zarr-python":
         import zarr
 
@@ -235,7 +235,7 @@ def measure(path: Path, layout: Layout, reader: str) -> list[dict[str, Any]]:
 
 
 def run_all(readers: list[str], numbers: range) -> list[dict[str, Any]]:
-    """Write and measure layouts, each in a process of its own."""
+    """Write and measure layouts, each in a new process."""
     found: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as directory:
         for number in numbers:
@@ -260,7 +260,7 @@ def worker(number: str, path: str, what: str, *reader: str) -> None:
 
 
 def counts_of(sample: dict[str, Any]) -> Counts:
-    """Return what a sample's read touches."""
+    """Return the counts of a sample's read."""
     layout = sample["layout"]
     shard = tuple(layout["shard"]) if layout["shard"] else None
     box = tuple((start, stop) for start, stop in sample["box"])
@@ -271,9 +271,9 @@ def counts_of(sample: dict[str, Any]) -> Counts:
 def held_out(
     samples: list[dict[str, Any]], terms: list[dict[str, float]], seconds: list[float]
 ) -> np.ndarray[Any, Any]:
-    """Return predicted over measured of the layouts that ten fits did not see.
+    """Return predicted over measured seconds of the layouts outside of ten fits.
 
-    Reads of one layout are alike, so all of them are in one half.
+    Reads of one layout are similar, so all of them are in the same half.
     """
     names = [json.dumps(one["layout"]) for one in samples]
     ratios = []
@@ -288,7 +288,7 @@ def held_out(
 
 
 def report(samples: list[dict[str, Any]], reader: str, off_by: float) -> None:
-    """Print how far a fit is off reads that it did not see; then the factors of all reads."""
+    """Print the errors of fits on reads outside of them, then the factors of all reads."""
     chosen = [one for one in samples if one["reader"] == reader]
     if not chosen:
         return
@@ -313,7 +313,7 @@ def report(samples: list[dict[str, Any]], reader: str, off_by: float) -> None:
 
 
 def main() -> None:
-    """Measure, or fit what was measured."""
+    """Measure, or fit earlier samples."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=Path, help="write what was measured to this file")
     parser.add_argument("--fit", type=Path, nargs="+", help="fit these files, measure nothing")

@@ -30,7 +30,7 @@ FUZZ_LOCK = ROOT / "fuzz" / "Cargo.lock"
 LARGE = (ENGINE, "bedform-remote", "object_store", "tokio")
 TOKENS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|::|[{},*;]|\S")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Comments, strings and characters of Rust and C, which are no code.
+# Comments, strings and characters of Rust and C, which are not code.
 UNREAD = re.compile(
     r"(?P<comment>//[^\n]*|/\*.*?\*/)"
     r"|\bb?r(?P<marks>#*)\".*?\"(?P=marks)"
@@ -38,7 +38,7 @@ UNREAD = re.compile(
     r"|'(?:\\(?:'|[^'\n]+)|[^'\\\n])'",
     re.DOTALL,
 )
-# An item of tests, up to its braces.
+# An item of tests, up to its opening brace.
 TEST_ITEM = re.compile(r"#\[cfg\((?:test|all\(test[^]]*)\)\]\s*(?:#\[[^]]*\]\s*)*[^;{]*")
 
 Arrows = dict[str, dict[str, str]]
@@ -130,7 +130,7 @@ def arrows(source: Path) -> Arrows:
 
 
 def reexports(library: str, modules: set[str]) -> dict[str, str]:
-    """The module that each name that the crate's root re-exports comes from."""
+    """Map each name that the crate's root re-exports to the module that defines it."""
     names = {}
     for statement in re.findall(r"\bpub(?:\([^)]*\))?\s+use\s+([^;]+);", library):
         for path in use_paths(statement):
@@ -140,7 +140,7 @@ def reexports(library: str, modules: set[str]) -> dict[str, str]:
 
 
 def references(text: str, depth: int) -> list[tuple[int, str]]:
-    """The first name of each path from the crate's root, in a file ``depth`` levels deep."""
+    """List the first name of each path from the crate's root, in a file ``depth`` levels deep."""
     root = r"\bcrate\s*::" if depth > 1 else r"\b(?:crate|super)\s*::"
     if depth > 1:
         root = rf"\b(?:crate|super(?:\s*::\s*super){{{depth - 1}}})\s*::"
@@ -156,7 +156,7 @@ def references(text: str, depth: int) -> list[tuple[int, str]]:
 
 
 def use_paths(tree: str) -> list[list[str]]:
-    """The paths of a use tree; a renamed one by its own name."""
+    """List the paths of a use tree; a renamed item by its original name."""
     tokens = TOKENS.findall(re.sub(r"\bas\s+\w+", "", tree))
 
     def parse(at: int, prefix: list[str]) -> tuple[list[list[str]], int]:
@@ -187,7 +187,7 @@ def use_paths(tree: str) -> list[list[str]]:
 
 
 def closing(text: str) -> int:
-    """The end of the braces that ``text`` begins with."""
+    """Return the end of the braces with which ``text`` starts."""
     depth = 0
     for at, letter in enumerate(text):
         depth += {"{": 1, "}": -1}.get(letter, 0)
@@ -197,7 +197,7 @@ def closing(text: str) -> int:
 
 
 def strip(text: str) -> str:
-    """The text without comments, strings and test modules; lines stay where they are."""
+    """Return the text without comments, strings and test modules; line numbers stay the same."""
 
     def blank(match: re.Match[str]) -> str:
         return re.sub(r"[^\n]", " ", match.group())
@@ -211,7 +211,7 @@ def strip(text: str) -> str:
 
 
 def components(found: Arrows) -> list[set[str]]:
-    """The sets of modules that reach each other."""
+    """Return the sets of modules that reach each other."""
     reached = {module: reachable(found, module) for module in found}
     cycles: list[set[str]] = []
     for module in sorted(found):
@@ -221,7 +221,7 @@ def components(found: Arrows) -> list[set[str]]:
 
 
 def reachable(found: Arrows, module: str) -> set[str]:
-    """All modules that are reached from one."""
+    """Return all modules that are reachable from one."""
     seen: set[str] = set()
     waiting = list(found.get(module, {}))
     while waiting:

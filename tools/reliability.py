@@ -1,8 +1,8 @@
 """Run the stages of reliability/stages.toml, and compare their counts with the floors.
 
-``reliability.py`` runs all of them, ``reliability.py NAME`` one. EFFORT=night gives each stage its
-time of a night. Every stage runs, also after one that failed; the exit code is 1 when any failed.
-Stages of one core run two at a time, first; their output comes when they end.
+``reliability.py`` runs all of them, ``reliability.py NAME`` one. EFFORT=night gives each stage the
+time that the table allows for a night. Every stage runs, even after a failure; the exit code is 1
+if any failed. Stages that use one core run first, two at a time; each prints its output at its end.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ ROOT = Path(__file__).resolve().parent.parent
 COUNT = re.compile(r"^\W*COUNT ([\w-]+) (\d+)$")
 CARGO_TEST = ["cargo", "test", "--locked", "--release", "--quiet", "--workspace"]
 EFFORT = os.environ.get("EFFORT") or "gate"
-# A night gives stages that are bound by count more cases, too: so many times the limit of the gate.
+# Nights also allow stages with a fixed number of cases this many times the gate's time limit.
 NIGHT_LIMIT = 8
-# The groups of processes of the stages that run.
+# The process groups of the running stages.
 RUNNING: set[int] = set()
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage as the table gives it."""
+    """One stage of the table."""
 
     name: str
     about: str
@@ -53,23 +53,23 @@ class Stage:
 
     @property
     def budget(self) -> float:
-        """The seconds of the stage's random cases; 0 where the stage is bound by count."""
+        """The seconds of the stage's random cases; 0 for a fixed number of cases."""
         return self.night_seconds if EFFORT == "night" else self.seconds
 
     @property
     def limit(self) -> float:
-        """The seconds after which the stage hangs: a machine eight times slower ends sooner."""
+        """The seconds after which the stage counts as hung, even on a machine 8 times slower."""
         by_count = self.hang_minutes * (NIGHT_LIMIT if EFFORT == "night" else 1)
         return 60 * (by_count or 10) + 8 * self.budget
 
     def least(self) -> Iterator[tuple[str, int]]:
-        """The counts that the stage must reach; floors grow with the time of a night."""
+        """The counts that the stage must reach; at night, floors grow with the time."""
         yield from self.counts.items()
         scale = self.budget / self.seconds if self.seconds else 1
         yield from ((name, int(floor * scale)) for name, floor in self.floors.items())
 
     def filters(self) -> list[str]:
-        """The names that a command of cargo gives to the test binary."""
+        """The test filters that the stage's cargo command passes to the test binary."""
         _, _, words = " ".join(self.command).partition(" -- ")
         return [word for word in words.split() if not word.startswith("-")]
 
@@ -100,7 +100,7 @@ class Outcome:
 
 
 def run_stage(stage: Stage, say: Callable[[str], object]) -> Outcome:
-    """Run a stage, judge and record it."""
+    """Run a stage, judge its outcome, and record it."""
     say(f"\n== {stage.name}: {stage.about}\n")
     started = time.monotonic()
     code, counts = run_command(stage, say)
@@ -111,7 +111,7 @@ def run_stage(stage: Stage, say: Callable[[str], object]) -> Outcome:
 
 
 def run_command(stage: Stage, say: Callable[[str], object]) -> tuple[int, dict[str, int]]:
-    """Run a stage's command to its end or its limit, say its output, collect its counts."""
+    """Run a stage's command up to its time limit, print its output, and collect its counts."""
     values = {"{python}": sys.executable, "{seconds}": f"{stage.budget:g}"}
     given = {"BEDFORM_EFFORT": EFFORT}
     if stage.budget:
@@ -127,7 +127,7 @@ def run_command(stage: Stage, say: Callable[[str], object]) -> tuple[int, dict[s
         start_new_session=True,
     )
     RUNNING.add(process.pid)
-    # The whole group: a stage that hangs has usually started the process that hangs.
+    # Kills the whole group: usually a child process of the stage hangs.
     limit = Timer(stage.limit, os.killpg, (process.pid, signal.SIGKILL))
     limit.start()
     counts: dict[str, int] = {}
@@ -143,7 +143,7 @@ def run_command(stage: Stage, say: Callable[[str], object]) -> tuple[int, dict[s
 
 
 def judge(stage: Stage, code: int, counts: dict[str, int], seconds: float) -> list[str]:
-    """List the faults of a stage's outcome, in words; none if it passed."""
+    """List the faults of a stage's outcome as messages; empty if it passed."""
     faults = []
     if seconds >= stage.limit:
         faults.append(f"hung: stopped after {seconds / 60:.0f} minutes")
@@ -156,13 +156,13 @@ def judge(stage: Stage, code: int, counts: dict[str, int], seconds: float) -> li
 
 
 def say_now(text: str) -> None:
-    """Write a line of output as it comes."""
+    """Write output immediately."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
 
 def run_two_at_a_time(stages: Iterable[Stage]) -> Iterator[Outcome]:
-    """Run stages of one core each; the output of each comes when it has ended."""
+    """Run stages that use one core each, two at a time; print the output of each at its end."""
 
     def run(stage: Stage) -> tuple[Outcome, str]:
         said: list[str] = []
@@ -176,7 +176,7 @@ def run_two_at_a_time(stages: Iterable[Stage]) -> Iterator[Outcome]:
 
 
 def build_tests() -> bool:
-    """Build the binaries of the stages: a build takes none of their time."""
+    """Build the binaries of the stages first, so that builds do not use up their time."""
     name, started = "build of the stages", time.monotonic()
     command = [*CARGO_TEST, "--test", "reliability", "--test", "main", "--no-run"]
     is_ok = subprocess.run(command, cwd=ROOT, check=False).returncode == 0  # noqa: S603
@@ -187,14 +187,14 @@ def build_tests() -> bool:
 
 
 def listed(*options: str) -> set[str]:
-    """Names of the tests of the binary `reliability`."""
+    """Return the names of the tests of the binary `reliability`."""
     command = [*CARGO_TEST, "--test", "reliability", "--", "--list", *options]
     said = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)  # noqa: S603
     return set(re.findall(r"^(\S+): test$", said.stdout, re.MULTILINE))
 
 
 def misplaced_tests(stages: Iterable[Stage]) -> list[str]:
-    """Tests of that binary that neither `make test` nor a stage runs, or that both run."""
+    """List tests of that binary that neither `make test` nor a stage runs, or that both run."""
     filters = [
         word for stage in stages if "reliability" in stage.command for word in stage.filters()
     ]
@@ -238,7 +238,7 @@ def main(arguments: list[str]) -> int:
 
 
 def stop_all(*_: object) -> None:
-    """Interrupt what runs: stages have groups of their own, which a terminal does not reach."""
+    """Interrupt running stages; a terminal does not reach their process groups."""
     for process in list(RUNNING):
         os.killpg(process, signal.SIGINT)
     raise KeyboardInterrupt

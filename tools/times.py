@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 def record(**line: object) -> None:
-    """Add a line to the file of the gate that runs, if one does."""
+    """Add a line to the file of the running gate, if any."""
     if name := os.environ.get("BEDFORM_TIMES"):
         with Path(name).open("a") as file:
             file.write(json.dumps(line) + "\n")
@@ -34,7 +34,7 @@ def begin() -> None:
 
 
 class Gate:
-    """The lines of the file."""
+    """The content of the file: one gate with its steps."""
 
     def __init__(self) -> None:
         text = Path(os.environ["BEDFORM_TIMES"]).read_text()
@@ -81,7 +81,7 @@ def keep(gate: Gate, page: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Do what the first argument says."""
+    """Run the command of the first argument."""
     match arguments:
         case ["begin"]:
             begin()

@@ -1,10 +1,11 @@
-"""What a read by zarr-python or TensorStore is made of, and a fit of what each part of it costs.
+"""A linear cost model of reads by zarr-python and TensorStore, and a fit of its factors.
 
-A read touches chunks. Without shards each is an object that is read and decoded whole. With shards
-the reader takes either a whole shard at once, if the selection touches every chunk that the shard
-has room for, or its index and then one request for each chunk touched. A shard that passes the end
-of the array is never whole. `count` gives these numbers, `Counts.terms` the sum whose factors `fit`
-finds. The sum is linear, all factors are at least zero, and errors are relative.
+A read touches chunks. Without shards, each chunk is an object that is read and decoded whole. With
+shards, the reader fetches a whole shard at once if the selection touches every chunk for which the
+shard has room. Otherwise it fetches the index, then sends one request for each touched chunk. A
+shard that extends past the end of the array is never fetched whole. `count` computes these numbers,
+`Counts.terms` the terms of the sum, and `fit` its factors. All factors are at least zero, and
+errors are relative.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ RAW = "raw"
 
 @dataclass(frozen=True)
 class Counts:
-    """What a read touches.
+    """The chunks, shards and rows that a read touches.
 
-    `whole_shards` are read at once, `shards` in part; `whole_inner` and `inner` are the chunks
-    touched in each. `axes` has one for each axis of each chunk, `runs` are rows that are copied,
-    `strided` the elements of such whose elements lie apart.
+    `whole_shards` are fetched whole, `shards` in part; `whole_inner` and `inner` are the touched
+    chunks in each. `axes` counts the axes of each chunk, `runs` the copied rows, and `strided` the
+    elements of rows whose elements are not contiguous.
     """
 
     chunks: int
@@ -67,7 +68,7 @@ class Counts:
 
 
 def count(box: Box, item_size: int, chunk: Shape, shard: Shape | None) -> Counts:
-    """Count what the read of a box touches."""
+    """Count the chunks, shards and rows that the read of a box touches."""
     touched = math.prod(cells(span, size) for span, size in zip(box, chunk, strict=True))
     extent = [stop - start for start, stop in box]
     result = math.prod(extent) * item_size
@@ -95,10 +96,10 @@ def count(box: Box, item_size: int, chunk: Shape, shard: Shape | None) -> Counts
 
 
 def rows(extent: list[int], box: Box, chunk: Shape) -> tuple[int, bool]:
-    """Return in how many rows the result is copied, and whether their elements lie apart.
+    """Return the number of copied rows, and True if their elements are not contiguous.
 
     NumPy drops axes of one element, so a row lies along the last axis that is longer in a chunk. It
-    comes from as many chunks as it crosses.
+    is copied from each chunk that it crosses.
     """
     for axis in reversed(range(len(extent))):
         if min(extent[axis], chunk[axis]) > 1:
@@ -108,7 +109,7 @@ def rows(extent: list[int], box: Box, chunk: Shape) -> tuple[int, bool]:
 
 
 def cells(span: tuple[int, int], size: int) -> int:
-    """Return how many cells of a grid a range touches.
+    """Return the number of cells of a grid that a range touches.
 
     >>> cells((3, 9), 4)
     3
@@ -117,7 +118,7 @@ def cells(span: tuple[int, int], size: int) -> int:
 
 
 def whole_shards(span: tuple[int, int], chunk: int, shard: int) -> int:
-    """Return of how many shards along an axis a range touches every chunk.
+    """Return the number of shards along an axis whose chunks a range all touches.
 
     >>> whole_shards((0, 10), 2, 4), whole_shards((3, 11), 2, 4)
     (2, 2)
@@ -128,9 +129,9 @@ def whole_shards(span: tuple[int, int], chunk: int, shard: int) -> int:
 
 
 def fit(terms: list[dict[str, float]], seconds: list[float]) -> dict[str, float]:
-    """Return the factors, all at least zero, with the least squares of the relative errors.
+    """Return the factors, all at least zero, that minimize the squares of the relative errors.
 
-    Reads that are far off weigh less, so that a disturbed one does not bend the others.
+    Outliers weigh less, so that a disturbed read does not distort the fit.
     """
     names = list(terms[0])
     rows = np.array([[one[name] for name in names] for one in terms])
@@ -140,7 +141,7 @@ def fit(terms: list[dict[str, float]], seconds: list[float]) -> dict[str, float]
         factors = non_negative(rows * weights[:, None], took * weights)
         predicted = rows @ factors
         off = np.abs(np.log(np.maximum(predicted, 1e-12) / took))
-        # A relative error counts alike above and below; beyond 30 % it counts linearly.
+        # A relative error counts equally above and below; beyond 30 % it counts linearly.
         weights = np.minimum(1, np.sqrt(0.3 / np.maximum(off, 1e-9))) / np.sqrt(took * predicted)
     return dict(zip(names, map(float, factors), strict=True))
 
@@ -149,7 +150,7 @@ def non_negative(
     rows: np.ndarray[tuple[int, int], np.dtype[np.float64]],
     values: np.ndarray[tuple[int], np.dtype[np.float64]],
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Return the least squares with factors of at least zero: coordinate descent."""
+    """Return the non-negative least squares, by coordinate descent."""
     scale = np.sqrt((rows**2).sum(axis=0))
     scale[scale == 0] = 1
     scaled = rows / scale
@@ -167,5 +168,5 @@ def non_negative(
 
 
 def predict(terms: dict[str, float], factors: dict[str, float]) -> float:
-    """Return the sum."""
+    """Return the predicted seconds."""
     return sum(factors[name] * term for name, term in terms.items())

@@ -1,11 +1,11 @@
-/* Writes what the plans say where it lies in one flat file, as slowly as told, and prints how long that took.
+/* Writes the data of the plans to their final places in one flat file, throttled, and prints the time.
  *
  *   mpiexec -n P direct_write FILE PLAN-PREFIX BYTES-PER-SECOND LATENCY-SECONDS RECORDS
  *
  * Process r reads PLAN-PREFIX-r.plan and writes its part of the first RECORDS records. The file has record
  * after record, of each all variables one behind the other, each in C order. Each run of neighbouring bytes of
- * a process is one request, one at a time; nothing is passed between processes. The pace is that of
- * crates/bedform-storage/src/throttle.rs, for each process by itself. */
+ * a process is one request, one at a time; processes exchange no data. Each process is throttled separately,
+ * by the rule of crates/bedform-storage/src/throttle.rs. */
 #include <fcntl.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 
 typedef struct place {
   int file;
-  double bytes_per_second, latency, free; /* when the bytes of all requests so far are through */
+  double bytes_per_second, latency, free; /* the time at which all requests so far are done */
   int64_t requests;
 } place;
 
@@ -41,7 +41,7 @@ static void request(place *to, const char *data, int64_t bytes, int64_t offset) 
   sleep_until(end);
 }
 
-/* Writes one box of a variable that begins at byte `base`; gives the bytes that it took from `data`. */
+/* Writes one box of a variable that begins at byte `base`; returns the bytes that it used of `data`. */
 static int64_t write_box(place *to, const part *one, int64_t box, int64_t item, int64_t base,
                          const char *data) {
   const int64_t *corner = one->corners + box * one->axes, *shape = one->shapes + box * one->axes;

@@ -1,4 +1,4 @@
-/* Writes what the plans say through a session of Bedform, and prints how long that took.
+/* Writes the data of the plans through a session of Bedform, and prints the time.
  *
  *   mpiexec -n P log_write STORE PLAN-PREFIX SETTLE
  *
@@ -47,7 +47,7 @@ static void lay_out(const variable *one, const uint64_t *shape, uint32_t axes, u
   }
 }
 
-/* Gives the whole shape of a variable; returns its axes. */
+/* Fills in the whole shape of a variable; returns the number of its axes. */
 static uint32_t shape_of(const plan *all, const variable *one, uint64_t *shape) {
   uint32_t axes = 0;
   if (one->has_record) shape[axes++] = (uint64_t)all->records;
@@ -70,7 +70,7 @@ static void define_all(const plan *all, bf_store store) {
   }
 }
 
-/* Has the session look up the arrays, as programs open theirs: once, and not when they write. */
+/* Makes the session look up the arrays once, before the writes, as programs open their files. */
 static void look_up_all(const plan *all, bf_session session) {
   for (int64_t at = 0; at < all->variable_count; at++) {
     const variable *one = &all->variables[at];

@@ -1,4 +1,4 @@
-/* strided_read: a program that knows nothing of Bedform reads blocks of a file at equal steps.
+/* strided_read: a program without Bedform that reads blocks of a file at equal steps.
 
    strided_read FILE OFFSET STEP BYTES COUNT MICROSECONDS
 

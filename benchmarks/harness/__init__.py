@@ -1,1 +1,1 @@
-"""What the benchmarks share: data, engines, workers, rounds, statistics, reports."""
+"""Shared parts of the benchmarks: data, engines, workers, rounds, statistics, reports."""

@@ -1,9 +1,8 @@
-"""ADIOS2 as a writer: the serial package, so each process writes a BP5 file of its own.
+"""ADIOS2 as a writer, with the serial package: each process writes a BP5 file of its own.
 
-That leaves out all that a parallel run would have to agree on, and is an upper bound for it. Each
-process puts every variable as one local array for each record, and where its elements belong once.
-Buffers are filled before the time begins, which is from the first `open` to the last `close` and
-sync.
+The processes need no agreement, so the result is an upper bound for a parallel run. Each process
+puts every variable as one local array per record, and the positions of its elements once. Buffers
+are filled before the measured time, from the first `open` to the last `close` and sync.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ Arrays = dict[int, Any]
 
 
 class Adios(Writer):
-    """BP5 files, one for each process."""
+    """Writer of BP5 files, one for each process."""
 
     name = "adios2 bp5"
 
@@ -44,11 +43,11 @@ class Adios(Writer):
         return f"ADIOS2 {adios2.__version__}"
 
     def missing(self) -> str:
-        """Return what must be had for this writer to run."""
+        """Returns the missing requirements of this writer."""
         return "" if find_spec("adios2") else "the package adios2: pip install adios2"
 
     def variants(self, job: Job) -> list[str]:
-        """Return how records are divided into steps."""
+        """Returns the divisions of records into steps."""
         return [AT_ONCE] if job.workload.records == 1 else [STEPS, AT_ONCE]
 
     def write(self, job: Job, folder: Path, variant: str) -> Outcome:
@@ -85,7 +84,7 @@ class Adios(Writer):
 
 
 def check_variable(workload: Workload, rank: int, number: int, reader: Any) -> None:
-    """Check the last array that a process put of a variable, and that there are all records."""
+    """Checks the last array that a process put of a variable, and the number of records."""
     one = workload.variables[number]
     if workload.elements(one, rank) == 0:
         return
@@ -94,14 +93,14 @@ def check_variable(workload: Workload, rank: int, number: int, reader: Any) -> N
     if steps not in (1, records):
         raise ValueError(f"{one.name} of process {rank} has {steps} steps, not {records}")
     variable.set_step_selection([steps - 1, 1])
-    # In one step each record is a block of its own.
+    # In one step each record is a block.
     variable.set_block_selection(0 if steps == records else records - 1)
     if not np.all(reader.read(variable) == value_of(rank, number, one.dtype)):
         raise ValueError(f"{one.name} of process {rank} has wrong values")
 
 
 def arrays_of(workload: Workload, rank: int) -> Arrays:
-    """Return what a process puts for each variable: one record of it."""
+    """Returns the array that a process puts for each variable: one record of it."""
     found: dict[int, NDArray[Any]] = {}
     for number, one in enumerate(workload.variables):
         count = workload.elements(one, rank)
@@ -113,7 +112,7 @@ def arrays_of(workload: Workload, rank: int) -> Arrays:
 def write_rank(
     workload: Workload, rank: int, folder: Path, variant: str, barrier: Barrier, times: Any
 ) -> None:
-    """Write the file of one process, and tell when it began and ended."""
+    """Writes the file of one process, and sends its start and end times."""
     import adios2
 
     arrays = arrays_of(workload, rank)

@@ -1,7 +1,7 @@
-"""Array reads of a throttled store: what `Array.workload` predicts of them, and what they take.
+"""Array reads of a throttled store: the workloads of `Array.workload`, and the measured seconds.
 
-Run as `python -m benchmarks.harness.array_reads STORE ROUNDS` with `BEDFORM_THROTTLE` set: it holds
-for a process from its first call on. The answer is JSON, a list of `Read`.
+Run as `python -m benchmarks.harness.array_reads STORE ROUNDS` with `BEDFORM_THROTTLE` set, which a
+process reads at its first call. The output is JSON, a list of `Read`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import bedform as bf
 from benchmarks.harness.data import files_under
 
 SHAPE = (64, 256, 256)
-# Large chunks in row-major order; small ones along the Hilbert curve; one chunk a shard.
+# Large chunks in row-major order; small ones along the Hilbert curve; one chunk per shard.
 LAYOUTS = {
     "maps": bf.Regular(chunks=(1, 256, 256), shards=(16, 256, 256)),
     "boxes": bf.Regular(chunks=(8, 32, 32), shards=(32, 128, 128), order="hilbert"),
@@ -34,7 +34,7 @@ READS = {
     "box": np.s_[10:40, 60:130, 60:130],
 }
 IN_FLIGHT = (1, 4)
-# Reads that decode no more than this stay on their caller's thread.
+# Reads that decode at most this many bytes stay on their caller's thread.
 ALONE_BYTES = 256 << 10
 
 
@@ -56,7 +56,7 @@ def build(path: Path) -> None:
 
 
 def forget(path: Path) -> None:
-    """Have the page cache drop the files: what it has is at hand and not waited for."""
+    """Drops the files from the page cache, so that reads wait for the storage."""
     for file in files_under(path):
         descriptor = os.open(file, os.O_RDONLY)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -64,7 +64,7 @@ def forget(path: Path) -> None:
 
 
 def reads_of(path: Path, rounds: int, in_flight: int) -> list[Read]:
-    """Measure all reads with so many requests in flight."""
+    """Measures all reads with this number of requests in flight."""
     facts = bf.Profile.default().to_dict()
     facts["profile"]["requests_in_flight"] = in_flight
     profile = bf.Profile(facts)
@@ -90,7 +90,7 @@ def reads_of(path: Path, rounds: int, in_flight: int) -> list[Read]:
 
 
 def main() -> None:
-    """Print what all reads take."""
+    """Prints the seconds of all reads."""
     path, rounds = Path(sys.argv[1]), int(sys.argv[2])
     reads = [read for in_flight in IN_FLIGHT for read in reads_of(path, rounds, in_flight)]
     sys.stdout.write(json.dumps([asdict(read) for read in reads]))

@@ -24,7 +24,7 @@ def write_store(path: Path, values: Values, layout: Layout, codec: str) -> None:
     """Write a store with the field in `layout`; durable on return."""
     import bedform as bf
 
-    # The engine adds CRC-32C by itself; `zarr-write` looks for it in the metadata.
+    # The engine adds CRC-32C; `zarr-write` checks for it in the metadata.
     zstd = {"name": "zstd", "configuration": {"level": ZSTD_LEVEL}}
     codecs = [zstd] if codec == "zstd" else []
     store = bf.create(str(path))

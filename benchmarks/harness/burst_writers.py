@@ -1,7 +1,7 @@
-"""The writers of `burst`: through the tier into the log, and directly to where each byte belongs.
+"""The writers of `burst`: through the tier into the log, and directly to the final places.
 
-The slow tier is a place as fast as memory, if there is one, that takes as long as `Pace` says: so
-what is drained does not use the device that the burst tier is on, as where there are two.
+The slow tier is a directory in memory, if there is one, throttled by `Pace`. So draining does not
+use the device of the burst tier, as on a machine with two devices.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ MEMORY = Path("/dev/shm")  # noqa: S108 (the place is the point: it takes no par
 
 @dataclass(frozen=True)
 class Pace:
-    """How slow the slow tier is, for all processes together."""
+    """The throttle of the slow tier, for all processes together."""
 
     bytes_per_second: float
     latency: float
 
     def share(self, processes: int) -> int:
-        """Return the bytes in a second of one process."""
+        """Returns the bytes per second of one process."""
         return max(int(self.bytes_per_second / processes), 1)
 
     def throttle(self, processes: int) -> str:
-        """Return the share of one process as BEDFORM_THROTTLE has it.
+        """Returns the share of one process as a value of BEDFORM_THROTTLE.
 
         >>> Pace(4e9, 0.005).throttle(2)
         '2000000000 B/s, 5000 us'
@@ -53,13 +53,13 @@ class Pace:
 
 
 def capacity_place(given: Path | None) -> Path:
-    """Return the directory of the slow tier: the one named, else in memory, else on the disk."""
+    """Returns the directory of the slow tier: the given one, else in memory, else on the disk."""
     parent = given or (MEMORY if MEMORY.is_dir() else ROOT)
     return parent / "bedform-benchmarks"
 
 
 class BurstWriter(LogWriter):
-    """A session whose commit returns when all is durable in the burst tier."""
+    """A session whose commit returns when all data are durable in the burst tier."""
 
     def __init__(self, prefix: str | None, place: Path) -> None:
         super().__init__(prefix)
@@ -88,15 +88,15 @@ class BurstWriter(LogWriter):
         super().check(job, self.place)
 
     def after(self, job: Job, folder: Path) -> dict[str, float]:  # noqa: ARG002
-        """Settle nothing."""
+        """Does not settle."""
         return {}
 
 
 class DirectWriter(Writer):
-    """Each process writes its runs where they belong in one file of the slow tier, and syncs.
+    """Writer of each process's runs to their final places in one file of the slow tier, synced.
 
-    Where that takes long it writes the first records only, and the time is taken in proportion:
-    every record is as the others.
+    If that takes too long, it writes only the first records, and the time is scaled, since all
+    records are alike.
     """
 
     name = DIRECT
@@ -107,11 +107,11 @@ class DirectWriter(Writer):
         self.driver: Path | None = None
 
     def version(self) -> str:
-        """Return how it writes."""
+        """Returns its way of writing."""
         return "runs of each process, one at a time, in one flat file; nothing is exchanged"
 
     def missing(self) -> str:
-        """Return what must be had for this writer to run."""
+        """Returns the missing requirements of this writer."""
         if not shutil.which(compiler()):
             return "mpicc of an MPI (or name it in MPICC)"
         return launcher_missing()
@@ -127,7 +127,7 @@ class DirectWriter(Writer):
         return self.driver
 
     def records(self, job: Job) -> int:
-        """Return how many records are written."""
+        """Returns the number of written records."""
         workload = job.workload
         requests = workload.requests() / workload.ranks * self.pace.latency
         seconds = requests + workload.bytes() / self.pace.bytes_per_second

@@ -1,6 +1,6 @@
-"""What a writer asks of the system: writes, bytes, files and syncs, counted by `strace`.
+"""The system calls of a writer (writes, bytes, opens, syncs), counted by `strace`.
 
-Only calls on files under one folder count. The run is apart from those that are timed.
+Only calls on files under one folder count. The traced run is separate from the measured ones.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ class Calls:
 
 
 def is_here() -> bool:
-    """Tell whether `strace` can be run."""
+    """Whether `strace` is installed."""
     return shutil.which("strace") is not None
 
 
 def traced(command: list[str], output: Path) -> list[str]:
-    """Return the command under `strace`, each process of which writes `output.PID`."""
+    """Returns the command under `strace`; each of its processes writes `output.PID`."""
     names = ",".join((*WRITES, *SYNCS, *OPENS))
     options = ["-ff", "-y", "-q", "-s", "0", "-e", f"trace={names}", "-o", str(output)]
-    # Other calls are not stopped at: processes that wait by yielding make millions of them.
+    # Other calls are not traced: processes that wait by yielding make millions of them.
     return ["strace", "--seccomp-bpf", *options, *command]
 
 
 def count(output: Path, folder: Path) -> Calls:
-    """Count the calls on files under `folder` in what `traced` left.
+    """Counts the calls on files under `folder` in the output of `traced`.
 
     `write(3</data/x>, ""..., 10) = 10` counts as one write of ten bytes if `folder` is `/data`.
     """

@@ -1,4 +1,4 @@
-"""Work in forked children, whose memory has none of the data yet."""
+"""Execution in forked children, whose memory has no decoded data yet."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ if TYPE_CHECKING:
 
 
 def in_child(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Run `work` in a forked child, which has nothing in memory yet; return what it returns.
+    """Runs `work` in a forked child without decoded data in memory; returns its result.
 
-    Values that were decoded stay in the memory of a process, also beyond the store that was opened.
-    The page cache is dropped, but a second loop in the same process would not read at all.
-    The parent imports what the child needs: a child that imports would take its time for it.
+    Decoded values stay in the memory of a process, also after the store is closed. Dropping the
+    page cache does not remove them: a second loop in the same process would not read. The parent
+    imports the modules that the child needs, so that imports do not count in the child's time.
     """
     receiving, sending = os.pipe()
     with warnings.catch_warnings():
-        # Python 3.12 warns of threads, such as those of NumPy's library, which loops do not need.
+        # Python 3.12 warns of threads, such as those of NumPy's library, which the loops do not
+        # use.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:

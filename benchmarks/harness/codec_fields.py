@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Values = np.ndarray[Any, Any]
 
-#: Of each real field: file, variable, what it is.
+#: For each real field: file, variable, description.
 REAL = (
     ("A1B_north_america.nc", "air_temperature", "air temperature, model"),
     ("ostia_monthly.nc", "surface_temperature", "sea surface temperature, observed"),
@@ -32,7 +32,7 @@ REAL = (
 
 @dataclass(frozen=True)
 class CodecField:
-    """A field, and the chunks that it is stored in."""
+    """A field, and the shape of its chunks."""
 
     name: str
     values: Values
@@ -62,7 +62,7 @@ def real_fields(size_bytes: int) -> Iterator[CodecField]:
 
 
 def synthetic_fields(size_bytes: int) -> Iterator[CodecField]:
-    """Yield fields that real ones do not have: of double precision, packed, a mask, noise."""
+    """Yields kinds of fields that the real ones lack: double precision, packed, a mask, noise."""
     side = 256
     count = max(1, size_bytes // (8 * side * side))
     double = np.stack([plane for plane, _ in zip(planes(side), range(count), strict=False)])

@@ -1,8 +1,8 @@
-"""Reads of whole arrays, each once, in a process of its own.
+"""Reads of whole arrays, each once, in a separate process.
 
 `python -m benchmarks.harness.codec_reader STORE NAME...` prints the seconds by array as JSON.
-BEDFORM_THROTTLE, which is of the process, makes the storage slow. What a process has read it has at
-hand, as clients of a distant server do, so every round is another process.
+BEDFORM_THROTTLE slows the storage of the process down. Read data stay at hand in the process, as in
+a client of a distant server, so every round is another process.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import bedform as bf
 
 
 def main() -> None:
-    """Time what the command line names."""
+    """Measures the arrays that the command line names."""
     store, names = sys.argv[1], sys.argv[2:]
     arrays = {name: bf.open(store, cache=0)[name] for name in names}
     first = arrays[names[0]]
-    # Memory that is there already.
+    # Memory whose pages are mapped already.
     buffer = np.ones(first.shape, first.dtype)
     seconds, answers = {}, set()
     for name, array in arrays.items():

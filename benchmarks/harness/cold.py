@@ -1,8 +1,8 @@
-"""Making the page cache cold, and proof that it is.
+"""Emptying the page cache, with verification.
 
-As root the kernel drops every clean page; without root each file's pages are dropped by advice.
-Either way `mincore` counts what is left. A probing read would not do: even one that refuses to wait
-starts readahead, and so warms what it probes.
+As root the kernel drops every clean page; without root each file's pages are dropped by advice. In
+both cases `mincore` counts the remaining pages. Probing reads are unsuitable: even with RWF_NOWAIT
+they start readahead, which fills the cache again.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ LIBC.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
 
 
 class StillWarmError(RuntimeError):
-    """The kernel kept pages of a file that was to be cold."""
+    """The kernel kept pages of a file that should be cold."""
 
 
 def make_cold(path: Path) -> None:
-    """Drop the cached pages of every file of a data set, or raise `StillWarmError`.
+    """Drops the cached pages of every file of a data set, or raises `StillWarmError`.
 
-    Nothing is dirty: data sets are synced when they are built, and benchmarks only read them.
-    Pages that a late readahead is still bringing survive an attempt, so there are several.
+    No page is dirty: data sets are synced when they are built, and benchmarks only read them. Pages
+    of a readahead that is still running survive an attempt, so there are several.
     """
     for _ in range(ATTEMPTS):
         drop_pages(path)
@@ -60,7 +60,7 @@ def make_cold(path: Path) -> None:
 
 
 def drop_pages(path: Path) -> None:
-    """Ask the kernel to drop the clean pages, of everything or, without root, of these files."""
+    """Asks the kernel to drop the clean pages: all, or without root those of these files."""
     if os.access(DROP, os.W_OK):
         DROP.write_text("3")
         return
@@ -71,7 +71,7 @@ def drop_pages(path: Path) -> None:
 
 
 def cached_bytes(file: Path) -> int:
-    """Return how much of a file the page cache holds."""
+    """Returns the number of bytes of a file in the page cache."""
     length = file.stat().st_size
     if length == 0:
         return 0
@@ -93,7 +93,7 @@ def cached_bytes(file: Path) -> int:
 
 
 def make_warm(path: Path) -> None:
-    """Read every file of a data set, so that the page cache holds it."""
+    """Reads every file of a data set into the page cache."""
     buffer = bytearray(WARM_BYTES)
     for file in files_under(path):
         with file.open("rb", buffering=0) as source:

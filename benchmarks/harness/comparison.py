@@ -1,4 +1,4 @@
-"""From the samples of one line to the cells of its row: who is fastest, and by how much."""
+"""The cells of a table row from the samples of one line: the fastest engine, and its lead."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOSS = "LOSS"
 
 @dataclass
 class Comparison:
-    """One line: the samples of each engine, and who of them skips the checksum."""
+    """One line: the samples of each engine, and the engines that skip the checksum."""
 
     line: str
     samples: Samples
@@ -27,9 +27,9 @@ class Comparison:
     unverified: frozenset[str] = frozenset()
 
     def fastest_peer(self, verified: bool = False) -> str:
-        """Return the peer with the lowest median; `verified`: of those that check what they read.
+        """Returns the peer with the lowest median; `verified`: of those that verify checksums.
 
-        Where no peer verifies there is nobody else to be compared with, so all count again.
+        If no peer verifies, all of them count.
         """
         peers = [name for name in PEERS if name in self.samples]
         honest = [name for name in peers if name not in self.unverified]
@@ -47,7 +47,7 @@ class Comparison:
         return self.ratio(OURS, name)
 
     def is_loss(self, verified: bool = False) -> bool:
-        """Tell whether we are slower than the fastest peer beyond doubt."""
+        """Whether we are slower than the fastest peer beyond doubt."""
         ratio = self.against(self.fastest_peer(verified))
         return ratio is not None and ratio.is_loss()
 
@@ -59,7 +59,7 @@ class Comparison:
         return milliseconds(median(self.samples[name])) + mark
 
     def way(self, name: str) -> str:
-        """Return an engine with the variant that it ran in.
+        """Returns an engine's name with its variant.
 
         >>> Comparison("full", {"zarrs": [1.0]}, {"zarrs": "serial out"}).way("zarrs")
         'zarrs (serial out)'
@@ -67,14 +67,14 @@ class Comparison:
         return f"{name} ({self.variants[name]})"
 
     def ratio_cell(self, name: str, marks_loss: bool = True) -> str:
-        """Return our ratio to an engine, with its interval, and the loss if it is one."""
+        """Returns our ratio to an engine with its interval, marked if it is a loss."""
         ratio = self.against(name)
         if ratio is None:
             return "-"
         return ratio.describe() + (f" {LOSS}" if marks_loss and ratio.is_loss() else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the samples with all that tells how they came about."""
+        """Returns the samples with the settings that produced them."""
         return {
             "seconds": self.samples,
             "variants": self.variants,

@@ -1,6 +1,6 @@
-"""A store in which the checksum of every inner chunk has a changed bit, to see who looks at it.
+"""A store with one flipped bit in the checksum of every inner chunk, to see which engines verify.
 
-The bit is in the checksum and not in the data, so that no decompressor can notice by itself.
+The bit is in the checksum and not in the data, so that no decompressor can detect it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from benchmarks.harness.shards import inner_grid, read_index
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Each read of `named_selections` touches one of these; the other shards are left out.
+# Each read of `named_selections` touches one of these; other shards are omitted.
 SHARDS = ("1/1/1", "0/0/1", "0/1/1")
 
 

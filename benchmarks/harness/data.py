@@ -1,8 +1,8 @@
 """Data sets under `bench-data/`: built once, reused, verified by checksum before every use.
 
-Promises: every reader of a data set is given the same bytes; a set whose files changed in length or
-in CRC-32 is built anew. A set is built beside its place and renamed, so that a build that was
-stopped leaves nothing that looks finished.
+Promises: every reader of a data set gets the same bytes. A set whose files changed in length or in
+CRC-32 is rebuilt. A set is built beside its final path and renamed, so that an interrupted build
+leaves no set that looks complete.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def advised_layout(size: int) -> Layout:
     from bedform import Profile, advise
 
     reads = {("i", "j"): 1 / 3, ("i", "k"): 1 / 3, ("j", "k"): 1 / 3}
-    # Not the profile of this machine: the same layout everywhere.
+    # Not the profile of this machine, so that the layout is the same everywhere.
     profile = Profile.default()
     advice = advise((size,) * 3, "float64", dims=DIMS, reads=reads, profile=profile).layout
     return Layout("advised", tuple(advice.chunks), tuple(advice.shards), advice.order)
@@ -95,9 +95,9 @@ def files_under(path: Path) -> list[Path]:
 
 
 def inventory(path: Path) -> dict[str, list[int]]:
-    """Return length and CRC-32 of every file of a data set; one that is a file is ".".
+    """Returns length and CRC-32 of every file of a data set; a set of one file has the name ".".
 
-    Its own name is not in it: it is built under another one.
+    The set's name is not included, since it is built under another one.
     """
     return {
         str(entry.relative_to(path)): [entry.stat().st_size, file_checksum(entry)]
@@ -110,7 +110,7 @@ def _manifest_path(path: Path) -> Path:
 
 
 def is_intact(path: Path) -> bool:
-    """Tell whether the data set exists and is, bit for bit, what was built."""
+    """Whether the data set exists and equals, bit for bit, the built one."""
     manifest = _manifest_path(path)
     if not (path.exists() and manifest.exists()):
         return False
@@ -118,9 +118,9 @@ def is_intact(path: Path) -> bool:
 
 
 def ensure(path: Path, build: Callable[[Path], None]) -> Path:
-    """Return `path`, after `build` has made it where it is missing or has changed.
+    """Returns `path`, after `build` has made it if it is missing or has changed.
 
-    The checksums are computed once in a process: they take a second for each GiB.
+    The checksums are computed once per process: they take a second per GiB.
     """
     if path in VERIFIED or is_intact(path):
         VERIFIED.add(path)
@@ -145,10 +145,10 @@ def remove(path: Path) -> None:
 
 
 def empty(path: Path) -> None:
-    """Take the bytes of all files of a tree, and leave their names to be removed at the end.
+    """Truncates all files of a tree; their names are removed at the end.
 
-    ext4 does not reuse the inodes of files removed in the last minute, and looks at each of them
-    whenever a file is made: removing outputs between rounds would slow down whoever makes files.
+    ext4 does not reuse the inodes of files removed in the last minute, and examines each of them
+    when a file is created. So removing outputs between rounds would slow down later file creation.
     """
     for file in path.rglob("*"):
         if file.is_file() and not file.is_symlink():
@@ -156,10 +156,10 @@ def empty(path: Path) -> None:
 
 
 def truth(size: int) -> NDArray[np.float64]:
-    """Return the field of `size` as a memory map; it is the answer that reads are checked with."""
+    """Returns the field of `size` as a memory map, for comparison with reads."""
 
     def build(path: Path) -> None:
-        # numpy adds ".npy" to a name that lacks it, so the file is opened here.
+        # NumPy would append ".npy" to the name, so the file is opened here.
         with path.open("wb") as target:
             header = {"descr": "<f8", "fortran_order": False, "shape": (size,) * 3}
             np.lib.format.write_array_header_1_0(target, header)
@@ -171,7 +171,7 @@ def truth(size: int) -> NDArray[np.float64]:
 
 
 def codec_chain(codec: str) -> list[dict[str, Any]]:
-    """Return the Zarr codecs of an inner chunk: always with CRC-32C."""
+    """Returns the Zarr codecs of an inner chunk, always with CRC-32C."""
     chain: list[dict[str, Any]] = [{"name": "bytes", "configuration": {"endian": "little"}}]
     if codec == "zstd":
         zstd = {"level": ZSTD_LEVEL, "checksum": False}
@@ -180,7 +180,7 @@ def codec_chain(codec: str) -> list[dict[str, Any]]:
 
 
 def array_metadata(size: int, layout: Layout, codec: str) -> dict[str, Any]:
-    """Return the `zarr.json` of the array: the same document for all that write it."""
+    """Returns the `zarr.json` of the array, the same document for all writers."""
     sharding = {
         "chunk_shape": list(layout.chunk),
         "codecs": codec_chain(codec),

@@ -1,10 +1,10 @@
-"""Decompositions: which elements of a variable each process holds, as the maps of E3SM-IO say it.
+"""Decompositions of variables among processes, as in the maps of E3SM-IO.
 
-A map file (netCDF classic, `.nc`, or HDF5, `.h5`) holds decompositions D1, D2, ... of one run: for
-each process the first element, in the variable's flattened shape, and the length of each run of
-neighbours. Read with `read_map`, divided among another number of processes with `redistribute` (as
-E3SM-IO does it: groups of neighbouring processes, sorted, merged where they touch, cut where a row
-ends), made larger with `enlarge`, written with `write_map`.
+A map file (netCDF classic, `.nc`, or HDF5, `.h5`) holds decompositions D1, D2, ... of one run. For
+each process it has runs of neighbouring elements: the first element, in the variable's flattened
+shape, and the length. `read_map` reads a map. `redistribute` divides it among another number of
+processes as E3SM-IO does: groups of neighbouring processes, sorted, merged where they touch, cut
+where a row ends. `enlarge` makes it larger, `write_map` writes it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Decomposition:
         return sum(map(len, self.starts))
 
     def elements(self, rank: int) -> int:
-        """Return how many elements a process holds."""
+        """Returns the number of elements of a process."""
         return int(self.lengths[rank].sum())
 
     def owners(self) -> NDArray[np.int32]:
@@ -62,7 +62,7 @@ class Decomposition:
         return owners.reshape(self.shape)
 
     def boxes(self, rank: int) -> tuple[Integers, Integers]:
-        """Return corner and shape of each run of a process: a run never crosses a row's end."""
+        """Returns corner and shape of each run of a process; a run never crosses a row's end."""
         corners = np.stack(np.unravel_index(self.starts[rank], self.shape), axis=1)
         shapes = np.ones_like(corners)
         shapes[:, -1] = self.lengths[rank]
@@ -71,7 +71,7 @@ class Decomposition:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Boxes of an array of `shape`, by process: what block-structured programs have, not runs.
+    """Boxes of an array of `shape`, by process, as in block-structured programs.
 
     >>> corners = np.array([[0, 0]]), np.array([[2, 0]])
     >>> halves = Blocks((4, 2), corners, (np.array([[2, 2]]),) * 2)
@@ -94,7 +94,7 @@ class Blocks:
         return sum(runs_of(shape, self.shape) for lengths in self.lengths for shape in lengths)
 
     def elements(self, rank: int) -> int:
-        """Return how many elements a process holds."""
+        """Returns the number of elements of a process."""
         return int(np.prod(self.lengths[rank], axis=1).sum())
 
     def owners(self) -> NDArray[np.int32]:
@@ -112,7 +112,7 @@ class Blocks:
 
 
 def runs_of(box: Integers, shape: tuple[int, ...]) -> int:
-    """Return how many runs a box is in an array of `shape`.
+    """Returns the number of contiguous runs of a box in an array of `shape`.
 
     >>> runs_of(np.array([2, 3, 4]), (9, 9, 4)), runs_of(np.array([2, 3, 3]), (9, 9, 4))
     (2, 6)
@@ -122,7 +122,7 @@ def runs_of(box: Integers, shape: tuple[int, ...]) -> int:
 
 
 def elements_of(starts: Integers, lengths: Integers) -> Integers:
-    """Return every element of some runs.
+    """Returns every element of the given runs.
 
     >>> elements_of(np.array([4, 0]), np.array([2, 1])).tolist()
     [4, 5, 0]
@@ -133,7 +133,7 @@ def elements_of(starts: Integers, lengths: Integers) -> Integers:
 
 
 def merged(starts: Integers, lengths: Integers, row: int) -> tuple[Integers, Integers]:
-    """Return runs sorted, merged where they touch and cut where a row of `row` elements ends.
+    """Returns runs sorted, merged where they touch, and cut where a row of `row` elements ends.
 
     >>> merged(np.array([3, 0, 6]), np.array([3, 3, 1]), 4)
     (array([0, 4]), array([4, 3]))
@@ -147,10 +147,10 @@ def merged(starts: Integers, lengths: Integers, row: int) -> tuple[Integers, Int
 
 
 def redistribute(whole: Decomposition, ranks: int) -> Decomposition:
-    """Return the decomposition for another number of processes.
+    """Returns the decomposition for another number of processes.
 
-    Each takes the elements of neighbouring ones, the first ones of one more where it does not come
-    out even; what there is beyond the original number holds nothing.
+    Each new process takes the elements of neighbouring old ones; if the numbers do not divide, the
+    first ones take one more. Processes beyond the original number have no elements.
     """
     share, more = divmod(whole.ranks, ranks)
     starts, lengths, at = [], [], 0
@@ -165,7 +165,7 @@ def redistribute(whole: Decomposition, ranks: int) -> Decomposition:
 
 
 def enlarge(small: Decomposition, times: int, axis: int) -> Decomposition:
-    """Return the decomposition `times` side by side along `axis`: as many runs more, none longer.
+    """Returns the decomposition repeated `times` along `axis`, with more runs of the same lengths.
 
     >>> small = Decomposition((2, 2), (np.array([1, 2]),), (np.array([1, 1]),))
     >>> enlarge(small, 2, axis=1).starts[0].tolist()
@@ -189,12 +189,12 @@ def enlarge(small: Decomposition, times: int, axis: int) -> Decomposition:
 
 
 def read_map(path: Path) -> list[Decomposition]:
-    """Return D1, D2, ... of a map file; runs that only say what is missing are left out.
+    """Returns D1, D2, ... of a map file, without the runs of fill values.
 
     Raises
     ------
     ValueError
-        The file is no map, or its numbers contradict each other.
+        The file is not a map, or its numbers contradict each other.
     """
     with opened(path) as (attributes, variables):
         found = []
@@ -214,7 +214,7 @@ def decomposition_of(
 ) -> Decomposition:
     """Return one decomposition of a map, checked."""
     counts = variables[name + "nreqs"]
-    # Of each process's runs those from here on are fill values, which nobody writes.
+    # From this index on, a process's runs are fill values, which no process writes.
     written = variables.get(name + "fill_starts", counts)
     offsets, lengths = variables[name + "offsets"], variables[name + "lengths"]
     size = int(np.prod(shape))
@@ -234,7 +234,7 @@ def decomposition_of(
 
 @contextmanager
 def opened(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Integers]]]:
-    """Give a map file as its attributes and its variables, whatever format it has."""
+    """Yields the attributes and variables of a map file of either format."""
     wanted = ("nreqs", "fill_starts", "offsets", "lengths")
     with dataset_of(path) as file:
         is_hdf5 = path.suffix == ".h5"

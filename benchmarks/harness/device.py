@@ -1,8 +1,8 @@
-"""The device as an engine: it moves the bytes that a read or a write must move, and nothing else.
+"""The device as an engine: it moves the necessary bytes of a read or write, and does nothing else.
 
-No decoding, no checksum, no scatter. Requests go from a pool of threads that is started before the
-timing; Python's share is some microseconds a request of up to 4 MiB. How many threads, how large
-a request, page cache or `O_DIRECT`: variants, of which the fastest counts.
+There is no decoding, checksum or scatter. A pool of threads, started before the measurement, sends
+the requests; Python adds some microseconds per request of up to 4 MiB. The number of threads, the
+size of requests and `O_DIRECT` are variants, of which the fastest counts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Piece = tuple[int, int, int]
 
 
 class Device(Engine):
-    """The storage device under the data, driven as well as we can."""
+    """The storage device under the data, driven at its best."""
 
     name = "device"
     read_variants = (
@@ -48,11 +48,11 @@ class Device(Engine):
         self.pools: dict[int, ThreadPoolExecutor] = {}
 
     def version(self) -> str:
-        """Return what drives the device."""
+        """Returns the way in which the device is driven."""
         return "positioned reads and writes from threads"
 
     def open(self, path: Path, cache_bytes: int) -> None:  # noqa: ARG002
-        """Remember the store; files are opened with each read, as an engine would."""
+        """Stores the path; files are opened with each read, as an engine would."""
         self.path = path
 
     def reader(self, selection: Selection, variant: str) -> Reader:
@@ -115,7 +115,7 @@ class Device(Engine):
 
 
 def parse(variant: str) -> tuple[str, int, int]:
-    """Split a variant into mode, threads and KiB a request.
+    """Splits a variant into mode, threads and KiB per request.
 
     >>> parse("direct 16 4096")
     ('direct', 16, 4096)
@@ -142,7 +142,7 @@ def buffer_of(local: threading.local, length: int) -> memoryview:
     """Return this thread's page-aligned buffer, filled with bytes that do not compress."""
     buffer: memoryview | None = getattr(local, "buffer", None)
     if buffer is None or len(buffer) < length:
-        # In large pages, where there are any: the device then fills few, long pieces.
+        # In huge pages if possible, so that the device fills a few long pieces.
         memory = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         memory.madvise(mmap.MADV_HUGEPAGE)
         buffer = memoryview(memory)
@@ -187,7 +187,7 @@ def write_piece(local: threading.local, piece: Piece, block: int) -> None:
 
 
 def tree_lengths(path: Path) -> list[int]:
-    """Return the lengths of all files of a store."""
+    """Returns the lengths of all files of a store."""
     return [entry.stat().st_size for entry in path.rglob("*") if entry.is_file()]
 
 

@@ -26,7 +26,7 @@ Counts = dict[int, int]
 
 @dataclass(frozen=True)
 class Group:
-    """Variables that differ in their names only."""
+    """Variables that differ only in their names."""
 
     count: int
     dtype: str
@@ -37,18 +37,18 @@ class Group:
 
 @dataclass(frozen=True)
 class Case:
-    """One file: of which map, with which variables, with how many records at most."""
+    """One file: its map, its variables, and its largest number of records."""
 
     name: str
     letter: str
     groups: tuple[Group, ...]
     has_many_records: bool
-    # Of E3SM-IO: which history file it is asked for, nothing where there is only one.
+    # The history file requested from E3SM-IO; empty if the case has only one.
     history: str = ""
 
 
 def alone(count: int, dtype: str, *shape: int, record: bool = False) -> Group:
-    """Return variables that process 0 writes whole."""
+    """Returns variables of which process 0 writes everything."""
     return Group(count, dtype, shape, ALONE, record)
 
 
@@ -124,10 +124,10 @@ GROWING_AXIS = {"f": -1, "g": 0, "i": -1}
 
 @dataclass(frozen=True)
 class Mesh:
-    """How the elements of a mesh are dealt out to 16 processes: what was counted in a real map.
+    """The distribution of a mesh's elements over 16 processes, counted in a real map.
 
-    `lengths` and `steps` count runs by their length and by how far the process of the next run is,
-    round the circle of processes; `gaps` counts runs that nobody holds.
+    `lengths` counts runs by their length. `steps` counts runs by the distance to the process of the
+    next run, modulo the number of processes. `gaps` counts runs without a process.
     """
 
     cells: int
@@ -202,13 +202,13 @@ LAND = Mesh(
 
 
 def owners_of(mesh: Mesh, cells: int, seed: int) -> NDArray[np.int32]:
-    """Return the process of each of `cells` elements, drawn from what was counted.
+    """Returns the process of each of `cells` elements, drawn from the counts.
 
-    Of two steps that are drawn the one to the process that holds less is taken, so that all hold
-    about as much, as in the real maps.
+    Of two drawn steps it takes the one to the process with fewer elements, so that all have about
+    as many, as in the real maps.
     """
     random = np.random.default_rng([SEED, seed])
-    lengths = draw(random, mesh.lengths, cells)  # more than there can be runs
+    lengths = draw(random, mesh.lengths, cells)  # more than the number of runs
     steps = draw(random, mesh.steps, 2 * cells).reshape(-1, 2)
     gaps = np.zeros(cells, np.int64)
     if mesh.gaps:
@@ -230,13 +230,13 @@ def owners_of(mesh: Mesh, cells: int, seed: int) -> NDArray[np.int32]:
 
 
 def draw(random: np.random.Generator, counts: Counts, size: int) -> NDArray[np.int64]:
-    """Draw values as often as they were counted."""
+    """Draws values with the frequencies of their counts."""
     weights = np.array(list(counts.values()), float)
     return random.choice(np.array(list(counts), np.int64), size, p=weights / weights.sum())
 
 
 def flat(owners: NDArray[np.int32], shape: tuple[int, ...]) -> Decomposition:
-    """Return the decomposition in which each element belongs to its owner."""
+    """Returns the decomposition in which each element belongs to its owner."""
     whole = np.broadcast_to(owners, shape).reshape(-1)
     parts = []
     for rank in range(RANKS):
@@ -266,13 +266,13 @@ def synthetic_map(letter: str, times: int) -> list[Decomposition]:
 
 
 def enlarged(letter: str, decompositions: list[Decomposition], times: int) -> list[Decomposition]:
-    """Return a map with `times` the mesh, as many runs more, each as long as before."""
+    """Returns a map with `times` the mesh, and as many more runs of unchanged length."""
     axis = GROWING_AXIS[letter]
     return [enlarge(one, times, axis % len(one.shape)) for one in decompositions]
 
 
 def variables_of(case: Case, decompositions: list[Decomposition]) -> tuple[Variable, ...]:
-    """Return the variables of a case: those without records first, the others well mixed."""
+    """Returns the variables of a case: those without records first, the others well mixed."""
     fixed_ones = [group for group in case.groups if not group.has_record]
     others = [group for group in case.groups if group.has_record]
     ordered = [group for group in fixed_ones for _ in range(group.count)]
@@ -291,7 +291,7 @@ def variables_of(case: Case, decompositions: list[Decomposition]) -> tuple[Varia
 
 
 def workload_of(case: Case, whole: list[Decomposition], ranks: int, records: int) -> Workload:
-    """Return what `ranks` processes write of a case."""
+    """Returns the data that `ranks` processes write of a case."""
     parts = tuple(redistribute(one, ranks) for one in whole)
     return Workload(case.name, ranks, records, parts, variables_of(case, whole))
 

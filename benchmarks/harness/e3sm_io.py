@@ -1,13 +1,13 @@
 """E3SM-IO as a writer: PnetCDF canonical, PnetCDF blobs, HDF5 blobs.
 
-The program (E3SM-IO 1.3, with PnetCDF 1.15 and a parallel HDF5) is named by `--e3sm-io` or by the
-variable E3SM_IO, and started by the `mpiexec` of the MPI that it was built with. It syncs nothing,
-so its files are synced here, inside the time; what it takes to fill its buffers is taken off. Every
-element that it writes is the number of the process, which is how its files are checked.
+The option `--e3sm-io` or the variable E3SM_IO names the program (E3SM-IO 1.3, with PnetCDF 1.15 and
+a parallel HDF5). The `mpiexec` of its MPI starts it. It does not sync, so its files are synced here
+within the measured time; the time of filling its buffers is subtracted. Every element that it
+writes is the number of the process, which allows checking its files.
 
-A setting of it is a text of three parts: how often it flushes, how its processes wait, and hints.
-PnetCDF takes hints from PNETCDF_HINTS, HDF5's MPI-IO from a file that ROMIO_HINTS names. A program
-without PnetCDF or HDF5 says so before it reads anything; its lines are left out.
+A setting is a text of three parts: frequency of flushes, waiting mode, and hints. PnetCDF takes
+hints from PNETCDF_HINTS, HDF5's MPI-IO from a file that ROMIO_HINTS names. A program without
+PnetCDF or HDF5 reports that before it reads a file; its lines are omitted.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ METHODS = {
 TIME = r"{}\s+min/max\s*=\s*[\d.]+\s*/\s*([\d.]+)"
 # HDF5 repeats the words before its number.
 LIBRARY_VERSION = re.compile(r"(\w+) library version *= *(?:.*: *)?(\d+\.\d+\.\S+)$", re.MULTILINE)
-# What a program without a library says, and one whose libraries are not to be found.
+# Messages of a program built without a library, and of one whose libraries are not found.
 NOT_ENABLED = re.compile(r"Using \S+ was not enabled in this E3SM I/O build")
 NOT_LOADED = re.compile(r"error while loading shared libraries: ([^:\s]+)")
 LIBRARIES = {"pnetcdf": "PnetCDF", "hdf5": "a parallel HDF5"}
 PROBE_SECONDS = 60.0
 FLUSHES = {"a flush for each record": "1", "one flush": "-1"}
-# MPICH's processes spin while they wait; throttled, they sleep when polls find nothing.
+# MPICH's processes spin while they wait; throttled, they sleep when polls find no message.
 SPINNING, SLEEPING = "spinning", "sleeping"
 THROTTLE = {
     "MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1",
     "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT": "100",
 }
 NO_HINTS = "no hints"
-# What is tried first, then the others; `P` is the number of processes. By default one process of a
-# node writes for all. Without collective buffering each writes its own.
+# The first hints to try, and then the others; `P` is the number of processes. By default one
+# process of a node writes for all. Without collective buffering each process writes its own data.
 EACH_ITS_OWN = "romio_cb_write=disable;romio_ds_write=disable"
 ALL_COLLECT = "cb_nodes=P"
 MPI_IO = "nc_driver=mpiio"
@@ -98,7 +98,7 @@ HINTS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """How E3SM-IO writes: how often it flushes, how its processes wait, and hints.
+    """The settings of E3SM-IO's writes: flushes, waiting mode, and hints.
 
     >>> Setting.parse("one flush, sleeping, cb_nodes=4").hints
     'cb_nodes=4'
@@ -110,7 +110,7 @@ class Setting:
 
     @classmethod
     def parse(cls, text: str) -> Setting:
-        """Return the setting that `describe` gave as a text."""
+        """Returns the setting from the text of `describe`."""
         return cls(*text.split(", "))
 
     def describe(self) -> str:
@@ -119,18 +119,18 @@ class Setting:
 
 
 class E3smIo(Writer):
-    """One of the ways in which E3SM-IO writes."""
+    """One of E3SM-IO's ways of writing."""
 
     def __init__(self, name: str, program: str | None) -> None:
         self.name = name
         self.program = shutil.which(program) if program else None
 
     def version(self) -> str:
-        """Return what the program says of its libraries, once it has run."""
+        """Returns the versions of the libraries that the program printed, once it has run."""
         return getattr(self, "libraries", "") or "E3SM-IO"
 
     def missing(self) -> str:
-        """Return what must be had for this writer to run."""
+        """Returns the missing requirements of this writer."""
         if not self.program:
             return (
                 "the program e3sm_io of Parallel-NetCDF's E3SM-IO 1.3, built with PnetCDF 1.15 and "
@@ -139,7 +139,7 @@ class E3smIo(Writer):
         return launcher_missing() or self.library_missing(self.program)
 
     def library_missing(self, program: str) -> str:
-        """Return which library the program lacks, by what it says without a map."""
+        """Returns the library that the program lacks, by its message without a map."""
         api, strategy = METHODS[self.name]
         command = [program, "-a", api, "-x", strategy, "-o", str(ROOT / "none.nc"), os.devnull]
         printed = mpiexec(1, command, timeout=PROBE_SECONDS, may_fail=True)
@@ -150,11 +150,11 @@ class E3smIo(Writer):
         return ""
 
     def can_write(self, job: Job) -> bool:
-        """Tell whether the workload is one of E3SM's."""
+        """Whether the workload is one of E3SM's."""
         return job.map_file is not None
 
     def variants(self, job: Job) -> list[str]:
-        """Return the ways to flush and to wait, with the hints that are fastest as a rule."""
+        """Returns the flush and waiting modes, with the hints that are usually fastest."""
         is_flushed_at_close = self.name == HDF5_BLOB
         flushes = list(FLUSHES)[: 1 if job.workload.records == 1 or is_flushed_at_close else None]
         hints = hints_of(self.name, job.workload.ranks)[0]
@@ -180,21 +180,21 @@ class E3smIo(Writer):
         return [*command, str(job.map_file)]
 
     def environment(self, variant: str) -> dict[str, str]:
-        """Return the variables by which the MPI waits and the libraries have their hints."""
+        """Returns the variables for the waiting mode of MPI and the hints of the libraries."""
         setting = Setting.parse(variant)
         found = dict(THROTTLE) if setting.waiting == SLEEPING else {}
         if setting.hints == NO_HINTS:
             return found
         if METHODS[self.name][0] == "pnetcdf":
             return found | {"PNETCDF_HINTS": setting.hints}
-        # One hint on a line, without the sign.
+        # One hint per line, without the equals sign.
         path = ROOT / "romio-hints"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(f"{one.replace('=', ' ')}\n" for one in setting.hints.split(";")))
         return found | {"ROMIO_HINTS": str(path)}
 
     def write(self, job: Job, folder: Path, variant: str) -> Outcome:
-        """Run the program, then sync what it left."""
+        """Runs the program, then syncs its files."""
         command = self.command(job, folder, variant)
         environment = self.environment(variant)
         printed = mpiexec(job.workload.ranks, command, environment, self.timeout_seconds)
@@ -204,7 +204,7 @@ class E3smIo(Writer):
         )
         if whole <= 0:
             raise RuntimeError(f"{command} printed no time:\n{printed[-2000:]}")
-        # What several processes print at once may be mixed.
+        # Outputs of several processes may be interleaved.
         found = LIBRARY_VERSION.findall(printed)
         self.libraries = ", ".join(f"{name} {version}" for name, version in found)
         seconds = whole - max(filling, 0.0)
@@ -224,7 +224,7 @@ class E3smIo(Writer):
 
 
 def hints_of(name: str, ranks: int) -> list[str]:
-    """Return the hints that a writer tries with so many processes."""
+    """Returns the hints that a writer tries with this number of processes."""
     return [hints.replace("=P", f"={ranks}") for hints in HINTS[name]]
 
 
@@ -237,7 +237,7 @@ def first_and_last(variables: dict[str, Any]) -> list[Any]:
 
 
 def records_of(variable: Any, records: int) -> list[NDArray[Any]]:
-    """Return each record of a variable, or the one that it is."""
+    """Returns each record of a variable, or the whole variable if it has no records."""
     is_record = variable.get_dims()[0].isunlimited()
     if is_record and len(variable) != records:
         raise ValueError(f"{variable.name} has {len(variable)} records, not {records}")
@@ -245,7 +245,7 @@ def records_of(variable: Any, records: int) -> list[NDArray[Any]]:
 
 
 def check_canonical(workload: Workload, path: Path) -> None:
-    """Check a file of whole variables: each element is the number of the process that holds it."""
+    """Checks a file of whole variables: each element is the number of its process."""
     import netCDF4
 
     by_shape: dict[tuple[int, ...], list[Decomposition]] = {}
@@ -269,13 +269,13 @@ def check_canonical(workload: Workload, path: Path) -> None:
 
 
 def holds(values: NDArray[Any], one: Decomposition) -> bool:
-    """Tell whether each element that some process holds has its number."""
+    """Whether each element that belongs to a process has its number."""
     owners = one.owners()
     return bool(np.all((owners < 0) | (values == owners)))
 
 
 def check_pnetcdf_blob(workload: Workload, path: Path) -> None:
-    """Check a file in which each variable is what the processes hold, one after the other."""
+    """Checks a file in which each variable has the parts of the processes, one after the other."""
     import netCDF4
 
     ranks = np.arange(workload.ranks)

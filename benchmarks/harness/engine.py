@@ -1,8 +1,8 @@
-"""What a benchmark asks of an engine; one subclass per engine, one worker process per instance.
+"""The interface of engines under test; one subclass per engine, one worker process per instance.
 
-A *variant* is one way that an engine offers to do the same work (settings, a result that is
-allocated or given). Every variant that a user could choose is tried before the rounds and the
-fastest is kept line by line, so that each engine shows its best.
+A *variant* is one of an engine's ways to do the same work (settings, an allocated or a given
+result). Every variant that a user could choose is tried before the rounds, and the fastest is used
+for each line, so that each engine shows its best.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Reader = Callable[[], Values]
 
 
 class Engine:
-    """An engine under test. Opening and preparing are never timed; what they return is."""
+    """An engine under test. Opening and preparing are never measured; the returned call is."""
 
     name = ""
     read_variants: tuple[str, ...] = ("default",)
@@ -47,12 +47,12 @@ class Engine:
         raise NotImplementedError
 
     def write(self, path: Path, values: Values, metadata: dict[str, Any], variant: str) -> None:
-        """Write `values` as a new store with one array; syncing what is left is the caller's."""
+        """Writes `values` as a new store with one array; the caller syncs the rest."""
         raise NotImplementedError
 
 
 def with_kept_axes(selection: Selection) -> tuple[slice, ...]:
-    """Return the selection with integers as slices of length one, for engines that want them.
+    """Returns the selection with integers as slices of length one, for engines that need them.
 
     >>> with_kept_axes((3, slice(0, 2)))
     (slice(3, 4, None), slice(0, 2, None))
@@ -66,5 +66,5 @@ def keep_axis(part: Part) -> slice:
 
 
 def touched_buffer(selection: Selection) -> Values:
-    """Return a result buffer whose pages are mapped, as in a program that reads again and again."""
+    """Returns a result buffer with mapped pages, as in a program that reads repeatedly."""
     return np.full(result_shape(selection), np.nan)

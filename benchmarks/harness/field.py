@@ -1,14 +1,14 @@
 """The field that every benchmark stores: smooth structure, small-scale noise, finite precision.
 
-It imitates what a simulation in double precision writes after its producer has rounded away the
-bits that mean nothing: a temperature in kelvin with planetary waves, a vertical gradient, sharp
-fronts, and noise of 0.02 K that no compressor can remove, rounded to 2^-24 K. It is the same on
-every machine: no random state but `Generator(PCG64((seed, plane)))`.
+It imitates the double-precision output of a simulation, with meaningless bits rounded away: a
+temperature in kelvin with planetary waves, a vertical gradient, sharp fronts, and noise of 0.02 K
+that no compressor can remove, rounded to 2^-24 K. It is the same on every machine: the only random
+state is `Generator(PCG64((seed, plane)))`.
 
-Zstandard at level 3 makes a 64^3 chunk of it about 1.9 times smaller. Of real fields, the air
-temperature of A1B in `iris-sample-data`, stored as float32 and widened, gives 2.56, the electron
-density of its space weather sample, a native float64, 2.45, and noise in full double precision 1.1:
-the quantum is chosen between them.
+Zstandard at level 3 compresses a 64^3 chunk of it by 1.9. Of real fields, the air temperature of
+A1B in `iris-sample-data`, stored as float32 and widened, gives 2.56, the electron density of its
+space weather sample, a native float64, 2.45, and noise in full double precision 1.1. The rounding
+step is chosen between them.
 """
 
 from __future__ import annotations

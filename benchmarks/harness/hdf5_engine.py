@@ -1,4 +1,4 @@
-"""HDF5 through h5py, read as fast as h5py offers."""
+"""HDF5 through h5py, with the fastest of h5py's settings."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Hdf5(Engine):
-    """h5py with its chunk cache or without, into a result that is new or given.
+    """h5py with or without its chunk cache, with a new or a given result.
 
-    Without the cache HDF5 reads parts of raw chunks, with it whole ones; which is faster depends on
-    the plane. What its default of some MiB keeps from one round to the next is left to it.
+    Without the cache HDF5 reads parts of raw chunks, with it whole ones; the faster way depends on
+    the plane. The default cache of some MiB may keep data from one round to the next.
     """
 
     name = "hdf5"
@@ -32,12 +32,12 @@ class Hdf5(Engine):
         return f"h5py {h5py.version.version}, HDF5 {h5py.version.hdf5_version}"
 
     def open(self, path: Path, cache_bytes: int) -> None:  # noqa: ARG002
-        """Remember the file; it is opened with the settings of a variant."""
+        """Stores the path; the file is opened with the settings of a variant."""
         self.path = path
         self.file: Any = None
 
     def reader(self, selection: Selection, variant: str) -> Reader:
-        """Read with `[]`, or with `read_direct` into a given buffer; ends the reader before."""
+        """Reads with `[]`, or with `read_direct` into a buffer; closes the previous reader."""
         import h5py
 
         cache, _, result = variant.partition(" ")

@@ -1,8 +1,8 @@
-"""Tables and promises of the `log-*` benchmarks: who writes how fast, and what a commit costs.
+"""Tables and promises of the `log-*` benchmarks: times of the writers, costs of a commit.
 
 Each line has two rows. `committed` is Bedform's time until the commit returns; `settled` adds the
-time of `settle`, after which the array lies in shards as readers want it. The peers' times are the
-same in both: their files are finished.
+time of `settle`, after which the array lies in shards, ready for readers. The peers' times are the
+same in both, since their files are finished.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MEBIBYTE = 1 << 20
 DEVICE_SHARE = 0.85
-# What was measured, in words, and whether it holds; nothing where one of the two did not run.
+# The measurement in words, and whether the promise holds; None if a writer did not run.
 Judgement = tuple[str, bool] | None
 PHASES = ("create", "declare", "write", "commit", "settle")
 COMMITTED, SETTLED = "committed", "settled"
@@ -32,26 +32,26 @@ COMMITTED, SETTLED = "committed", "settled"
 
 @dataclass(frozen=True)
 class Promise:
-    """A figure that the project promised."""
+    """A promised figure."""
 
     text: str
     judge: Callable[[Results], Judgement]
 
     def verdict(self, line: str, results: Results) -> Verdict:
-        """Return what became of it."""
+        """Returns the result of the promise."""
         found = self.judge(results)
         text = f"{line}: {self.text}"
         return Verdict(text, *found) if found else Verdict(text, "-", None)
 
 
 def times_faster(results: Results, peer: str) -> tuple[str, float] | None:
-    """Return how many times faster than a peer we are, in words and as a number."""
+    """Returns our speedup over a peer, in words and as a number."""
     ratio = results.ratio(peer, OURS)
     return (ratio.describe(), ratio.median) if ratio else None
 
 
 def at_least(peer: str, times: float) -> Callable[[Results], Judgement]:
-    """Promise to be so many times faster than a peer."""
+    """Promises a speedup over a peer."""
 
     def judge(results: Results) -> Judgement:
         found = times_faster(results, peer)
@@ -61,13 +61,13 @@ def at_least(peer: str, times: float) -> Callable[[Results], Judgement]:
 
 
 def share_of_device(results: Results) -> Judgement:
-    """Promise a share of the device's own bandwidth."""
+    """Promises a share of the device's bandwidth."""
     found = times_faster(results, DEVICE)
     return (found[0], found[1] >= DEVICE_SHARE) if found else None
 
 
 def at_most(detail: str, limit: float) -> Callable[[Results], Judgement]:
-    """Promise that a share which our writer gives stays under a limit."""
+    """Promises that a detail of our writer stays under a limit."""
 
     def judge(results: Results) -> Judgement:
         value = results.detail(OURS, detail)
@@ -86,7 +86,7 @@ def settled_ahead(peer: str) -> Callable[[Results], Judgement]:
 
 
 class LogReport:
-    """A report that is filled line by line, and printed as far as it is on standard error."""
+    """A report that gets its lines one by one, and prints its state on standard error."""
 
     def __init__(self, name: str, options: Options, writers: list[Writer]) -> None:
         self.options = options
@@ -140,7 +140,7 @@ class LogReport:
         self.costs.rows.append([*row, "-" if overhead is None else f"{overhead:.2%}"])
 
     def add_comparison(self, line: str, until: str, job: Job, results: Results) -> None:
-        """Add what is compared: until the commit has returned, or until all is settled."""
+        """Adds the comparison of times until the commit has returned, or until all is settled."""
         if not results.samples.get(OURS) and until == SETTLED:
             return
         mebibytes = job.workload.bytes() / MEBIBYTE
@@ -152,7 +152,7 @@ class LogReport:
         ratios = [line, until]
         for name in self.peers:
             found = times_faster(results, name)
-            # Nobody promised to settle at a share of the device.
+            # No share of the device is promised for settling.
             is_device = name == DEVICE
             limit = (0.0 if until == SETTLED else DEVICE_SHARE) if is_device else 1.0
             is_loss = found is not None and found[1] < limit
@@ -160,7 +160,7 @@ class LogReport:
         self.ratios.rows.append(ratios)
 
     def count_calls(self, line: str, job: Job, chosen: dict[str, str]) -> None:
-        """Run the MPI writers once more, traced."""
+        """Runs the MPI writers once more, traced."""
         if not calls.is_here():
             return
         for name, writer in self.writers.items():

@@ -1,9 +1,9 @@
-"""Bedform's log as a writer: a program in C on `bedform_mpi.h`, with one session and one commit.
+"""Bedform's log as a writer: a C program on `bedform_mpi.h`, with one session and one commit.
 
 The driver (`benchmarks/drivers/log_write.c`) is compiled here with the `mpicc` of the machine's MPI
 (or that in MPICC) against an installed Bedform (`--bedform` or BEDFORM_PREFIX), or against this
-checkout after `cargo build --release -p bedform-capi`. The store is read back twice, by the Python
-package: over the log, and once it has been settled, which is timed.
+checkout after `cargo build --release -p bedform-capi`. The Python package reads the store back
+twice: over the log, and after settling, which is measured.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STORE = "run.zarr"
 
 
 class LogWriter(Writer):
-    """One session of all processes; nothing is settled in the time."""
+    """Writer with one session of all processes; settling is not part of its time."""
 
     name = OURS
 
@@ -51,7 +51,7 @@ class LogWriter(Writer):
         return "bedform " + str(bf.__version__)
 
     def missing(self) -> str:
-        """Return what must be had for this writer to run."""
+        """Returns the missing requirements of this writer."""
         if not (self.include / "bedform_mpi.h").exists() or not self.library.exists():
             return (
                 "the C library of Bedform: make install PREFIX=..., then --bedform PREFIX; or, in "
@@ -64,7 +64,7 @@ class LogWriter(Writer):
         return launcher_missing()
 
     def program(self) -> Path:
-        """Return the compiled driver; it is compiled once in a run."""
+        """Returns the compiled driver; it is compiled once per run."""
         if self.driver is None:
             folder = ROOT / "driver"
             shutil.rmtree(folder, ignore_errors=True)
@@ -86,10 +86,10 @@ class LogWriter(Writer):
         """Run the driver."""
         printed = mpiexec(job.workload.ranks, self.command(job, folder, variant))
         spans: dict[str, float] = json.loads(printed.strip().splitlines()[-1])
-        # Durable when the commit returns: nothing is synced again, which would cost a flush a file.
+        # The commit is durable: another sync would cost a flush per file.
         seconds = spans.pop("seconds")
         spans.pop("settle")
-        # What is on the disk: processes that share a segment leave holes where one wrote less.
+        # Allocated bytes: processes that share a segment leave holes where one wrote less.
         files = [entry for entry in folder.rglob("*") if entry.is_file()]
         spans["overhead"] = sum(512 * entry.stat().st_blocks for entry in files)
         spans["overhead"] = spans["overhead"] / job.workload.bytes() - 1

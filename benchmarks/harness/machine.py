@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def describe_machine() -> dict[str, str]:
-    """Return what a reader of the results must know about the machine."""
+    """Returns the machine's properties that readers of the results need."""
     return {
         "date": dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "processor": first_field("/proc/cpuinfo", "model name"),

@@ -15,8 +15,8 @@ FULL_SIZE = 512
 QUICK_SIZE = 64
 FULL_ROUNDS = 15
 QUICK_ROUNDS = 3
-#: Another build of Bedform, in a checkout whose `python` directory the variable names. It takes the
-#: place of all peers: a change is measured against the state before it, round by round.
+#: Another build of Bedform, in a checkout whose `python` directory the variable names. It replaces
+#: all peers: a change is compared with the state before it, round by round.
 BASELINE = "baseline"
 BASELINE_PACKAGE = os.environ.get("BEDFORM_BASELINE")
 PEERS = (BASELINE,) if BASELINE_PACKAGE else ("zarr-python", "zarrs", "tensorstore")
@@ -26,7 +26,7 @@ Choice = TypeVar("Choice")
 
 @dataclass(frozen=True)
 class Options:
-    """What a run was asked for."""
+    """The options of a run."""
 
     size: int
     rounds: int
@@ -35,23 +35,23 @@ class Options:
     json: Path | None
     write_results: bool
     command: str
-    # Of the benchmarks of many processes.
+    # For the benchmarks of many processes.
     ranks: tuple[int, ...] = (2, 4, 16)
     map: Path | None = None
     e3sm_io: str | None = None
     bedform: str | None = None
-    # Of `s3-read`.
+    # For `s3-read`.
     years: int = 1
-    # Of `burst`.
+    # For `burst`.
     processes: int = 4
     capacity: Path | None = None
 
     def wants(self, line: str) -> bool:
-        """Tell whether the line was asked for: some pattern matches, or there is none."""
+        """Whether the line was requested: a pattern matches it, or there is none."""
         return not self.only or any(fnmatch(line, pattern) for pattern in self.only)
 
     def tries(self) -> int:
-        """Return how often each variant is tried before the rounds."""
+        """Returns the number of tries of each variant before the rounds."""
         return 1 if self.quick else 3
 
     def some(self, choices: list[Choice]) -> list[Choice]:
@@ -65,13 +65,13 @@ class Options:
 
 
 def engines() -> list[str]:
-    """Return the engines that can run here: the peers, and Bedform once it is built."""
+    """Returns the engines that can run here: the peers, and Bedform if it is built."""
     references = [] if BASELINE_PACKAGE else [REFERENCE]
     return [*PEERS, *references, *(["bedform"] if is_installed() else [])]
 
 
 def parse(names: list[str], arguments: list[str]) -> tuple[str, Options]:
-    """Return the benchmark that was named and its options; exits on a wrong command line."""
+    """Returns the named benchmark and its options; exits on a wrong command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="Measure Bedform against its peers."
     )
@@ -91,7 +91,7 @@ def parse(names: list[str], arguments: list[str]) -> tuple[str, Options]:
     add_parallel(parser)
     given = parser.parse_args(arguments)
     size = given.size or (QUICK_SIZE if given.quick else FULL_SIZE)
-    if size < 32 or size % 16:  # chunks are a sixteenth: two elements at least
+    if size < 32 or size % 16:  # chunks are a sixteenth: at least two elements
         parser.error("--size must be a multiple of 16, and 32 at least")
     rounds = given.rounds or (QUICK_ROUNDS if given.quick else FULL_ROUNDS)
     return given.name, Options(

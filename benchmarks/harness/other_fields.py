@@ -1,7 +1,7 @@
-"""Ten arrays as users have them, for `other-readers`: one to four dimensions, 0.7 to 363 MiB.
+"""Ten typical arrays for `other-readers`: one to four dimensions, 0.7 to 363 MiB.
 
-Values are waves with noise, in as many bits as an instrument or a model gives, so that codecs have
-something to do and something to keep.
+Values are waves with noise, in the precision of an instrument or a model, so that codecs can remove
+some bits and must keep others.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 
 Values = np.ndarray[Any, Any]
 Selection = tuple[slice, ...]
-#: Steps of what is stored: 2^-8 K in a float32 near 280 K has some 17 bits.
+#: Rounding steps of stored values: 2^-8 K in a float32 near 280 K keeps some 17 bits.
 QUANTA = {"float32": 2.0**-8, "float64": 2.0**-24}
 
 
 @dataclass(frozen=True)
 class Field:
-    """An array: its name, its shape, what a quick run takes of the first axis."""
+    """An array: its name, its shape, and its length along the first axis in a quick run."""
 
     name: str
     shape: tuple[int, ...]
@@ -56,7 +56,7 @@ class Field:
         return np.asarray(brightest / 2 + span * waves + brightest / 40 * noise).astype(self.dtype)
 
     def reads(self) -> dict[str, Selection]:
-        """Return what is read: of one dimension two ranges in the place of map and series."""
+        """Returns the selections; for one dimension two ranges replace map and series."""
         whole = tuple(slice(0, length) for length in self.shape)
         middle = [length // 2 + length // 11 for length in self.shape]
         at = tuple(slice(one, one + 1) for one in middle)

@@ -1,10 +1,10 @@
-"""Writers of many processes, and rounds of them: what all `log-*` benchmarks share.
+"""Writers of many processes, and their rounds: shared parts of all `log-*` benchmarks.
 
-A write is timed from the creation of the file or store to its close, on all processes, and until
-every file and directory has been synced: by the writer, or here. Filling buffers, and reading the
-map or plan, is no part of it for anybody. Each output of a round is read back before it is deleted.
-Before the rounds each writer tries its settings; the fastest is the one that the rounds use. A
-writer that is very slow runs in the first rounds only; ratios are of the rounds of both.
+A write is measured from creating the file or store to closing it, on all processes, until every
+file and directory is synced: by the writer, or here. Filling buffers and reading the map or plan
+are excluded for all writers. Each output of a round is read back before it is deleted. Before the
+rounds each writer tries its settings, and the rounds use the fastest. A very slow writer runs in
+the first rounds only; ratios are of the rounds of both.
 """
 
 from __future__ import annotations
@@ -37,40 +37,40 @@ SLOW_SECONDS = 20.0
 SLOW_ROUNDS = 3
 AFTER_ROUNDS = 3
 TIMEOUT_SECONDS = 1800.0
-# A try ends when it has taken so many times as long as the fastest before it, and some seconds.
+# A try ends at this multiple of the fastest one before it, plus some seconds.
 TRY_TIMES, TRY_SECONDS = 1.2, 5.0
-# Numbers of the outputs of a run.
+# Consecutive numbers of the outputs of a run.
 OUTPUTS = itertools.count(1)
 
 
 @dataclass(frozen=True)
 class Job:
-    """A workload, and the files that tell writers of it."""
+    """A workload, and the files that describe it to writers."""
 
     workload: Workload
     plans: tuple[Path, ...]
-    # Of E3SM-IO: the map, and which history file; nothing for other workloads.
+    # For E3SM-IO: the map, and the history file; empty for other workloads.
     map_file: Path | None = None
     history: str = ""
 
 
 @dataclass
 class Outcome:
-    """One write: the seconds until all is durable, and figures that only some writers give."""
+    """One write: the seconds until all is durable, and figures of some writers only."""
 
     seconds: float
     details: dict[str, float] = field(default_factory=dict)
 
 
 class TooSlowError(RuntimeError):
-    """The processes of a write did not end in the time they had."""
+    """The processes of a write exceeded their time."""
 
 
 class Writer:
-    """Something that writes a workload; says what it is, and what of it is missing here."""
+    """A writer of workloads, with its version and its missing requirements."""
 
     name = ""
-    # How long the processes of a write may take.
+    # Time limit of a write in seconds.
     timeout_seconds = TIMEOUT_SECONDS
 
     def version(self) -> str:
@@ -78,23 +78,23 @@ class Writer:
         raise NotImplementedError
 
     def missing(self) -> str:
-        """Return what must be had for this writer to run, nothing if it can."""
+        """Returns the missing requirements of this writer, empty if it can run."""
         return ""
 
     def can_write(self, job: Job) -> bool:  # noqa: ARG002
-        """Tell whether the writer knows this kind of workload."""
+        """Whether the writer supports this kind of workload."""
         return True
 
     def variants(self, job: Job) -> list[str]:  # noqa: ARG002
-        """Return the settings that are tried first."""
+        """Returns the settings to try first."""
         return [""]
 
     def refinements(self, job: Job, best: str) -> list[str]:  # noqa: ARG002
-        """Return more settings to try, made of the fastest so far; none ends the search."""
+        """Returns further settings to try, derived from the fastest; none ends the search."""
         return []
 
     def environment(self, variant: str) -> dict[str, str]:  # noqa: ARG002
-        """Return the environment variables that a setting needs."""
+        """Returns the environment variables of a setting."""
         return {}
 
     def write(self, job: Job, folder: Path, variant: str) -> Outcome:
@@ -106,19 +106,19 @@ class Writer:
         raise NotImplementedError
 
     def command(self, job: Job, folder: Path, variant: str) -> list[str] | None:  # noqa: ARG002
-        """Return the command of each process, for counting its calls, if there is one."""
+        """Returns the command of each process, for counting its calls, if there is one."""
         return None
 
     def close(self) -> None:
-        """End what was started."""
+        """Ends the processes that were started."""
 
     def after(self, job: Job, folder: Path) -> dict[str, float]:  # noqa: ARG002
-        """Return more that is measured of an output once it has been checked."""
+        """Returns further measurements of an output after its check."""
         return {}
 
 
 class DeviceWriter(Writer):
-    """The device: as many files as there are processes, of the same bytes, written at once."""
+    """The device: one file per process with the same bytes, written in parallel."""
 
     name = DEVICE
 
@@ -126,11 +126,11 @@ class DeviceWriter(Writer):
         self.worker: WorkerProcess | None = None
 
     def version(self) -> str:
-        """Return what drives the device."""
+        """Returns the way in which the device is driven."""
         return "synced sequential writes of the same bytes, a file for each process"
 
     def variants(self, job: Job) -> list[str]:  # noqa: ARG002
-        """Return threads and sizes of requests."""
+        """Returns numbers of threads and sizes of requests."""
         return ["buffered 2 4096", "direct 4 4096", "direct 16 4096"]
 
     def write(self, job: Job, folder: Path, variant: str) -> Outcome:
@@ -140,7 +140,7 @@ class DeviceWriter(Writer):
         return Outcome(self.worker.call("write_lengths", folder / "data", lengths, variant))
 
     def check(self, job: Job, folder: Path) -> None:
-        """Check the lengths: the bytes are of no meaning."""
+        """Checks only the lengths, since the bytes are meaningless."""
         if sum(tree_lengths(folder)) < job.workload.bytes():
             raise ValueError("the device wrote too little")
 
@@ -157,12 +157,12 @@ def mpiexec(
     timeout: float = TIMEOUT_SECONDS,
     may_fail: bool = False,
 ) -> str:
-    """Run a program on some processes and return what it printed, if it may fail errors as well.
+    """Runs a program on several processes and returns its output; with `may_fail` also stderr.
 
     Raises
     ------
     TooSlowError
-        It did not end in time, and was killed.
+        It exceeded its time, and was killed.
     RuntimeError
         It failed; the message has its last lines.
     """
@@ -187,7 +187,7 @@ def mpiexec(
 
 
 def launcher_missing() -> str:
-    """Return what is missing to start processes, nothing if they can be."""
+    """Returns the missing requirements for starting processes, empty if there are none."""
     if shutil.which(os.environ.get("MPIEXEC", "mpiexec")):
         return ""
     return "mpiexec of an MPI (a package mpich of the system or of pip; or name it in MPIEXEC)"
@@ -207,7 +207,7 @@ class Results:
     samples: dict[str, list[float]]
     details: dict[str, dict[str, list[float]]]
     variants: dict[str, str]
-    # The seconds of each setting that was tried; infinite where the try was stopped.
+    # The seconds of each tried setting; infinite if the try was stopped.
     tried: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def ratio(self, name: str, other: str) -> Ratio | None:
@@ -226,7 +226,7 @@ class Results:
         return Results({**self.samples, OURS: self.settled()}, self.details, self.variants)
 
     def detail(self, name: str, key: str) -> float | None:
-        """Return the median of a further figure, if the writer gave it."""
+        """Returns the median of a further figure, if the writer has it."""
         values = self.details.get(name, {}).get(key, [])
         return median(values) if values else None
 
@@ -254,10 +254,10 @@ class Rounds:
         self.tried: dict[str, dict[str, float]] = {}
 
     def once(self, name: str, variant: str, round_number: int | None) -> float:
-        """Write once into a new folder, check, empty it; the device is at rest before.
+        """Writes once into a new folder, checks and empties it; the device is idle before.
 
-        Without a number it is a try, which is not checked. What comes after a write is measured in
-        the first rounds only.
+        Without a round number it is a try, which is not checked. Measurements after a write are
+        made in the first rounds only.
         """
         folder = ROOT / "written" / f"{next(OUTPUTS)}-{name.replace(' ', '-')}"
         data.remove(folder)
@@ -276,7 +276,7 @@ class Rounds:
         return outcome.seconds
 
     def try_once(self, name: str, variant: str, fastest: float) -> float:
-        """Return the seconds of a setting; infinity if it is stopped, far behind the fastest."""
+        """Returns the seconds of a setting; infinity if it is stopped, far behind the fastest."""
         writer = self.writers[name]
         writer.timeout_seconds = min(TRY_TIMES * fastest + TRY_SECONDS, TIMEOUT_SECONDS)
         try:

@@ -1,9 +1,9 @@
 """The peers: zarr-python, zarrs' codec pipeline inside it, TensorStore.
 
-Where their settings come from: the documented configuration of each, tried by hand on this class of
-machine; those that were ever fastest on some line are the variants here. TensorStore's `memmap`
-mode is marked experimental by its authors; it is fast, so it counts. TensorStore as a program gets
-it without asking (default file mode, a new result) is an engine of its own, for reference only.
+Their variants are documented configurations, tried by hand on this class of machine, that were
+fastest on some line. TensorStore's `memmap` mode is marked experimental by its authors; it is fast,
+so it counts. TensorStore with its defaults (file mode, a new result) is a separate engine, for
+reference only.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ZarrPython(Engine):
 
         configuration, _, out = variant.partition(" ")
         array, settings = self.arrays[configuration], self.configurations[configuration]
-        # zarrs refuses integers beside slices; a slice of length one costs zarr-python nothing.
+        # zarrs refuses integers beside slices; a slice of length one costs zarr-python no time.
         kept, shape = with_kept_axes(selection), result_shape(selection)
         zarr.config.set(settings)
         if not out:
@@ -114,7 +114,7 @@ class Zarrs(ZarrPython):
         return f"zarrs {package_version('zarrs')} in zarr {package_version('zarr')}"
 
     def element_reader(self, variant: str) -> Callable[[tuple[int, ...]], float]:
-        """Read an element as a region of one, which is all that the pipeline takes."""
+        """Reads an element as a region of one, since the pipeline takes only regions."""
         array = self.arrays[variant]
         return lambda point: float(
             array[tuple(slice(index, index + 1) for index in point)].reshape(())
@@ -122,7 +122,7 @@ class Zarrs(ZarrPython):
 
 
 class TensorStore(Engine):
-    """TensorStore with the best of its settings."""
+    """TensorStore with its fastest settings."""
 
     name = "tensorstore"
     read_variants: tuple[str, ...] = (
@@ -145,7 +145,7 @@ class TensorStore(Engine):
         return "tensorstore " + package_version("tensorstore")
 
     def open(self, path: Path, cache_bytes: int) -> None:
-        """Open the array once per context; with a cache, data are not checked for newer ones."""
+        """Opens the array once per context; with a cache, data are not revalidated."""
         import tensorstore as ts
 
         kvstore = {"driver": "file", "path": str(path / ARRAY) + "/"}
@@ -201,7 +201,7 @@ class TensorStore(Engine):
 
 
 class PlainTensorStore(TensorStore):
-    """TensorStore as it comes: default file mode, a new result. A reference, not the baseline."""
+    """TensorStore with its defaults: file mode, a new result. A reference, not the baseline."""
 
     name = "tensorstore-plain"
     read_variants: tuple[str, ...] = ("default new",)

@@ -1,4 +1,4 @@
-"""Promises to many lines, and what became of them."""
+"""Promises about many lines, and their results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Promise:
-    """A promise to many lines, and which of them kept it."""
+    """A promise about many lines, with the result of each."""
 
     text: str
     lines: list[tuple[str, bool, str]] = field(default_factory=list)
@@ -25,7 +25,7 @@ class Promise:
         self.lines.append((name, kept, measured))
 
     def verdict(self) -> Verdict:
-        """Return how many lines kept it, and one that did not."""
+        """Returns the number of lines that keep the promise, and one that breaks it."""
         kept = sum(one for _, one, _ in self.lines)
         broken = [f"{name}: {measured}" for name, one, measured in self.lines if not one]
         said = f"{kept} of {len(self.lines)}"
@@ -37,7 +37,7 @@ class Promise:
 
 
 def conclude(report: Report, table: Table, promises: Sequence[Promise]) -> None:
-    """Add the table and what became of promises, if they had lines in this run."""
+    """Adds the table, and the results of promises that had lines in this run."""
     if table.rows:
         report.tables.append(table)
     report.verdicts += [one.verdict() for one in promises if one.lines]

@@ -31,7 +31,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A figure that the project promised, what was measured, and whether it holds."""
+    """A promised figure, its measurement, and whether it holds."""
 
     promise: str
     measured: str
@@ -44,7 +44,7 @@ class Verdict:
 
 @dataclass
 class Report:
-    """All that a benchmark found."""
+    """The results of a benchmark."""
 
     name: str
     command: str
@@ -55,7 +55,7 @@ class Report:
     machine: dict[str, str] = field(default_factory=describe_machine)
 
     def to_json(self) -> str:
-        """Return everything, every sample included."""
+        """Returns everything as JSON, including every sample."""
         return json.dumps(asdict(self), indent=1)
 
     def to_text(self) -> str:
@@ -128,7 +128,7 @@ def update_results(report: Report, path: Path = RESULTS) -> None:
 
 
 def milliseconds(seconds: float) -> str:
-    """Return a time in milliseconds with three digits that mean something.
+    """Returns a time in milliseconds with three significant digits.
 
     >>> milliseconds(0.0012345), milliseconds(1.5)
     ('1.23', '1500')

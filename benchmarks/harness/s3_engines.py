@@ -1,6 +1,6 @@
 """The engines of `s3-read`: zarr-python over obstore, TensorStore, Bedform; all on one S3 server.
 
-`open` is given the store's name in the bucket and the endpoint, as `endpoint name`.
+`open` gets the endpoint and the store's name in the bucket, as `endpoint name`.
 """
 
 from __future__ import annotations
@@ -95,12 +95,12 @@ class S3TensorStore(TensorStore):
 
 
 class S3Bedform(Bedform):
-    """The engine of this repository; each read makes a new array, as those of the others do."""
+    """The engine of this repository; each read makes a new array, like the other engines."""
 
     read_variants = ("new",)
 
     def open(self, path: Path, cache_bytes: int) -> None:
-        """Open the store; a cache of 0 holds nothing."""
+        """Opens the store; a cache of 0 keeps no data."""
         import bedform as bf
 
         set_environment()

@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 BUCKET = "bench"
 KEY, SECRET, REGION = "bench-key", "bench-secret", "us-east-1"
 SECONDS, BYTES_PER_SECOND = 0.030, 80e6
-#: Half of the server's processor time would go to collecting garbage, on cores that clients share.
+#: Collect garbage rarely: it would take half of the server's processor time on shared cores.
 COLLECTS_AT = "1000"
 CHECKOUT = Path(__file__).resolve().parents[2]
-#: The server's directory keeps what was put into it; it is made anew when the benchmark begins.
+#: The server's directory, which keeps the objects; it is recreated when the benchmark begins.
 PLACE = ROOT / "s3"
-#: One in memory, where there is such a file system: what a disk takes for what is written is no
-#: part of a request's 30 ms, and varies more than all else does.
+#: A directory in memory, if there is such a file system: disk times are not part of a request's 30
+#: ms, and vary most.
 IN_MEMORY = Path("/dev/shm/bedform-bench-s3")  # noqa: S108 - remade, and only by benchmarks
 
 
 class NoServerError(RuntimeError):
-    """There is no server to start."""
+    """No server program is installed."""
 
 
 def server_command(port: int, place: Path) -> list[str]:
-    """Return what starts versitygw, a server over plain files that speaks all of S3."""
+    """Returns the command of versitygw, a server over plain files with the full S3 interface."""
     known = [shutil.which("versitygw"), str(Path.home() / "go" / "bin" / "versitygw")]
     program = next((name for name in known if name and Path(name).exists()), None)
     if program is None:
@@ -56,19 +56,19 @@ def server_command(port: int, place: Path) -> list[str]:
         "--port",
         f"127.0.0.1:{port}",
     ]
-    # What it knows of objects lies beside them, where file systems have no attributes.
+    # Metadata of objects lie beside them, for file systems without extended attributes.
     return [program, *options, "--quiet", "posix", "--sidecar", str(place / "about"), str(files)]
 
 
 def proxy_command(port: int, server_port: int) -> list[str]:
-    """Return what starts the proxy, which cargo builds first where it has changed."""
+    """Returns the command of the proxy, which cargo builds first if it has changed."""
     command = ["cargo", "run", "--release", "--quiet", "--locked", "-p", "bedform-remote"]
     arguments = [port, server_port, SECONDS, BYTES_PER_SECOND]
     return [*command, "--example", "slow_proxy", "--", *map(str, arguments)]
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
+    """Returns an unused port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -76,13 +76,13 @@ def free_port() -> int:
 
 
 class SlowS3:
-    """The server: put stores there, and read them through the proxy."""
+    """The server: receives stores, and serves them through the proxy."""
 
     def __init__(self, server: str, proxy: str, place: Path) -> None:
         self.server, self.proxy, self.place = server, proxy, place
 
     def client(self) -> Any:
-        """Return a client that goes past the proxy."""
+        """Returns a client that bypasses the proxy."""
         import boto3
 
         return boto3.client(
@@ -100,16 +100,16 @@ class SlowS3:
             client.upload_file(str(file), BUCKET, f"{name}/{file.relative_to(path)}")
 
     def files(self, name: str) -> Path:
-        """Return where the objects of a store lie as plain files."""
+        """Returns the path of a store's objects, which are plain files."""
         return self.place / "files" / BUCKET / name
 
     def remove(self, name: str) -> None:
-        """Take a store away, and what is known of its objects."""
+        """Removes a store, and the metadata of its objects."""
         for part in ("files", "about"):
             shutil.rmtree(self.place / part / BUCKET / name, ignore_errors=True)
 
     def counts(self) -> dict[str, int]:
-        """Return the requests and the bytes of answers, and those that were uploaded, so far."""
+        """Returns the requests, the answered bytes and the uploaded bytes so far."""
         url = f"{self.proxy}/-/counts"
         with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - our own proxy
             counts: dict[str, int] = json.load(answer)
@@ -118,7 +118,7 @@ class SlowS3:
 
 @contextmanager
 def slow_s3(in_memory: bool = False) -> Iterator[SlowS3]:
-    """Start the server and the proxy; both end with the block, and what is in memory goes, too."""
+    """Starts the server and the proxy; both end with the block, and data in memory are removed."""
     ports = free_port(), free_port()
     place = IN_MEMORY if in_memory and IN_MEMORY.parent.is_dir() else PLACE
     command = server_command(ports[0], place)
@@ -146,7 +146,7 @@ def slow_s3(in_memory: bool = False) -> Iterator[SlowS3]:
 
 
 def wait_for(slow: SlowS3) -> None:
-    """Wait until the server has made the bucket."""
+    """Waits until the server has created the bucket."""
     from botocore.exceptions import BotoCoreError
 
     for _ in range(100):
@@ -161,7 +161,7 @@ def wait_for(slow: SlowS3) -> None:
 
 
 def set_environment() -> None:
-    """Let all clients of this process find the credentials."""
+    """Sets the credentials for all clients of this process."""
     os.environ.update(
         AWS_ACCESS_KEY_ID=KEY,
         AWS_SECRET_ACCESS_KEY=SECRET,

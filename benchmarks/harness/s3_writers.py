@@ -1,7 +1,7 @@
 """The engines of `s3-write`: each creates a store through the proxy and writes an array to it.
 
-A place is the endpoint and the store's name, as for reading. Layout and codecs come as the metadata
-of the array, and each engine is told them in its own words.
+A place is the endpoint and the store's name, as for reading. The array's metadata define layout and
+codecs, and each engine gets them in its own form.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SETTLE_MEMORY = 256 << 20
 
 
 def measured(work: Callable[[], object]) -> Figures:
-    """Return the seconds that something takes, and how far the peak of memory rises."""
+    """Returns the seconds of `work`, and the growth of the memory peak."""
     Path("/proc/self/clear_refs").write_text("5")
     before = resident("VmRSS")
     start = time.perf_counter()
@@ -38,14 +38,14 @@ def measured(work: Callable[[], object]) -> Figures:
 
 
 class Writer(Engine):
-    """What the engines share: the source in memory, and the clock."""
+    """Base class of the engines: the source in memory, and the clock."""
 
     def load(self, path: Path) -> None:
         """Keep the source in memory."""
         self.values: Any = np.load(path)
 
     def create(self, place: str, metadata: dict[str, Any], variant: str) -> float:
-        """Time the creation of a store with an array in it; it is what is written to then."""
+        """Measures the creation of a store with an array, the target of the writes."""
         start = time.perf_counter()
         self.target: Any = self.created(place, metadata, variant)
         return time.perf_counter() - start
@@ -77,7 +77,7 @@ def layout_of(metadata: dict[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...
 
 
 class S3ZarrPythonWriter(Writer, S3ZarrPython):
-    """zarr-python over obstore, which puts a shard in parts of 5 MiB, twelve at a time."""
+    """zarr-python over obstore, which uploads a shard in parts of 5 MiB, twelve at a time."""
 
     write_variants: tuple[str, ...] = ("default", "concurrent")
 
@@ -117,7 +117,7 @@ class S3ZarrPythonWriter(Writer, S3ZarrPython):
 
 
 class S3TensorStoreWriter(Writer, S3TensorStore):
-    """TensorStore, by itself or with a transaction for each write."""
+    """TensorStore, with or without a transaction for each write."""
 
     write_variants: tuple[str, ...] = ("default", "many", "transaction")
     contexts: ClassVar[dict[str, dict[str, Any]]] = {
@@ -127,7 +127,7 @@ class S3TensorStoreWriter(Writer, S3TensorStore):
     }
 
     def created(self, place: str, metadata: dict[str, Any], variant: str) -> Any:
-        """Create an array; the group is a document of its own."""
+        """Creates an array; the group has a separate document."""
         import tensorstore as ts
 
         set_environment()
@@ -193,7 +193,7 @@ class S3BedformWriter(Writer, S3Bedform):
         self.target[piece] = self.values[piece]
 
     def append_all(self, planes: int) -> Figures:
-        """Append so many planes at a time through a session, until the commit."""
+        """Appends `planes` planes at a time through a session, until the commit."""
 
         def work() -> None:
             with self.store.session(settle="later") as session:
@@ -203,5 +203,5 @@ class S3BedformWriter(Writer, S3Bedform):
         return measured(work)
 
     def settle(self) -> Figures:
-        """Make shards of what was appended."""
+        """Settles the appended planes into shards."""
         return measured(lambda: self.store.settle(memory=SETTLE_MEMORY))

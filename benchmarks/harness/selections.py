@@ -1,4 +1,4 @@
-"""The reads that the benchmarks time, as index tuples that every engine takes."""
+"""The measured reads, as index tuples that every engine accepts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ Selection = tuple[Part, ...]
 
 
 def named_selections(size: int) -> dict[str, Selection]:
-    """Return the reads of a cube of `size`, by name.
+    """Returns the reads of a cube of `size`, by name.
 
     The planes lie in the middle, the box is the middle half of each axis, the series run along one
-    axis through a point that is in no symmetric place.
+    axis through an asymmetric point.
 
     >>> named_selections(8)["centre box"]
     (slice(2, 6, None), slice(2, 6, None), slice(2, 6, None))

@@ -1,6 +1,6 @@
-"""Which bytes of which shards a read needs: the measure that the device is timed with.
+"""The byte ranges of shards that a read needs, as the bound for the device.
 
-Reads the shard indexes itself, so that no engine decides what it is compared with.
+This module reads the shard indexes itself, so that no engine influences its bound.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def shapes(store: Path) -> tuple[list[int], list[int]]:
 
 
 def inner_grid(store: Path) -> list[int]:
-    """Return how many chunks a shard holds along each axis."""
+    """Returns the number of chunks of a shard along each axis."""
     chunk_shape, shard_shape = shapes(store)
     return [shard // chunk for shard, chunk in zip(shard_shape, chunk_shape, strict=True)]
 
@@ -82,7 +82,7 @@ def read_index(path: Path, grid: list[int]) -> NDArray[np.uint64]:
 
 
 def merge_adjacent(entries: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the entries in file order with those that touch made one.
+    """Returns the entries in file order, with adjacent ones merged.
 
     >>> merge_adjacent([(10, 5), (0, 10), (20, 1)])
     [(0, 15), (20, 1)]

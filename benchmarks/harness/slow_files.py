@@ -1,7 +1,7 @@
-"""A web server of files behind a wait for each request: `python -m benchmarks.harness.slow_files`.
+"""A web server of files with a delay per request: `python -m benchmarks.harness.slow_files`.
 
-It takes a directory and the bytes of a stream in a second. It prints its port, and ends with its
-standard input.
+Its arguments are a directory and the bytes per second of a stream. It prints its port, and ends
+with its standard input.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     bytes_per_second = BYTES_PER_SECOND
 
     def answer(self, has_body: bool) -> None:
-        """Wait, then send what was asked for, no faster than a stream is."""
+        """Waits, then sends the requested bytes, no faster than a stream."""
         time.sleep(SECONDS)
         file = self.root / self.path.lstrip("/")
         if not file.is_file():
@@ -53,7 +53,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_part(file, start, end)
 
     def send_part(self, path: Path, start: int, end: int) -> None:
-        """Send bytes at the pace of a stream."""
+        """Sends bytes at the rate of a stream."""
         began, sent = time.perf_counter(), 0
         with path.open("rb") as file:
             file.seek(start)
@@ -67,7 +67,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.answer(has_body=True)
 
     def do_HEAD(self) -> None:
-        """Say what a file is."""
+        """Sends the headers of a file."""
         self.answer(has_body=False)
 
     def log_message(self, *_: object) -> None:
@@ -76,7 +76,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @contextmanager
 def slow_files(root: Path, bytes_per_second: float = BYTES_PER_SECOND) -> Iterator[str]:
-    """Serve a directory from a process of its own; give its URL."""
+    """Serves a directory from a separate process; yields its URL."""
     arguments = [str(root), str(bytes_per_second)]
     command = [sys.executable, "-m", "benchmarks.harness.slow_files", *arguments]
     with subprocess.Popen(  # noqa: S603

@@ -1,7 +1,7 @@
-"""A store as slow as a busy parallel file system, beside the disk as it is.
+"""A store as slow as a busy parallel file system, besides the unthrottled disk.
 
-The engine slows itself down where `BEDFORM_THROTTLE` says so. Peers read the same place through a
-`SlowFile`, which waits as long for each of their requests.
+`BEDFORM_THROTTLE` slows the engine down. Peers read the same place through a `SlowFile`, which
+delays each of their requests as much.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ if TYPE_CHECKING:
 
 BYTES_PER_SECOND, WAIT = 300_000_000, "5 ms"
 WAIT_SECONDS = int(WAIT.split()[0]) / 1e3
-#: What `BEDFORM_THROTTLE` says for each place.
+#: Value of `BEDFORM_THROTTLE` for each place.
 THROTTLES = {"disk": "", "slow store": f"{BYTES_PER_SECOND // 10**6} MB/s, {WAIT}"}
 
 
 def is_slow() -> bool:
-    """Tell whether this process finds the place slow."""
+    """Whether this process is throttled."""
     return bool(os.environ.get("BEDFORM_THROTTLE"))
 
 
 def as_found(path: Path) -> Path | SlowFile:
-    """Return what a peer opens to find the place as slow as the engine does."""
+    """Returns the path or file that a peer opens, as slow as the engine's."""
     return SlowFile(path) if is_slow() else path
 
 
 class SlowFile(io.RawIOBase):
-    """A file that is read at the pace of the slow store: opening it is a request as well."""
+    """A file that is read at the rate of the slow store; opening it counts as a request."""
 
     def __init__(self, path: Path) -> None:
         began = time.perf_counter()
         self._file = path.open("rb", buffering=0)
-        # As the engine's: nothing comes ahead without having been waited for.
+        # Without the kernel's readahead, as the engine: all data are waited for.
         os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
         self._size = path.stat().st_size
         self._at = 0
         _wait(began, 0)
 
     def readinto(self, buffer: Buffer, /) -> int:
-        """Read as much as is there, in one request."""
+        """Reads up to the end of the file, in one request."""
         began, view, read = time.perf_counter(), memoryview(buffer).cast("B"), 0
         while read < len(view):
             got = os.preadv(self._file.fileno(), [view[read:]], self._at + read)
@@ -57,21 +57,21 @@ class SlowFile(io.RawIOBase):
         return read
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Go to a place, without a request."""
+        """Sets the position, without a request."""
         origin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
         self._at = origin + offset
         return self._at
 
     def tell(self) -> int:
-        """Return the place."""
+        """Returns the position."""
         return self._at
 
     def readable(self) -> bool:
-        """Tell that it is read."""
+        """Returns True: the file is readable."""
         return True
 
     def seekable(self) -> bool:
-        """Tell that it has places."""
+        """Returns True: the file is seekable."""
         return True
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ class Ratio:
     high: float
 
     def is_loss(self, limit: float = LOSS_RATIO) -> bool:
-        """Tell whether even the lower bound lies above `limit` (times are the smaller the better).
+        """Whether even the lower bound exceeds `limit`; smaller times are better.
 
         >>> Ratio(1.2, 1.1, 1.3).is_loss(), Ratio(1.2, 1.0, 1.3).is_loss()
         (True, False)

@@ -1,8 +1,8 @@
 """One process per engine, alive for the whole benchmark, driven over a pipe.
 
-Promises: threads, allocators and caches of one engine never disturb another; only the worker that
-was called is active; the clock starts and stops inside the worker, so the pipe costs nothing; every
-answer is compared with the checksum of NumPy's answer, outside the timing.
+Promises: threads, allocators and caches of one engine never disturb another. Only the called worker
+is active. The clock starts and stops inside the worker, so the pipe does not count. Every answer is
+compared with the checksum of NumPy's answer, outside the measured time.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class WorkerError(RuntimeError):
 
 
 def checksum(values: Values) -> int:
-    """Return the CRC-32 of the values in C order: equal for equal answers."""
+    """Returns the CRC-32 of the values in C order; equal answers have equal ones."""
     return zlib.crc32(np.ascontiguousarray(values).data)
 
 
@@ -69,7 +69,7 @@ def make_engine(name: str) -> Engine:
 
 
 class Worker:
-    """What a worker process can be asked for; each method is one message."""
+    """The calls of a worker process; each method is one message."""
 
     def __init__(self, name: str) -> None:
         self.engine = make_engine(name)
@@ -86,12 +86,12 @@ class Worker:
         }
 
     def open(self, path: Path, cache_bytes: int = 0) -> None:
-        """Open a store and forget the reads prepared for the one before."""
+        """Opens a store and drops the prepared reads of the previous one."""
         self.readers.clear()
         self.engine.open(path, cache_bytes)
 
     def prepare(self, key: str, selection: Selection, variant: str) -> None:
-        """Make the call that `read(key)` will time."""
+        """Prepares the call that `read(key)` measures."""
         self.readers[key] = self.engine.reader(selection, variant)
 
     def forget(self, key: str) -> None:
@@ -99,7 +99,7 @@ class Worker:
         self.readers.pop(key, None)
 
     def read(self, key: str, expected: int | None) -> float:
-        """Time one read in seconds and check its answer."""
+        """Measures one read in seconds and checks its answer."""
         reader = self.readers[key]
         start = time.perf_counter()
         values = reader()
@@ -107,11 +107,11 @@ class Worker:
         if expected is not None and checksum(values) != expected:
             raise ValueError(f"{self.engine.name} gave a wrong answer for {key}")
         if values.flags.writeable:
-            values.fill(np.nan)  # so that a later read cannot pass with this one's answer
+            values.fill(np.nan)  # so that a later read cannot pass with this answer
         return seconds
 
     def notices(self, selection: Selection, variant: str) -> bool:
-        """Tell whether the read fails, as it should on a store with a changed bit."""
+        """Whether the read fails, as it should on a store with a changed bit."""
         reader = self.engine.reader(selection, variant)
         try:
             reader()
@@ -122,7 +122,7 @@ class Worker:
     def elements(
         self, points: list[tuple[int, ...]], expected: list[float], variant: str
     ) -> list[float]:
-        """Time each of many reads of one element, in seconds."""
+        """Measures each of many reads of one element, in seconds."""
         read = self.engine.element_reader(variant)
         clock = time.perf_counter
         seconds: list[float] = []
@@ -137,11 +137,11 @@ class Worker:
         return seconds
 
     def load_values(self, size: int) -> None:
-        """Keep the whole field in memory, as the source of writes."""
+        """Keeps the whole field in memory, as the source of writes."""
         self.values = np.array(data.truth(size))
 
     def write(self, path: Path, metadata: dict[str, Any], variant: str) -> float:
-        """Time the write of the field until all of it is durable, in seconds."""
+        """Measures the write of the field until it is durable, in seconds."""
         if self.values is None:
             raise RuntimeError("load_values comes first")
         start = time.perf_counter()
@@ -150,11 +150,11 @@ class Worker:
         return time.perf_counter() - start
 
     def write_like(self, path: Path, model: Path, variant: str) -> float:
-        """Time the device writing as many files of the same lengths as `model` has, synced."""
+        """Measures the device writing synced files with the lengths of those in `model`."""
         return self.write_lengths(path, tree_lengths(model), variant)
 
     def write_lengths(self, path: Path, lengths: list[int], variant: str) -> float:
-        """Time the device writing files of these lengths, synced."""
+        """Measures the device writing synced files of these lengths."""
         if not isinstance(self.engine, Device):
             raise TypeError(f"{self.engine.name} writes values, not lengths")
         start = time.perf_counter()
@@ -163,7 +163,7 @@ class Worker:
         return time.perf_counter() - start
 
     def read_like(self, path: Path, variant: str) -> float:
-        """Time the device's own read of all files of a tree, in seconds."""
+        """Measures the device's own read of all files of a tree, in seconds."""
         if not isinstance(self.engine, Device):
             raise TypeError("only the device reads like another")
         start = time.perf_counter()
@@ -171,7 +171,7 @@ class Worker:
         return time.perf_counter() - start
 
     def settle(self, path: Path, memory: int) -> dict[str, float]:
-        """Settle a store: seconds until all is durable, how far the peak of memory rose, counts."""
+        """Settles a store; returns the seconds until all is durable, the memory growth, counts."""
         import bedform as bf
 
         store = bf.open(str(path), "r+")
@@ -183,14 +183,14 @@ class Worker:
         return {"seconds": seconds, "growth": resident("VmHWM") - before, **done}
 
     def act(self, method: str, *arguments: Any) -> Any:
-        """Call what this engine alone has."""
+        """Calls a method that only this engine has."""
         return getattr(self.engine, method)(*arguments)
 
     def memory_growth(self, selection: Selection, variant: str) -> int:
-        """Return how far the peak of resident memory rises in one read, in bytes."""
+        """Returns the growth of the peak of resident memory in one read, in bytes."""
         Path("/proc/self/clear_refs").write_text("5")
         before = resident("VmRSS")
-        # A variant with a given buffer allocates it when it is prepared: the result counts too.
+        # A variant with a given buffer allocates it in the preparation: the result counts, too.
         self.engine.reader(selection, variant)()
         return resident("VmHWM") - before
 
@@ -231,7 +231,7 @@ class WorkerProcess:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        # Spawned, not forked: no engine inherits the state of this process.
+        # Spawned, not forked, so that no engine inherits the state of this process.
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=serve, args=(name, theirs), daemon=True)

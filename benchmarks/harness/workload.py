@@ -1,8 +1,8 @@
-"""What a parallel program writes: its variables, who holds which part of them, and the values.
+"""The output of a parallel program: its variables, their division among processes, and the values.
 
-A workload is the same for all writers. Those of ours are told by one plan file for each process
-(`write_plans`), so that the driver in C needs no library to read it. Every element of a variable
-has the value `value_of(owner, variable)`: exact in every type, so that each answer can be checked
+A workload is the same for all writers. Our driver in C gets one plan file per process
+(`write_plans`), so that it needs no library to read it. Every element of a variable has the value
+`value_of(owner, variable)`, which every type represents exactly. So each answer can be checked
 without a second copy of the data.
 """
 
@@ -30,7 +30,7 @@ ALONE = -1
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable; `shape` has no records, `decomposition` is `ALONE` where process 0 has all."""
+    """A variable; `shape` excludes records, `decomposition` is `ALONE` if process 0 has all."""
 
     name: str
     dtype: str
@@ -50,7 +50,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Workload:
-    """Everything that a number of processes write in one run."""
+    """The data that a number of processes write in one run."""
 
     name: str
     ranks: int
@@ -59,20 +59,20 @@ class Workload:
     variables: tuple[Variable, ...]
 
     def elements(self, variable: Variable, rank: int) -> int:
-        """Return how many elements of a record of a variable a process holds."""
+        """Returns the number of elements of a process in a record of a variable."""
         if variable.decomposition == ALONE:
             return int(np.prod(variable.shape)) if rank == 0 else 0
         return self.decompositions[variable.decomposition].elements(rank)
 
     def rank_bytes(self, rank: int) -> int:
-        """Return what a process writes."""
+        """Returns the bytes that a process writes."""
         return sum(
             self.elements(one, rank) * one.item * (self.records if one.has_record else 1)
             for one in self.variables
         )
 
     def bytes(self) -> int:
-        """Return what all processes write."""
+        """Returns the bytes that all processes write."""
         return sum(map(self.rank_bytes, range(self.ranks)))
 
     def requests(self) -> int:
@@ -85,7 +85,7 @@ class Workload:
         )
 
     def expected(self, number: int, fill: int = 0) -> NDArray[np.generic]:
-        """Return one record of variable `number` as it must be read back."""
+        """Returns the expected values of one record of variable `number`."""
         one = self.variables[number]
         if one.decomposition == ALONE:
             owners = np.zeros(one.shape, np.int32)
@@ -104,7 +104,7 @@ class Workload:
 
 
 def value_of(rank: NDArray[np.int32] | int, variable: int, dtype: str) -> NDArray[np.int64]:
-    """Return the value of the elements of a variable that a process holds.
+    """Returns the value of the elements of a variable that belong to a process.
 
     >>> int(value_of(3, 2, "float64")), int(value_of(3, 300, "uint8"))
     (131, 127)
@@ -114,7 +114,7 @@ def value_of(rank: NDArray[np.int32] | int, variable: int, dtype: str) -> NDArra
 
 
 def write_plans(workload: Workload, folder: Path) -> list[Path]:
-    """Write the plan of each process: 64-bit little-endian integers, as `drivers/plan.h` reads."""
+    """Writes the plan of each process: 64-bit little-endian integers, as `drivers/plan.h` reads."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for rank in range(workload.ranks):

@@ -1,4 +1,4 @@
-"""What processes calculate before their bytes go anywhere, in seconds: measured with NumPy here.
+"""The computing time of processes before they write, in seconds, measured here with NumPy.
 
 The simulated ways of writing (`docs/simulation.md`) need it, and no published machine has figures.
 """
@@ -23,9 +23,9 @@ ROUNDS = 9
 
 @dataclass(frozen=True)
 class Costs:
-    """Of a request: seconds to list (X), merge (Y), place (E), hash (J), compress it (I).
+    """Per request: seconds to list (X), merge (Y), place (E), hash (J) and compress it (I).
 
-    Bytes copied in a second (Z), bytes that are left of a compressed request (i), seconds to
+    Also the copied bytes per second (Z), the bytes of a compressed request (i), and the seconds to
     create a dataset of HDF5 (K).
     """
 
@@ -39,7 +39,7 @@ class Costs:
     creating: float
 
     def describe(self) -> dict[str, str]:
-        """Return them for the report."""
+        """Returns the costs for the report."""
         requests = {
             "X": self.listing,
             "Y": self.merging,
@@ -53,7 +53,7 @@ class Costs:
 
 
 def measure_costs() -> Costs:
-    """Measure all of them."""
+    """Measures all costs."""
     draw = np.random.default_rng(6)
     starts = draw.integers(0, 1 << 40, REQUESTS)
     merged = np.sort(starts.reshape(LISTS, -1), axis=1).ravel()
@@ -76,7 +76,7 @@ def measure_costs() -> Costs:
 
     return Costs(
         listing=seconds_of(list_requests) / REQUESTS,
-        # A merge sort that finds the sorted lists and merges them.
+        # A merge sort, which detects the sorted lists and merges them.
         merging=seconds_of(lambda: np.argsort(merged, kind="stable")) / REQUESTS,
         copying=block.nbytes / seconds_of(lambda: np.copyto(copy, block)),
         placing=seconds_of(lambda: np.put(stripe, places, places)) / places.size,
@@ -88,7 +88,7 @@ def measure_costs() -> Costs:
 
 
 def seconds_of(work: Any) -> float:
-    """Return the processor time of `work`: the least of some rounds, others only add to it."""
+    """Returns the processor time of `work`: the least of some rounds, since noise only adds."""
     times = []
     for _ in range(ROUNDS):
         began = time.thread_time()

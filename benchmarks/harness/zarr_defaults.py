@@ -1,11 +1,11 @@
-"""The layout that zarr-python, and `to_zarr` of xarray with it, takes for an array by default.
+"""The default layout of zarr-python, and of xarray's `to_zarr` with it, for an array.
 
-xarray asks for `chunks="auto"` unless the data are a Dask array or carry an encoding, and for no
-shards. zarr-python then halves one axis after the other, from the first, until a chunk is near a
-size that grows with the array: 256 KiB for an array of 1 MiB, twice that for each factor ten. A
-chunk is stored with zstd at level 0 (the library's default, 3) and without a checksum.
+xarray requests `chunks="auto"` unless the data are a Dask array or have an encoding, and no shards.
+zarr-python then halves one axis after the other, from the first, until a chunk is near a size that
+grows with the array: 256 KiB for an array of 1 MiB, twice that for each factor of ten. A chunk is
+stored with zstd at level 0 (the library's default, 3) and without a checksum.
 
-The engine's search for layouts holds its candidates against such a store.
+The engine's search for layouts compares its candidates with such a store.
 """
 
 from __future__ import annotations
@@ -36,5 +36,5 @@ def default_chunks(shape: tuple[int, ...], item_size: int) -> tuple[int, ...]:
 
 
 def is_near(size: int, target: float) -> bool:
-    """Tell whether a chunk of so many bytes is taken."""
+    """Whether zarr-python accepts a chunk of this size in bytes."""
     return size < TARGET_MAX and (size < target or abs(size - target) / target < 0.5)

@@ -1,8 +1,7 @@
-"""What the parts share: patterns, stores, work between reads, processes.
+"""Shared parts of `prefetch`: patterns, stores, computing between reads, processes.
 
-A store has chunks whose elements all have the number of the chunk, so that the first and the last
-element of what was read say which chunk it was. A loop computes by the clock: hashing, without the
-interpreter's lock, until the time is over.
+All elements of a chunk have the number of the chunk, so that the first and the last element of a
+read identify it. A loop computes by the clock: it hashes without the GIL until the time is over.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from benchmarks.harness.options import Options
 
 RATIOS = (0.5, 1.0, 2.0)
-#: Accesses that no pattern can have foreseen: 3, 2 more for each depth, twice the steps and 1.
+#: Accesses that no pattern can predict: 3, 2 more per depth, twice the steps and 1.
 MISSES = {
     "contiguous": 3,
     "simple-strided": 3,
@@ -36,22 +35,22 @@ MISSES = {
     "random-strided": 9,
     "climate hours": 9,
 }
-#: Bytes of a read, the chunks of a shard, as many shards.
+#: Bytes of a read, and the number of chunks per shard, which equals that of shards.
 SIZES = {"128 KiB": (1 << 17, 24), "1 MiB": (1 << 20, 24), "16 MiB": (1 << 24, 8)}
-#: Reads at most: a read of the slow store takes long.
+#: Most reads of a loop, since a read of the slow store takes long.
 READS = {
     "disk": {"128 KiB": 100, "1 MiB": 48, "16 MiB": 16},
     "slow store": {"128 KiB": 60, "1 MiB": 32, "16 MiB": 12},
 }
-#: Of the bound, less what the misses cost.
+#: Promised share of the bound, after subtracting the misses.
 SHARE_MIN = 0.85
 HASHED_BYTES = 1 << 12
-#: Between reads that are made for the library's code alone.
+#: Computing between the reads that only load the library's code.
 TOUCHED_SECONDS = 1e-4
 
 
 def places(pattern: str, edge: int, reads: int) -> list[int]:
-    """Return the chunks that a pattern reads, in its order: of a row of `edge` times `edge` chunks.
+    """Returns the chunks that a pattern reads, in order, in a row of `edge` times `edge` chunks.
 
     >>> places("nested", 4, 100)
     [0, 3, 8, 11]
@@ -81,7 +80,7 @@ def places(pattern: str, edge: int, reads: int) -> list[int]:
 
 
 def build(path: Path, size: int, rows: int, columns: int) -> None:
-    """Write a store of one array, chunks of `size` bytes in a row, as many shards as `rows`."""
+    """Writes a store of one array: `rows` shards in a row, of chunks of `size` bytes."""
     import bedform as bf
 
     length = size // 4
@@ -101,10 +100,10 @@ def build(path: Path, size: int, rows: int, columns: int) -> None:
 
 
 def touch_code(path: str) -> None:
-    """Read a store in all ways, so that no read has to wait for the code of the library.
+    """Reads a store in all ways, so that no measured read waits for the library's code.
 
-    Code that no process has run is dropped with the pages of data: the first read that is followed
-    waited 6 ms for it. The parent runs it, and its children have it.
+    Code that no process has run is dropped from memory with the pages of data: the first followed
+    read waited 6 ms for it. The parent runs the code, and its children inherit its pages.
     """
     import bedform as bf
 
@@ -116,19 +115,19 @@ def touch_code(path: str) -> None:
 
 
 def number_of(values: Any) -> float:
-    """Return the number of the chunk that was read, or -1 where its ends differ."""
+    """Returns the number of the chunk that was read, or -1 if its ends differ."""
     return float(values[0]) if values[0] == values[-1] else -1.0
 
 
 def compute(seconds: float) -> None:
-    """Keep a core busy, without the interpreter's lock."""
+    """Keeps a core busy, without the GIL."""
     block, end = bytes(HASHED_BYTES), time.perf_counter() + seconds
     while time.perf_counter() < end:
         hashlib.sha256(block).digest()
 
 
 def in_process(part: str, job: Any, throttle: str = "", **environment: str) -> Any:
-    """Run the worker of a part, which prints JSON, in a process that is as slow as told."""
+    """Runs the worker of a part, which prints JSON, in a process with this throttle."""
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-m", f"benchmarks.reads_ahead.{part}", json.dumps(job)],
         cwd=data.ROOT.parent,
@@ -141,33 +140,33 @@ def in_process(part: str, job: Any, throttle: str = "", **environment: str) -> A
 
 
 def rounds_of(options: Options, is_long: bool = False) -> int:
-    """Return how many rounds a line has: a third where runs are long, and so vary less."""
+    """Returns the number of rounds: a third for long runs, which vary less."""
     return max(3, options.rounds // 3 if is_long else options.rounds)
 
 
 def used_share(counted: list[dict[str, Any]]) -> float | None:
-    """Return which share of the bytes that loops had read ahead was used; nothing without any."""
+    """Returns the used share of the bytes that were read ahead; None without any."""
     prefetched: int = sum(one["prefetched_bytes"] for one in counted)
     return sum(one["used_bytes"] for one in counted) / prefetched if prefetched else None
 
 
 def shown_share(share: float | None) -> str:
-    """Return how a table shows it."""
+    """Returns a share as tables show it."""
     return "none" if share is None else f"{share:.1%}"
 
 
 def is_foreseen(pattern: str, edge: int, reads: int) -> bool:
-    """Return whether a pattern has reads enough to be foreseen."""
+    """Whether a pattern has enough reads to be predicted."""
     return len(places(pattern, edge, reads)) >= 2 * MISSES.get(pattern, 0)
 
 
 def cut_wanted(ratio: float, misses: int, reads: int) -> float:
-    """Return the cut of the time that is promised: a share of the bound, less the misses."""
+    """Returns the promised cut of the time: a share of the bound, less the misses."""
     return SHARE_MIN * bound(ratio) * max(0.0, 1 - misses / reads)
 
 
 def bound(ratio: float) -> float:
-    """Return what overlapping alone can cut, computing `ratio` times as long as reading.
+    """Returns the most that overlap alone can cut, with computing `ratio` times as long as reading.
 
     >>> [round(bound(ratio), 2) for ratio in RATIOS]
     [0.33, 0.5, 0.33]

@@ -1,8 +1,8 @@
-"""Lines `misses/*` and `darshan/*`: which reads are foreseen, counted, not timed.
+"""Lines `misses/*` and `darshan/*`: counts of predicted reads, without times.
 
-A loop reads chunks in a new pattern from a slow place, computes longer than a read takes, and asks
-the store how many of its reads were not foreseen. Then the recorded reads are learnt, and another
-process counts again. The logs are those that come with the package `darshan`: of real programs.
+A loop reads chunks in a new pattern from a slow place, computes longer than a read takes, and gets
+the number of unpredicted reads from the store. Then the recorded reads are learnt, and another
+process counts again. The logs come from the package `darshan` and are those of real programs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from benchmarks.harness.options import Options
     from benchmarks.harness.report import Report
 
-#: Chunks of a shard, as many shards; axes of a grid of chunks; elements of a chunk.
+#: Number of chunks per shard and of shards; axes of a grid of chunks; elements of a chunk.
 EDGE, GRID, LENGTH = 24, (4, 12, 12), 4096
 THROTTLE, SECONDS = "1 GB/s, 2 ms", 0.012
 READS, QUICK_READS = 60, 40
@@ -46,12 +46,12 @@ def wanted_of(pattern: str, reads: int) -> list[int]:
 
 
 def expected_misses(pattern: str) -> int:
-    """Return how many accesses of a pattern are promised to be missed."""
+    """Returns the promised number of missed accesses of a pattern."""
     return 3 + 2 * 2 if pattern == THREE_AXES else MISSES[pattern]
 
 
 def count(job: dict[str, Any]) -> dict[str, Any]:
-    """Read and compute; return what the store says of its reads."""
+    """Reads and computes; returns the store's counts of its reads."""
     store = bf.open(job["path"], prefetch="auto")
     array = store["v"]
     for number in job["wanted"]:
@@ -64,7 +64,7 @@ def count(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def build_grid(path: Path) -> None:
-    """Write an array with a grid of three axes of chunks, a shard for each layer."""
+    """Writes an array with a grid of three axes of chunks, one shard per layer."""
     numbers = np.arange(np.prod(GRID), dtype="f4").reshape(*GRID, 1)
     with bf.create(path) as store:
         values = np.broadcast_to(numbers, (*GRID, LENGTH))
@@ -73,7 +73,7 @@ def build_grid(path: Path) -> None:
 
 
 def run(options: Options, report: Report) -> None:
-    """Run the lines that were asked for."""
+    """Runs the requested lines."""
     run_misses(options, report)
     run_logs(options, report)
 
@@ -112,7 +112,7 @@ def run_misses(options: Options, report: Report) -> None:
 
 
 def run_logs(options: Options, report: Report) -> None:
-    """Say of each log how much of it was predictable."""
+    """Reports the predictable part of each log."""
     found = importlib.util.find_spec("darshan")
     if found is None or found.origin is None:
         if options.wants("darshan/*"):
@@ -141,7 +141,7 @@ def run_logs(options: Options, report: Report) -> None:
 
 
 def learnt_of(log: Path) -> dict[str, Any] | None:
-    """Return what the command says of a log, or nothing where it refuses it."""
+    """Returns the command's result for a log, or None if it refuses the log."""
     command = [sys.executable, "-m", "bedform", "learn", "--darshan", str(log), "--json"]
     done = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603
     learned: dict[str, Any] | None = json.loads(done.stdout) if done.returncode == 0 else None

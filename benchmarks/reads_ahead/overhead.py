@@ -1,8 +1,8 @@
-"""Lines `overhead/*`: what following reads and recording them costs where nothing is gained.
+"""Lines `overhead/*`: the cost of following and recording reads that gain nothing.
 
-One process, files in the page cache, reads one after the other. In turns of some reads each:
-without prefetch and traces, with traces, and with prefetch. Processor time counts background
-threads, too. A million accesses in a regular order are recorded once.
+One process, files in the page cache, reads one after the other. It alternates between short turns
+without prefetch and traces, with traces, and with prefetch. Processor time includes background
+threads. A million accesses in a regular order are recorded once.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from benchmarks.harness.options import Options
     from benchmarks.harness.report import Report
 
-#: Bytes of a read, and the chunks of a shard, as many shards: together less than the cache.
+#: Bytes of a read, and the number of chunks per shard and of shards; less than the cache in total.
 SIZES = {"4 KiB": (1 << 12, 64), "64 KiB": (1 << 16, 32), "1 MiB": (1 << 20, 12)}
 ORDERS = ("regular", "random")
 READS, QUICK_READS = 20_000, 4_000
-#: Of 1 MiB fewer: one takes as long as ten of 64 KiB.
+#: Fewer reads of 1 MiB: one takes as long as ten of 64 KiB.
 LONG_READS_SHARE = 10
 #: Reads of a turn: the first ones find the processor's caches full of another store.
 TURN_READS = {"4 KiB": 250, "64 KiB": 250, "1 MiB": 25}
-#: Lines whose reads take so long that a microsecond more is not seen.
+#: Lines with reads so long that a microsecond more is not measurable.
 LONG = "overhead/1 MiB/"
 VARIANTS = ("plain", "traced", "auto")
 ACCESSES, QUICK_ACCESSES = 1_000_000, 100_000
@@ -46,7 +46,7 @@ TRACE_BYTES_MAX, PATTERN_BYTES_MAX = 64 << 20, 1 << 20
 
 
 def opened(path: str) -> dict[str, Any]:
-    """Open a store in each way: the recording one while the store is watched."""
+    """Opens a store in each way; the recording one while the store is watched."""
     stores = {"plain": bf.open(path, prefetch=False), "auto": bf.open(path, prefetch="auto")}
     bf.watch(path)
     stores["traced"] = bf.open(path, prefetch=False)
@@ -55,14 +55,14 @@ def opened(path: str) -> dict[str, Any]:
 
 
 def order_of(name: str, count: int, reads: int) -> list[int]:
-    """Return the chunks to read, again from the front where there are no more."""
+    """Returns the chunks to read, repeated from the start if necessary."""
     if name == "random":
         return [int(at) for at in np.random.default_rng(2).integers(0, count, reads)]
     return [at % count for at in range(reads)]
 
 
 def turns(job: dict[str, Any]) -> dict[str, list[tuple[float, float]]]:
-    """Read in turns; return seconds and processor seconds of each turn and variant."""
+    """Reads in turns; returns seconds and processor seconds of each turn and variant."""
     cold.make_warm(Path(job["path"]))
     edge, stores = job["edge"], opened(job["path"])
     order = order_of(job["order"], edge * edge, job["reads"])
@@ -86,14 +86,14 @@ def turns(job: dict[str, Any]) -> dict[str, list[tuple[float, float]]]:
 
 
 def check(array: Any, wanted: list[int]) -> None:
-    """Compare reads with what was written, outside of the time."""
+    """Compares reads with the written values, outside the measured time."""
     for at in wanted:
         if not (array[at] == at).all():
             raise RuntimeError("a wrong answer")
 
 
 def record(job: dict[str, Any]) -> int:
-    """Read in a regular order, watched; return how many reads there were."""
+    """Reads in a regular order, watched; returns the number of reads."""
     array = bf.open(job["path"], prefetch=False)["v"]
     edge = job["edge"]
     for number in range(job["accesses"]):
@@ -102,12 +102,12 @@ def record(job: dict[str, Any]) -> int:
 
 
 def worker(job: dict[str, Any]) -> Any:
-    """Run what the job names."""
+    """Runs the task of the job."""
     return record(job) if "accesses" in job else turns(job)
 
 
 def wanted_lines(options: Options) -> dict[str, tuple[str, str]]:
-    """Return the lines that were asked for, with size and order."""
+    """Returns the requested lines, with size and order."""
     lines = {f"overhead/{size}/{order}": (size, order) for size in SIZES for order in ORDERS}
     return {
         name: line
@@ -117,7 +117,7 @@ def wanted_lines(options: Options) -> dict[str, tuple[str, str]]:
 
 
 def run(options: Options, report: Report) -> None:
-    """Run the lines that were asked for."""
+    """Runs the requested lines."""
     lines = wanted_lines(options)
     heads = ["line", "plain", "traced / plain", "more", "auto / plain", "more"]
     table = Table("Overhead, warm reads: microseconds, and processor time beyond plain", heads)
@@ -148,7 +148,7 @@ def run(options: Options, report: Report) -> None:
 def row(
     name: str, taken: dict[str, list[list[float]]], reads: int, promises: list[Promise]
 ) -> list[str]:
-    """Return the line for the table, and count it."""
+    """Returns the row of the line, and adds it to the promises."""
     seconds = {variant: [one for one, _ in turns] for variant, turns in taken.items()}
     worked = {variant: [one for _, one in turns] for variant, turns in taken.items()}
     cells = [name, f"{median(seconds['plain']) / reads * 1e6:.1f}"]
@@ -166,7 +166,7 @@ def row(
 
 
 def traces(options: Options, report: Report, path: Path) -> None:
-    """Record many regular accesses, learn from them, and look at the files."""
+    """Records many regular accesses, learns from them, and measures the files."""
     size, edge = SIZES["4 KiB"]
     build(path, size, edge, edge)
     where = Path(bf.watch(path))

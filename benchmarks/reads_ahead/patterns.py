@@ -1,4 +1,4 @@
-"""Lines `disk/*` and `slow store/*`: patterns of one process, against none and the loop by hand."""
+"""Lines `disk/*` and `slow store/*`: patterns of one process, with and without prefetch."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from benchmarks.harness.report import Report
 
 QUICK_READS = 40
-#: Of a store that is read for the library's code alone.
+#: Reads of a store that only load the library's code.
 TOUCHED_READS = 16
 LONG_BYTES = 1 << 20
 #: The ratio at which the loop by hand runs, too.
@@ -56,7 +56,7 @@ CLIMATE_MIN = 0.26
 
 
 def timed(path: str, wanted: list[int], seconds: float, reader: str) -> dict[str, Any]:
-    """Read and compute; return what it took, and what was read."""
+    """Reads and computes; returns the time, and the numbers of the chunks."""
     cold.make_cold(Path(path))
     store = bf.open(path, prefetch="auto" if reader == "auto" else False)
     array, found = store["v"], []
@@ -79,7 +79,7 @@ def timed(path: str, wanted: list[int], seconds: float, reader: str) -> dict[str
 
 
 def worker(job: dict[str, Any]) -> list[dict[str, Any]]:
-    """Take the times of one store, all patterns, in rounds."""
+    """Measures one store with all patterns, in rounds."""
     lines, order = [], random.Random(7)  # noqa: S311 (a shuffle, not a secret)
     touch_code(job["touched"])
     for pattern in job["patterns"]:
@@ -106,7 +106,7 @@ def worker(job: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class Judge:
-    """What the lines come to."""
+    """The promises about the lines."""
 
     def __init__(self) -> None:
         self.overlapped = Promise(f"{SHARE_MIN:.0%} of the bound, less the misses")
@@ -116,11 +116,11 @@ class Judge:
         self.random = Promise(f"random reads at most {OVERHEAD_MAX} times")
 
     def promises(self) -> list[Promise]:
-        """Return all of them."""
+        """Returns all promises."""
         return [self.overlapped, self.climate, self.loops, self.used, self.random]
 
     def row(self, name: str, line: dict[str, Any]) -> list[str]:
-        """Return the line for the table, and count it."""
+        """Returns the row of the line, and adds it to the promises."""
         rounds, ratio = line["rounds"], line["ratio"]
         seconds = {reader: [one[reader]["seconds"] for one in rounds] for reader in rounds[0]}
         against = paired_ratio(seconds["auto"], seconds["plain"])
@@ -149,7 +149,7 @@ class Judge:
 
 
 def loop_limit(ratio: float, misses: int, reads: int) -> float:
-    """Return how long prefetch may take against the loop by hand, which knows all but one read.
+    """Returns the limit of prefetch over the loop by hand, which knows all but one read.
 
     >>> round(loop_limit(1, 3, 100), 2), round(loop_limit(1, 5, 16), 2)
     (1.07, 1.3)
@@ -159,7 +159,7 @@ def loop_limit(ratio: float, misses: int, reads: int) -> float:
 
 
 def chosen(options: Options, named: dict[str, str], edge: int, reads: int) -> list[str]:
-    """Return the patterns that were asked for, and have reads enough to be foreseen."""
+    """Returns the requested patterns that have enough reads to be predicted."""
     return [
         pattern
         for pattern, name in named.items()
@@ -170,7 +170,7 @@ def chosen(options: Options, named: dict[str, str], edge: int, reads: int) -> li
 
 
 def run(options: Options, report: Report) -> None:
-    """Run the lines that were asked for."""
+    """Runs the requested lines."""
     heads = ["line", "a read", "plain", "cut", "bound", "auto / plain", "auto / loop", "used"]
     table, judge = Table("Patterns, in milliseconds", heads), Judge()
     sizes = {"128 KiB": SIZES["128 KiB"]} if options.quick else SIZES

@@ -1,8 +1,8 @@
-"""Lines `peers/*`: the same loops from the disk, by readers that do not read ahead themselves.
+"""Lines `peers/*`: the same loops from the disk, by readers without readahead of their own.
 
-h5py reads a contiguous dataset, which the kernel's readahead serves; TensorStore and xarray (engine
-`zarr`) read the same store as Bedform. All compute for as long as a read of Bedform's takes without
-prefetch. Bedform's own loop without prefetch stands beside.
+h5py reads a contiguous dataset, with the kernel's readahead. TensorStore and xarray (engine `zarr`)
+read the same store as Bedform. All compute for as long as a read of Bedform takes without prefetch.
+Bedform's own loop without prefetch is included.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def array_of(reader: str, store: str, file: str) -> Any:
 
 
 def timed(reader: str, store: str, file: str, wanted: list[int], seconds: float) -> dict[str, Any]:
-    """Read and compute; return what it took, and what was read."""
+    """Reads and computes; returns the time, and the numbers of the chunks."""
     cold.make_cold(Path(file if reader == "h5py" else store))
     array, found = array_of(reader, store, file), []
     began = time.perf_counter()
@@ -81,7 +81,7 @@ def timed(reader: str, store: str, file: str, wanted: list[int], seconds: float)
 
 
 def worker(job: dict[str, Any]) -> dict[str, Any]:
-    """Take the times of all readers, pattern by pattern, in rounds."""
+    """Measures all readers, pattern by pattern, in rounds."""
     for module in ("h5py", "tensorstore", "xarray", "zarr"):
         importlib.import_module(module)
     lines = {}
@@ -102,7 +102,7 @@ def worker(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def build_file(path: Path, size: int, edge: int) -> int:
-    """Write the same array as a contiguous dataset, durably; return where its bytes begin."""
+    """Writes the same array as a contiguous dataset, durably; returns the offset of its bytes."""
     import h5py
 
     length = size // 4
@@ -117,7 +117,7 @@ def build_file(path: Path, size: int, edge: int) -> int:
 
 
 def patterns_of(options: Options, size_name: str, edge: int) -> list[str]:
-    """Return the patterns that were asked for, and have reads enough to be foreseen."""
+    """Returns the requested patterns that have enough reads to be predicted."""
     return [
         pattern
         for pattern in MISSES
@@ -128,7 +128,7 @@ def patterns_of(options: Options, size_name: str, edge: int) -> list[str]:
 
 
 def run(options: Options, report: Report) -> None:
-    """Run the lines that were asked for."""
+    """Runs the requested lines."""
     heads = ["line", "a read", *READERS, *(f"bedform / {peer}" for peer in PEERS)]
     table = Table("Other readers, disk, ratio 1, in milliseconds", heads)
     promise = Promise("disk: no reader is faster than Bedform with prefetch")
@@ -150,7 +150,7 @@ def run(options: Options, report: Report) -> None:
 
 
 def row(name: str, line: dict[str, Any], promise: Promise) -> list[str]:
-    """Return the line for the table, and count it."""
+    """Returns the row of the line, and adds it to the promises."""
     samples = line["samples"]
     cells = [name, f"{line['alone'] * 1e3:.2f}"]
     cells += [f"{median(samples[reader]) * 1e3:.0f}" for reader in READERS]

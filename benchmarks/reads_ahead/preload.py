@@ -1,9 +1,9 @@
-"""Lines `run/*`: a strided reader in C under `bedform run`, beside the engine's own prefetch.
+"""Lines `run/*`: a strided reader in C under `bedform run`, against the engine's own prefetch.
 
 The program reads blocks of a contiguous HDF5 dataset with `pread`, cold, and computes for as long
-as one takes. It runs alone, and under `bedform run`, which puts the library into it that advises
-the kernel. The engine reads the same elements of the same file with as much computing. What the
-library cuts of the program's time is held against what prefetch cuts of the engine's.
+as a read takes. It runs alone, and under `bedform run`, which preloads the library that advises the
+kernel. The engine reads the same elements of the same file with as much computing. The library's
+cut of the program's time is compared with prefetch's cut of the engine's time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from benchmarks.harness.report import Report
 
 SOURCE = Path(__file__).resolve().parents[1] / "drivers" / "strided_read.c"
-#: Bytes of a block, and the square root of how many there are.
+#: Bytes of a block, and the square root of the number of blocks.
 SIZES = {"128 KiB": (1 << 17, 24), "1 MiB": (1 << 20, 24)}
 STRIDE, READS, QUICK_READS = 3, 100, 50
 RATIO = 1.0
@@ -42,7 +42,7 @@ SHARE_MIN = 0.6
 
 
 def program(job: dict[str, Any], seconds: float, is_run: bool) -> float:
-    """Run the program; return the seconds that it took itself."""
+    """Runs the program; returns the seconds that it measured."""
     cold.make_cold(Path(job["file"]))
     numbers = (job["offset"], STRIDE * job["size"], job["size"], job["reads"], seconds * 1e6)
     command = [job["program"], job["file"], *map(str, numbers)]
@@ -57,7 +57,7 @@ def program(job: dict[str, Any], seconds: float, is_run: bool) -> float:
 
 
 def engine(job: dict[str, Any], seconds: float, is_ahead: bool) -> float:
-    """Read the same by the engine."""
+    """Reads the same elements by the engine."""
     cold.make_cold(Path(job["file"]))
     array = bf.open(job["file"], prefetch="auto" if is_ahead else False)["v"]
     wanted = [STRIDE * number for number in range(job["reads"])]
@@ -73,7 +73,7 @@ def engine(job: dict[str, Any], seconds: float, is_ahead: bool) -> float:
 
 
 def worker(job: dict[str, Any]) -> dict[str, Any]:
-    """Take all times in rounds."""
+    """Measures all readers in rounds."""
 
     def once(reader: str, seconds: float) -> float:
         if reader in PROGRAMS:
@@ -88,7 +88,7 @@ def worker(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def compiled(directory: Path) -> Path | None:
-    """Compile the program, if there is a compiler."""
+    """Compiles the program, if there is a compiler."""
     compiler = shutil.which("cc")
     if compiler is None:
         return None
@@ -98,7 +98,7 @@ def compiled(directory: Path) -> Path | None:
 
 
 def run(options: Options, report: Report) -> None:
-    """Run the lines that were asked for."""
+    """Runs the requested lines."""
     named = {size: f"run/{size}/simple-strided" for size in SIZES}
     heads = ["line", "a read", *PROGRAMS, "cut", *ENGINES, "cut", "share"]
     table = Table("A program in C under `bedform run`, disk, ratio 1, in milliseconds", heads)
@@ -123,7 +123,7 @@ def run(options: Options, report: Report) -> None:
 
 
 def row(name: str, line: dict[str, Any], promise: Promise) -> list[str]:
-    """Return the line for the table, and count it."""
+    """Returns the row of the line, and adds it to the promises."""
     samples, cells, cuts = line["samples"], [name, f"{line['alone'] * 1e3:.2f}"], []
     for without, ahead in (PROGRAMS, ENGINES):
         cuts.append(1 - paired_ratio(samples[ahead], samples[without]).median)

@@ -4,8 +4,8 @@ The kernel reads the hours 5, 6, 14 and 15 of each of 30 days, each process its 
 some rows, or some columns. Chunks are rows of the map, or blocks. All processes begin together, and
 the last one's time counts. Each has its share of the store's bandwidth.
 
-This machine has fewer cores than there are processes: they compute by sleeping. What reading ahead
-takes of the cores is not seen here; the lines of one process have it.
+This machine has fewer cores than there are processes, so they compute by sleeping. The processor
+time of readahead is therefore not visible here, but in the lines of one process.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ PROCESSES, QUICK_PROCESSES = (4, 8, 16), (4,)
 DAYS, QUICK_DAYS = 30, 6
 HOURS = (5, 6, 14, 15)
 EDGE = 256
-#: Chunks of as many bytes: rows of the map, and blocks of it.
+#: Chunks of equal size in bytes: rows of the map, and blocks of it.
 CHUNKS = {"row layout": (1, EDGE // 16, EDGE), "block layout": (1, EDGE // 4, EDGE // 4)}
 DECOMPOSITIONS = ("rows", "columns")
 RATIO = 1.0
 CLIMATE_MIN, USED_MIN = 0.26, 0.95
-#: From the word to begin until all begin.
+#: Seconds from the request to the common start.
 START_SECONDS = 0.1
 
 
 def hours_of(days: int) -> list[int]:
-    """Return the hours that are read."""
+    """Returns the hours to read."""
     return [24 * day + hour for day in range(days) for hour in HOURS]
 
 
 def build_maps(path: Path, chunks: tuple[int, ...], days: int) -> None:
-    """Write the maps of all days, a shard for each; an element is the number of its place."""
+    """Writes the maps of all days, one shard each; an element is the index of its place."""
     place = np.arange(EDGE * EDGE, dtype="i4").reshape(EDGE, EDGE)
     with bf.create(path) as store:
         array = store.create_array(
@@ -81,7 +81,7 @@ def build_maps(path: Path, chunks: tuple[int, ...], days: int) -> None:
 
 
 def slabs(decomposition: str, processes: int) -> list[list[list[int]]]:
-    """Return rows and columns, begin and end, of each process.
+    """Returns rows and columns, begin and end, of each process.
 
     >>> slabs("rows", 2)
     [[[0, 128], [0, 256]], [[128, 256], [0, 256]]]
@@ -92,7 +92,7 @@ def slabs(decomposition: str, processes: int) -> list[list[list[int]]]:
 
 
 def kernel(job: dict[str, Any], start: float) -> dict[str, Any]:
-    """Read and compute from `start` on; return when it ended, and what was read ahead."""
+    """Reads and computes from `start` on; returns the end time, and the counts of readahead."""
     rows, columns = (slice(*cut) for cut in job["slab"])
     store = bf.open(job["path"], prefetch="auto" if job["reader"] == "auto" else False)
     array, found = store["t"], []
@@ -109,7 +109,7 @@ def kernel(job: dict[str, Any], start: float) -> dict[str, Any]:
 
 
 def serve() -> None:
-    """Run a kernel for each line of the input, in a child, and print what came of it."""
+    """Runs a kernel in a child for each line of the input, and prints its result."""
     for line in sys.stdin:
         job = json.loads(line)
         sys.stdout.write(json.dumps(in_child(kernel, job, job["start"])) + "\n")
@@ -117,7 +117,7 @@ def serve() -> None:
 
 
 class Ranks:
-    """The processes, each with its share of the throttle: it holds from the first call on."""
+    """The processes, each with its share of the throttle, which is read at the first call."""
 
     def __init__(self, processes: int) -> None:
         throttle = f"{BYTES_PER_SECOND // processes} B/s, {WAIT}"
@@ -135,7 +135,7 @@ class Ranks:
         ]
 
     def run(self, jobs: list[dict[str, Any]]) -> dict[str, Any]:
-        """Run a kernel on all; return the time of the last one, and the bytes of all."""
+        """Runs a kernel on all; returns the time of the last one, and the bytes of all."""
         start = time.perf_counter() + START_SECONDS
         for one, job in zip(self.started, jobs, strict=True):
             if one.stdin is None:
@@ -148,7 +148,7 @@ class Ranks:
         return {"seconds": max(one["end"] for one in answers) - start, **totals}
 
     def lines(self) -> Iterator[str]:
-        """Yield a line of each."""
+        """Yields a line of each process."""
         for one in self.started:
             line = one.stdout.readline() if one.stdout is not None else ""
             if not line:
@@ -171,7 +171,7 @@ def measure(ranks: Ranks, path: Path, decomposition: str, days: int, rounds: int
         cuts = slabs(decomposition, len(ranks.started))
         return ranks.run([{**shared, "slab": slab} for slab in cuts])
 
-    # The faster of two: what disturbs one process delays all of them.
+    # The faster of two, since a disturbance of one process delays all of them.
     alone = min(once("plain", 0)["seconds"] for _ in range(2)) / len(hours)
     taken = [
         {reader: once(reader, RATIO * alone) for reader in ("plain", "auto")} for _ in range(rounds)
@@ -180,7 +180,7 @@ def measure(ranks: Ranks, path: Path, decomposition: str, days: int, rounds: int
 
 
 def row(name: str, line: dict[str, Any], promises: list[Promise]) -> list[str]:
-    """Return the line for the table, and count it."""
+    """Returns the row of the line, and adds it to the promises."""
     seconds = {
         reader: [one[reader]["seconds"] for one in line["rounds"]] for reader in ("plain", "auto")
     }
@@ -198,7 +198,7 @@ def row(name: str, line: dict[str, Any], promises: list[Promise]) -> list[str]:
 
 
 def run(options: Options, report: Report) -> None:
-    """Run the lines that were asked for."""
+    """Runs the requested lines."""
     counts = QUICK_PROCESSES if options.quick else PROCESSES
     days = QUICK_DAYS if options.quick else DAYS
     wanted = {

@@ -1,4 +1,4 @@
-"""Lines `training/*`: shuffled samples, whose order the store was told.
+"""Lines `training/*`: shuffled samples in an order that the store is given.
 
 A sample is one chunk of 4 MiB, read cold; the program computes one and a half times as long as a
 read takes. The least time of such a loop is that of computing alone. On the slow store it ends
@@ -41,12 +41,12 @@ SAMPLE_BYTES, COLUMNS = 4 << 20, 16
 ROWS, QUICK_ROWS = 32, 3
 RATIO = 1.5
 COMPUTING_MAX = 1.05
-#: Reads of the loop that says how long one takes.
+#: Reads of the loop that measures the time of one.
 TRIED = 48
 
 
 def epoch(path: str, order: list[int], seconds: float, is_listed: bool) -> dict[str, Any]:
-    """Read the samples in their order and compute; return seconds in all, and of computing."""
+    """Reads the samples in order and computes; returns seconds in total, and of computing."""
     cold.make_cold(Path(path))
     store = bf.open(path, prefetch="auto" if is_listed else False)
     array, found, computing = store["v"], [], 0.0
@@ -65,7 +65,7 @@ def epoch(path: str, order: list[int], seconds: float, is_listed: bool) -> dict[
 
 
 def worker(job: dict[str, Any]) -> dict[str, Any]:
-    """Run epochs, each in another order; one of them, in the first round, without the list."""
+    """Runs epochs, each in another order; one of them, in the first round, without the list."""
     random = np.random.default_rng(5)
     path, samples = job["path"], job["samples"]
 
@@ -80,7 +80,7 @@ def worker(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def run(options: Options, report: Report) -> None:
-    """Run the lines that were asked for."""
+    """Runs the requested lines."""
     named = {place: f"training/{place}" for place in THROTTLES}
     wanted = [place for place, name in named.items() if options.wants(name)]
     if not wanted:

@@ -1,1 +1,1 @@
-"""Benchmarks of replicas, a module for each, and what they share."""
+"""Benchmarks of replicas, one module each, and their shared parts."""

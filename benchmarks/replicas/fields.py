@@ -1,7 +1,7 @@
-"""Arrays whose elements follow from their places: written to files, known without reading these.
+"""Arrays whose elements follow from their positions: written to files, known without reading them.
 
-An element is a smooth part, which its place along each axis adds to, and noise from a hash of its
-number in C order. The noise fills the mantissa as the output of a model does: little compresses.
+An element is the sum of a smooth part, with a term per axis, and noise from a hash of its number in
+C order. The noise fills the mantissa like the output of a model: it hardly compresses.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-#: What a read asks for: along each axis a slice, an index, or a list of indexes.
+#: The key of a read: along each axis a slice, an index, or a list of indexes.
 Selection = tuple[Any, ...]
 
 SLAB_BYTES = 64 << 20
@@ -28,7 +28,7 @@ NOISE = 2.0
 
 @dataclass(frozen=True)
 class Field:
-    """An array of floats by formula."""
+    """An array of floats by a formula."""
 
     name: str
     dims: tuple[str, ...]
@@ -43,7 +43,7 @@ class Field:
 
     @cached_property
     def smooth(self) -> list[NDArray[Any]]:
-        """What the place along each axis adds."""
+        """The term of each position along each axis."""
         return [
             (10 * np.sin(2 * np.pi * np.arange(length) / length + axis)).astype(self.dtype)
             for axis, length in enumerate(self.shape)
@@ -58,7 +58,7 @@ class Field:
         for axis in reversed(range(len(self.shape))):
             later = sum(np.ndim(place) for place in places[axis + 1 :])
             along = np.reshape(places[axis], np.shape(places[axis]) + (1,) * later)
-            # Wraps around, as a hash may.
+            # Overflow is intended, as in a hash.
             number = number + (along.astype(np.uint64) * np.uint64(step)).astype(np.uint32)
             values = values + self.smooth[axis][along]
             step *= self.shape[axis]
@@ -70,7 +70,7 @@ class Field:
         return [self.of(selection) for selection in selections]
 
     def write(self, path: Path) -> None:
-        """Write a NetCDF-4 file as a producer does: contiguous, one slab of rows after another."""
+        """Writes a NetCDF-4 file as a producer does: contiguous, in slabs of rows."""
         import netCDF4
 
         rows = max(1, SLAB_BYTES * self.shape[0] // self.byte_count)

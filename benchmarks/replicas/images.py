@@ -1,9 +1,9 @@
 """`replica-msi`: an image of mass spectra, read along all its axes, with one budget.
 
-A cube (x, y, m/z) of float32, contiguous in that order. Three patterns take turns: 25 slices of a
-range of m/z that is looked at, 3 by 3 spectra, subvolumes of 20 by 20 spectra. They are traced and
-learnt from; `optimize` has one budget of 50 %. Then each pattern is read at other places, cold,
-opened and closed each time, from the disk and from a slow store.
+A cube (x, y, m/z) of float32, contiguous in that order. Three patterns alternate: 25 slices in a
+range of m/z of interest, 3 by 3 spectra, subvolumes of 20 by 20 spectra. Their reads are traced and
+learnt; `optimize` has one budget of 50 %. Then each pattern is read at other places, cold, opened
+and closed each time, from the disk and from a slow store.
 
 Section 3.3.4 of the paper: slices 1.5 to 8 times faster, spectra 1.4.
 """
@@ -47,7 +47,7 @@ BUDGET = "50%"
 FASTER_MIN = 8.0
 PATTERNS = ("slices", "spectra", "subvolumes")
 SLICES = 25
-#: Of the axis m/z: the range that is looked at, and the length of a subvolume (10,000 of 133,092).
+#: Of the axis m/z: the range of interest, and the length of a subvolume (10,000 of 133,092).
 LOOKED_AT, LENGTH = (0.25, 0.55), 0.075
 TRACED, SAMPLED = 60, 3
 
@@ -92,7 +92,7 @@ def lines_of(of: Field, count: int) -> dict[str, Line]:
 
 
 def optimized(file: Subject[Field]) -> dict[str, Any]:
-    """Trace, learn, optimize; return what was decided."""
+    """Traces, learns and optimizes; returns the decisions."""
     forget_replicas(file.path)
     turns = zip(*(reads_of(file.of, pattern, TRACED, 1) for pattern in PATTERNS), strict=True)
     trace(file.path, file.of.name, [one for turn in turns for one in turn])
@@ -104,7 +104,7 @@ def optimized(file: Subject[Field]) -> dict[str, Any]:
 
 
 def measure(job: dict[str, Any]) -> dict[str, Any]:
-    """Take all times of a place; what runs in a process of its own."""
+    """Measures all lines of a place, in a separate process."""
     for module in ("h5py", "netCDF4", "xarray"):
         importlib.import_module(module)
     is_slow = job["place"] != "disk"
@@ -128,7 +128,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def run(options: Options) -> Report:
-    """Run the lines that were asked for."""
+    """Runs the requested lines."""
     of = field_of(options.quick)
     named = {"lines": ", ".join(options.only)} if options.only else {}
     report = Report(NAME, options.command, {"rounds": str(max(options.rounds, 3)), **named})

@@ -1,12 +1,12 @@
-"""`replica-ecog`: all rows of a recording that have one of some labels.
+"""`replica-ecog`: all rows of a recording with one of some labels.
 
 A recording (time, electrode) of float64, 64 electrodes, contiguous. Events of irregular length have
-labels; a query reads the rows of labels that make 5 to 30 % of all, as a list (`oindex`). Replicas
-of listed rows are made for the queries (`selections=`). Each query is then read cold, opened and
-closed, from the disk and from a slow store. h5py reads the lists, each block of rows alone, or all
-rows in a pass with a mask; netCDF4 and xarray take lists.
+labels; a query reads the rows of labels that make up 5 to 30 % of all, as a list (`oindex`).
+Replicas of listed rows are made for the queries (`selections=`). Each query is then read cold,
+opened and closed, from the disk and from a slow store. h5py reads the lists, each block of rows
+alone, or all rows in one pass with a mask; netCDF4 and xarray take lists.
 
-*In one piece* is the bound: as many rows that follow each other, read without replicas.
+*In one piece* is the bound: as many consecutive rows, read without replicas.
 
 Section 3.3.5 of the paper: 2 to 6 times faster.
 """
@@ -60,7 +60,7 @@ EVENT_ROWS, EVENT_SPREAD = 60, 0.8
 LABELS = 100
 PASS_ROWS = 1 << 17
 ITS_PEERS = ("h5py, blocks", "h5py, mask")
-#: The library of NetCDF needs half a minute for lists of more rows.
+#: For longer lists of rows the NetCDF library needs half a minute.
 LISTED_MAX = 60_000
 
 
@@ -70,7 +70,7 @@ def field_of(is_quick: bool) -> Field:
 
 
 def rows_of(of: Field) -> dict[float, NDArray[np.int64]]:
-    """Return the rows of each query: those of labels of its own that make its share of all."""
+    """Returns the rows of each query: those of its labels, which make up its share of all rows."""
     random = np.random.default_rng(1)
     count = of.shape[0] // EVENT_ROWS
     lengths = np.maximum(1, random.lognormal(np.log(EVENT_ROWS), EVENT_SPREAD, count)).astype(int)
@@ -86,7 +86,7 @@ def rows_of(of: Field) -> dict[float, NDArray[np.int64]]:
 
 
 def blocks_of(rows: NDArray[np.int64]) -> list[slice]:
-    """Return the runs of a list of rows.
+    """Returns the runs of consecutive rows in a list.
 
     >>> blocks_of(np.array([1, 2, 3, 7, 9, 10]))
     [slice(1, 4, None), slice(7, 8, None), slice(9, 11, None)]
@@ -98,7 +98,7 @@ def blocks_of(rows: NDArray[np.int64]) -> list[slice]:
 
 
 def read_blocks(path: Path, name: Names, selections: list[Selection]) -> Values:
-    """Read each block of rows by h5py, straight to its place."""
+    """Reads each block of rows by h5py, directly to its place in the result."""
     import h5py
 
     found = []
@@ -115,7 +115,7 @@ def read_blocks(path: Path, name: Names, selections: list[Selection]) -> Values:
 
 
 def read_masked(path: Path, name: Names, selections: list[Selection]) -> Values:
-    """Read all rows by h5py, many at a time, and keep those of the list."""
+    """Reads all rows by h5py, many at a time, and keeps those of the list."""
     import h5py
 
     found = []
@@ -144,7 +144,7 @@ def lines_of(of: Field) -> dict[str, Line]:
 
 
 def optimized(file: Subject[Field]) -> dict[str, Any]:
-    """Make replicas of the rows of all queries; return what was decided."""
+    """Makes replicas of the rows of all queries; returns the decisions."""
     forget_replicas(file.path)
     if not has_selections():
         return {"replicas": 0, "share": 0.0}
@@ -155,7 +155,7 @@ def optimized(file: Subject[Field]) -> dict[str, Any]:
 
 
 def measure(job: dict[str, Any]) -> dict[str, Any]:
-    """Take all times of a place; what runs in a process of its own."""
+    """Measures all lines of a place, in a separate process."""
     for module in ("h5py", "netCDF4", "xarray"):
         importlib.import_module(module)
     is_slow = job["place"] != "disk"
@@ -185,7 +185,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def run(options: Options) -> Report:
-    """Run the lines that were asked for."""
+    """Runs the requested lines."""
     of = field_of(options.quick)
     named = {"lines": ", ".join(options.only)} if options.only else {}
     report = Report(NAME, options.command, {"rounds": str(max(options.rounds, 3)), **named})

@@ -1,16 +1,16 @@
-"""`replica-model`: the layout that the cost model puts first, against the one that reads fastest.
+"""`replica-model`: the layout that the cost model ranks first, against the fastest one.
 
 Arrays of one, two and three axes lie in several layouts (`orders.py`). The eight selections are
-those of table 3.3 of the paper; a hundred random boxes are read beside them. Each is explained in
-every layout, from the profile of the place alone, before any is read (`BEDFORM_REFINE=0`). The
-layout with the fewest predicted cold seconds is the model's choice: redirection and `optimize`
-compare the same figure. Then all are read, round by round: each in a forked child that has just
-opened the store, cold from the disk and from a slow store, and from the page cache.
+those of table 3.3 of the paper; a hundred random boxes are read as well. Each is explained in every
+layout, from the profile of the place alone, before any is read (`BEDFORM_REFINE=0`). The layout
+with the fewest predicted cold seconds is the model's choice: redirection and `optimize` compare the
+same figure. Then all are read, round by round. A read runs in a forked child that has just opened
+the store, cold from the disk and from a slow store, and from the page cache.
 
-The fastest of several is so by luck, too: it and the choice are read again, in rounds of their own,
-and these count. The choice is as good as the best if it is the best, or if the interval of the
-ratios of these rounds includes 1: a tie. A layout that took over twice the fastest in the first
-round is not read again.
+The fastest of several layouts may owe its rank to chance. So it and the choice are read again, in
+separate rounds, and only these count. The choice is as good as the best if it is the best, or if
+the interval of the ratios of these rounds includes 1: a tie. A layout that took over twice the
+fastest in the first round is not read again.
 
 Section 3.3.6 of the paper: the best layout in 8 of 8.
 """
@@ -67,15 +67,15 @@ NAME = "replica-model"
 EIGHT, RANDOM = "eight", "random"
 NEAR, NEAR_SHARE = 1.10, 0.95
 COUNT, QUICK_COUNT = 100, 6
-#: Rounds of random selections in all layouts, and of a choice and the best again.
+#: Rounds of random selections in all layouts, and of a choice against the best.
 SURVEY_ROUNDS, PAIR_ROUNDS = 3, 7
-#: So many times the fastest in the first round, and a layout is not the best.
+#: A layout that takes this multiple of the fastest in the first round is not the best.
 FAR = 2.0
 CALIBRATIONS_MAX = 3
 CALIBRATION_SECONDS, QUICK_CALIBRATION_SECONDS = 6.0, 2.0
-#: How a place is read, and which prediction says how long that takes.
+#: The ways of reading, with the predicted figure of each.
 PREDICTIONS = {"cold": "predicted_cold_seconds", "cached": "predicted_cached_seconds"}
-#: Where what is in the page cache is read: a throttle does not slow that down.
+#: The place of cached reads, which a throttle does not slow down.
 CACHED_PLACE = "disk"
 FACTS = (*PREDICTIONS.values(), "mostly", "mostly_cached", "objects", "requests", "bytes", "chunks")
 LETTERS = ("R", "T", "Ty", "Tz", "Z", "H", "A", "C")
@@ -83,7 +83,7 @@ LETTERS = ("R", "T", "Ty", "Tz", "Z", "H", "A", "C")
 
 @dataclass(frozen=True)
 class Case:
-    """A selection of an array that lies in several layouts, and a little one of the same form."""
+    """A selection of an array in several layouts, and a small selection of the same form."""
 
     copies: Copies
     little: Copies
@@ -93,28 +93,28 @@ class Case:
 
     @property
     def names(self) -> list[str]:
-        """The layouts that have the selection."""
+        """The layouts of the selection."""
         return [ORIGINAL, *self.copies.layouts, *([GATHERED] if self.has_gathered else [])]
 
     def explained(self, layout: str) -> dict[str, Any]:
-        """Return what the model says, in a process that knows nothing of the store."""
+        """Returns the model's prediction, made in a process that has not read the store."""
         found = in_child(self.copies.explain, layout, self.selection)
         return {name: found.get(name) for name in FACTS}
 
     def cold(self, layout: str, wanted: np.ndarray[Any, Any]) -> float:
-        """Return the seconds of a read that finds nothing in memory."""
+        """Returns the seconds of a read without cached data."""
         path = self.copies.path(layout)
         for one in filter(Path.exists, (path, sidecar_of(path))):
             cold.make_cold(one)
         return self.cached(layout, wanted)
 
     def cached(self, layout: str, wanted: np.ndarray[Any, Any]) -> float:
-        """Return the seconds of a read as it finds the page cache."""
+        """Returns the seconds of a read with the page cache as it is."""
         return float(in_child(self.timed, layout, wanted))
 
     def timed(self, layout: str, wanted: np.ndarray[Any, Any]) -> float:
-        """Open, read and close; return the seconds of the read, after the answer was checked."""
-        # The pages of the code, which were dropped with those of the data.
+        """Opens, reads and closes; returns the seconds of the read, after a check of the answer."""
+        # Loads the pages of the code, which were dropped with those of the data.
         self.little.read(layout, self.little_selection)
         with bf.open(self.copies.path(layout), replicas=layout == GATHERED) as store:
             array: Any = store[self.copies.of.name]
@@ -127,7 +127,7 @@ class Case:
         return seconds
 
     def compare(self, rounds: int, pair_rounds: int, is_cached: bool) -> dict[str, Any]:
-        """Predict, then read in every way; return both."""
+        """Predicts, then reads in every way; returns both."""
         plans = {name: self.explained(name) for name in self.names}
         wanted = self.copies.of.of(self.selection)
         ways: dict[str, Callable[[str, np.ndarray[Any, Any]], float]] = {"cold": self.cold}
@@ -142,7 +142,7 @@ class Case:
             if way == "cached":
                 for name in self.names:
                     once(name)
-            # The engine chooses by the price of a cold read, wherever the data are.
+            # The engine chooses by the price of a cold read, also for cached data.
             predicted = {name: plans[name][PREDICTIONS["cold"]] for name in self.names}
             chosen = min(self.names, key=lambda name: predicted[name])
             found[way] = contest(self.names, chosen, once, rounds, pair_rounds)
@@ -152,7 +152,7 @@ class Case:
 def contest(
     names: list[str], chosen: str, once: Callable[[str], float], rounds: int, pair_rounds: int
 ) -> dict[str, Any]:
-    """Find the fastest layout, and hold the chosen one against it.
+    """Finds the fastest layout, and compares the chosen one with it.
 
     >>> contest(["R", "Z"], "Z", lambda name: {"R": 1.0, "Z": 1.5}[name], 2, 3)["best"]
     'R'
@@ -178,7 +178,7 @@ def ratio_of(found: dict[str, Any]) -> Ratio:
 
 
 def is_as_good(found: dict[str, Any]) -> bool:
-    """Tell whether the chosen layout is the best one, or cannot be told from it."""
+    """Whether the chosen layout is the best one, or tied with it."""
     return ratio_of(found).low <= 1
 
 
@@ -193,7 +193,7 @@ def little_selection(of: Field, selection: Selection) -> Selection:
 
 
 def measure(job: dict[str, Any]) -> dict[str, Any]:
-    """Take all times of a place; what runs in a process of its own."""
+    """Measures all lines of a place, in a separate process."""
     importlib.import_module("netCDF4")
     is_quick, is_slow = job["quick"], job["place"] != CACHED_PLACE
     place = data.ROOT / NAME
@@ -222,7 +222,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
         selections, rounds, pair_rounds = groups[group]
         for name, (rank, selection, is_gathered) in selections.items():
             other = little_selection(little[rank].of, selection)
-            # The little one may not be worth a replica: then it is read without.
+            # A replica may not be worth making for the small selection: it is then read without.
             made = is_gathered and copies[rank].gather(selection)
             if made:
                 little[rank].gather(other)
@@ -234,7 +234,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def calibrate(place: str, seconds: float) -> None:
-    """Measure the disk, again while the profile says that something else ran, and keep the last."""
+    """Measures the disk, again while the profile reports other load; keeps the last profile."""
     for _ in range(CALIBRATIONS_MAX):
         notes = bf.calibrate(place, seconds=seconds).notes
         if not any("calibrate again" in note for note in notes):
@@ -242,14 +242,14 @@ def calibrate(place: str, seconds: float) -> None:
 
 
 def profile_of(place: str) -> dict[str, Any]:
-    """Return the profile that the predictions are of."""
+    """Returns the profile behind the predictions."""
     kept = bf.Profile.for_path(place)
     facts: dict[str, Any] = kept.to_dict()["profile"] if kept else {}
     return facts
 
 
 def row(name: str, found: dict[str, Any], way: str) -> list[str]:
-    """Return the line of a selection: milliseconds, predicted and measured, of each layout."""
+    """Returns the row of a selection: predicted and measured milliseconds of each layout."""
     cells = [f"{name}, {way}", found["selection"]]
     for letter in LETTERS:
         if letter not in found["plans"]:
@@ -264,7 +264,7 @@ def row(name: str, found: dict[str, Any], way: str) -> list[str]:
 
 
 def summary(name: str, of: list[dict[str, Any]]) -> list[str]:
-    """Return the line of a group of selections."""
+    """Returns the row of a group of selections."""
     ratios = [ratio_of(one) for one in of]
     same = sum(one["chosen"] == one["best"] for one in of)
     near = sum(ratio.median <= NEAR for ratio in ratios)
@@ -283,7 +283,7 @@ COLUMNS = ["line", "selection", *LETTERS, "chosen", "best", "chosen / best"]
 
 @dataclass
 class Tables:
-    """What is shown of all places, and what was promised."""
+    """The tables of all places, and the promises."""
 
     each: Table = field(
         default_factory=lambda: Table(
@@ -318,12 +318,13 @@ class Tables:
                 self.each.rows.append(row(f"{place}/{name}", one, way))
             elif ratio_of(one[way]).median > NEAR:
                 self.far.rows.append(row(f"{place}/{name}", one, way))
-        # No choice is made for what is cached: it is measured to show what the other costs.
+        # No choice is made for cached data; they are measured to show the cost of the other
+        # layouts.
         if way != "cached":
             self.judge(place, group, of, way)
 
     def judge(self, place: str, group: str, of: dict[str, Any], way: str) -> None:
-        """Hold what was promised of a group against what was measured."""
+        """Compares the promises for a group with the measurements."""
         if group == EIGHT:
             for name, one in of.items():
                 ratio = ratio_of(one[way]).describe()
@@ -335,7 +336,7 @@ class Tables:
 
 
 def run(options: Options) -> Report:
-    """Run the lines that were asked for."""
+    """Runs the requested lines."""
     named = {"lines": ", ".join(options.only)} if options.only else {}
     rounds = max(options.rounds, 3)
     report = Report(NAME, options.command, {"rounds": str(rounds), **named})

@@ -1,10 +1,10 @@
-"""Arrays in the layouts that `replica-model` compares, and the selections that it reads of them.
+"""The layouts that `replica-model` compares, and the selections that it reads.
 
 The letters are those of table 3.3 of the paper: R the original, row-major in one piece; T a
 transposition, Ty and Tz those with y and z as the slowest axis; Z and H curves; C a concatenation
-of just the elements of a selection, a replica of R. A is what `advise` puts first for planes, lines
-and boxes alike. T, Z, H and A are Zarr stores, uncompressed; all but A have one shard, and chunks
-of the same size, so that they differ in their order alone.
+of just the elements of a selection, a replica of R. A is the first choice of `advise` for planes,
+lines and boxes alike. T, Z, H and A are uncompressed Zarr stores. All but A have one shard, and
+chunks of the same size, so that they differ only in their order.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ AXES = "xyz"
 SHAPES = {1: (1 << 26,), 2: (8192, 8192), 3: (512, 512, 256)}
 QUICK_SHAPES = {1: (1 << 19,), 2: (768, 640), 3: (96, 80, 64)}
 LITTLE_SHAPES = {1: (1 << 15,), 2: (192, 160), 3: (36, 32, 24)}
-#: Elements of a chunk: 128 KiB; where data are few, 4 KiB.
+#: Elements of a chunk: 128 KiB; for small data, 4 KiB.
 CHUNK_ELEMENTS, QUICK_CHUNK_ELEMENTS = 1 << 15, 1 << 10
-#: Of the selection of the array of one axis: its blocks, and their elements.
+#: The selection of the one-axis array: its number of blocks, and their elements.
 BLOCKS, BLOCK_LENGTH = 1024, 256
-#: A random selection has at most that share of the elements.
+#: The largest share of the elements in a random selection.
 SHARE_MAX = 1 / 16
 
 
 def pieces(shape: Sequence[int], axes: Sequence[int], elements: int) -> tuple[int, ...]:
-    """Return a chunk of so many elements that follow each other, with `axes` from slow to fast.
+    """Returns a chunk of `elements` consecutive elements, with `axes` from slow to fast.
 
     >>> pieces((512, 512, 256), (2, 0, 1), 1 << 15)
     (64, 512, 1)
@@ -57,7 +57,7 @@ def pieces(shape: Sequence[int], axes: Sequence[int], elements: int) -> tuple[in
 
 
 def cube(rank: int, elements: int) -> tuple[int, ...]:
-    """Return a chunk whose axes are as even as powers of two can be.
+    """Returns a chunk with axes as equal as powers of two allow.
 
     >>> cube(3, 1 << 15), cube(2, 1 << 15)
     ((32, 32, 32), (256, 128))
@@ -75,8 +75,8 @@ def layouts_of(of: Field, elements: int) -> dict[str, bf.Regular]:
     rank, shape = len(of.shape), of.shape
     if rank == 1:
         return {}
-    # One shard: the order is that of the whole array. The fastest axis of a transposition lies
-    # whole in a chunk, so that column-major is the order of the two others.
+    # One shard: its order is that of the whole array. A chunk has the whole fastest axis of a
+    # transposition, so that column-major is the order of the two others.
     orders = {"T": (1, 0)} if rank == 2 else {"Ty": (1, 0, 2), "Tz": (2, 0, 1)}
     chunks: dict[str, tuple[tuple[int, ...], Order]] = {
         **{name: (pieces(shape, axes, elements), "column-major") for name, axes in orders.items()},
@@ -87,7 +87,7 @@ def layouts_of(of: Field, elements: int) -> dict[str, bf.Regular]:
     for name, (chunk, order) in chunks.items():
         shard = tuple(-(-length // one) * one for length, one in zip(shape, chunk, strict=True))
         found[name] = bf.Regular(chunks=chunk, shards=shard, order=order)
-    # Not the profile of this machine: the same layout everywhere.
+    # Not the profile of this machine, so that the layout is the same everywhere.
     profile = bf.Profile.default()
     found["A"] = bf.advise(
         shape, of.dtype, dims=of.dims, profile=profile, readers="bedform", cores=2
@@ -109,7 +109,7 @@ class Copies:
         return self.place / ("original.nc" if is_file else f"{layout}.zarr")
 
     def build(self) -> None:
-        """Write what is not there yet."""
+        """Writes the missing files and stores."""
         data.ensure(self.path(ORIGINAL), self.of.write)
         for name in self.layouts:
             data.ensure(self.path(name), partial(self.write, name))
@@ -124,18 +124,18 @@ class Copies:
             )
 
     def gather(self, selection: Selection) -> bool:
-        """Make the concatenation of a selection; tell whether there is one now."""
+        """Makes the concatenation of a selection; returns whether it exists now."""
         forget_replicas(self.path(ORIGINAL))
         wanted = {self.of.name: [selection]}
         return bool(bf.optimize(self.path(ORIGINAL), "100%", selections=wanted).made)
 
     def read(self, layout: str, selection: Selection) -> Values:
-        """Open, read and close."""
+        """Opens, reads and closes."""
         replicas = layout == GATHERED
         return by_engine(self.path(layout), self.of.name, [selection], replicas=replicas)
 
     def explain(self, layout: str, selection: Selection) -> dict[str, Any]:
-        """Return what the model says of a read."""
+        """Returns the model's prediction of a read."""
         with bf.open(self.path(layout), replicas=layout == GATHERED) as store:
             found: dict[str, Any] = store[self.of.name].explain(selection).to_dict()
         return found
@@ -148,7 +148,7 @@ def copies_of(place: Path, shape: tuple[int, ...], elements: int) -> Copies:
 
 
 def eight(shapes: dict[int, tuple[int, ...]]) -> dict[str, tuple[int, Selection, bool]]:
-    """Return the eight selections: of how many axes, what, and whether it is gathered too."""
+    """Returns the eight selections: number of axes, selection, whether it is gathered as well."""
     (length,), (rows, columns), (nx, ny, nz) = (shapes[rank] for rank in (1, 2, 3))
 
     def part(size: int, first: float, share: float) -> slice:
@@ -172,7 +172,7 @@ def eight(shapes: dict[int, tuple[int, ...]]) -> dict[str, tuple[int, Selection,
 def random_selections(
     shapes: dict[int, tuple[int, ...]], count: int
 ) -> dict[str, tuple[int, Selection, bool]]:
-    """Return boxes with any lengths, long ones as probable as short ones, of two and three axes."""
+    """Returns boxes of random lengths, evenly on a logarithmic scale, of two and three axes."""
     random = np.random.default_rng(24)
     found: dict[str, tuple[int, Selection, bool]] = {}
     while len(found) < count:

@@ -1,9 +1,9 @@
-"""`replica-overhead`: what 16 replicas cost the reads that none of them helps.
+"""`replica-overhead`: the cost of 16 replicas for reads that use none of them.
 
-Replicas of series hold the northern half of each map; boxes of 64 KiB and 1 MiB, single maps' rows
-and 1,000 points are read in the southern half, at random places, warm, in turns: with
-`replicas=False` and with the catalogue. Beside them stands, cold, what opening a file and its first
-read take, where the catalogue is read, too.
+Replicas of series hold the northern half of each map. Boxes of 64 KiB and 1 MiB, rows of single
+maps and 1,000 points are read in the southern half, at random places, warm, in turns: with
+`replicas=False` and with the catalogue. Opening a file and its first read, which reads the
+catalogue, are measured as well, cold.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NAME = "replica-overhead"
 REPLICAS = 16
 ROWS_OF_REPLICA = 8
 POINTS = 1000
-#: Reads of a turn, turns, and how much longer they may take.
+#: Reads of a turn, number of turns, and the allowed ratios.
 BOX_TURN, POINT_TURN = 100, 10
 TURNS, QUICK_TURNS = 200, 40
 BOX_MAX, POINT_MAX = 1.01, 1.05
@@ -69,7 +69,7 @@ def make_replicas(file: Subject[Field], count: int) -> None:
 
 
 def readers_of(name: str, of: Field, array: Any) -> Callable[[np.random.Generator], Any]:
-    """Return what reads something at a random place, and gives its selection and values."""
+    """Returns functions that read at a random place, and return selection and values."""
     steps, rows, columns = of.shape
     half = rows // 2
 
@@ -91,7 +91,7 @@ def readers_of(name: str, of: Field, array: Any) -> Callable[[np.random.Generato
 
 
 def check(of: Field, selection: Any, values: Any) -> None:
-    """Compare a read with what was written: of a box, or of lists of points."""
+    """Compares a read with the written values: of a box, or of lists of points."""
     if isinstance(selection, list):
         points = zip(*(axis.tolist() for axis in selection), strict=True)
         is_right = np.array_equal(values, [of.of(point) for point in points])
@@ -102,7 +102,7 @@ def check(of: Field, selection: Any, values: Any) -> None:
 
 
 def turns_of(name: str, file: Subject[Field], turns: int) -> dict[str, list[float]]:
-    """Read in turns of both ways; return the seconds of each turn."""
+    """Reads in turns of both ways; returns the seconds of each turn."""
     cold.make_warm(file.path)
     taken: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
     stores = {
@@ -118,7 +118,7 @@ def turns_of(name: str, file: Subject[Field], turns: int) -> dict[str, list[floa
     shuffled = random.Random(3)  # noqa: S311 (a shuffle, not a secret)
     for turn in range(turns):
         for variant in shuffled.sample(VARIANTS, len(VARIANTS)):
-            # The same places in both: the data are in the processor's caches for neither.
+            # The same places for both, with neither in the processor's caches.
             places, read = np.random.default_rng(turn), readers[variant]
             began = time.perf_counter()
             for _ in range(length):
@@ -131,7 +131,7 @@ def turns_of(name: str, file: Subject[Field], turns: int) -> dict[str, list[floa
 
 
 def measure(job: dict[str, Any]) -> dict[str, Any]:
-    """Take all times; what runs in a process of its own."""
+    """Measures all lines, in a separate process."""
     of, small = field_of(job["quick"]), Field("t", ("time", "lat", "lon"), (32, 64, 64), "f4")
     place = data.ROOT / NAME
     file = Subject(data.ensure(place / f"{of.shape[0]}.nc", of.write), of)
@@ -156,7 +156,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def run(options: Options) -> Report:
-    """Run the lines that were asked for."""
+    """Runs the requested lines."""
     lines = {"lines": ", ".join(options.only)} if options.only else {}
     job = job_of(options)
     job["lines"] = [name for name in (*LINES, OPENING) if options.wants(name)]

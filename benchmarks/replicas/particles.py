@@ -1,14 +1,14 @@
-"""`replica-vpic`: energetic particles of a plasma, picked one by one from four variables.
+"""`replica-vpic`: energetic particles of a plasma, selected one by one from four variables.
 
 Energy, x, y and z of particles, float32, contiguous, one axis. Energies have a heavy tail, and
 energetic particles come in swarms. A query reads all four variables of the particles above an
-energy, 1.7 to 1.1, which are fixed shares of all, as a list of their places. Replicas are made of
-what is listed (`selections=`). *Exact*: of each query. *Overlap*: of a narrower query than the one
-that is read: 25 to 48 % of it. Cold, opened and closed each time, from the disk; the exact ones
-also from a slow store.
+energy, 1.7 to 1.1, fixed shares of all, as a list of their positions. Replicas are made of the
+lists (`selections=`). *Exact*: of each query. *Overlap*: of a narrower query than the measured one,
+25 to 48 % of it. Cold, opened and closed each time, from the disk; the exact ones also from a slow
+store.
 
-h5py selects elements (by a mask, which it turns into points), reads all in one pass and picks, or
-takes the list; netCDF4 and xarray take lists. Those that would take minutes are left out.
+h5py selects elements (by a mask, which it turns into points), reads everything in one pass and
+selects in memory, or takes the list; netCDF4 and xarray take lists. Reads of minutes are left out.
 
 Section 3.3.2 of the paper: 10.6, 9.8, 28.1 and 90.3 times (exact), 1.3 to 1.8 times (overlap).
 """
@@ -60,7 +60,7 @@ NAME = "replica-vpic"
 NAMES = ("energy", "x", "y", "z")
 #: Energies, and the shares of all particles above them. The first four are the paper's.
 SHARES = {1.7: 2e-4, 1.6: 4e-4, 1.5: 8.5e-4, 1.4: 1.9e-3, 1.3: 5e-3, 1.2: 1.5e-2, 1.1: 5e-2}
-#: What is read, and what a replica holds of it: 44, 47 and 24 %.
+#: The energies of a read and of its replica, which holds 44, 47 and 24 % of it.
 OVERLAPS = {"B1": (1.4, 1.5), "B2": (1.5, 1.6), "B3": (1.5, 1.7)}
 QUICK_ENERGIES, SLOW_ENERGIES = (1.7, 1.4), (1.7, 1.4, 1.1)
 BUDGET = "400%"
@@ -68,13 +68,13 @@ SPARSE_MIN, ELEMENTS_MIN, OVERLAP_MIN = 10.0, 90.0, 1.3
 #: Particles of a swarm.
 SWARM = 1 << 12
 ELEMENTS, ONE_PASS = "h5py, elements", "h5py, one pass"
-#: More particles than lists of h5py, and of the library of NetCDF, read in a second or so.
+#: Lists of more particles take h5py and the NetCDF library longer than about a second.
 LISTED_MAX = 10_000
 
 
 @dataclass(frozen=True)
 class Particles:
-    """The variables, known without reading them."""
+    """The variables, with values known without reading them."""
 
     count: int
     name: Names = NAMES
@@ -94,7 +94,7 @@ class Particles:
         return dict(zip(NAMES, values, strict=True))
 
     def above(self, energy: float) -> NDArray[np.int64]:
-        """Return the places of particles above an energy."""
+        """Returns the positions of particles above an energy."""
         return np.flatnonzero(self.values["energy"] > np.float32(energy))
 
     def answers(self, selections: list[Selection]) -> Values:
@@ -115,7 +115,7 @@ class Particles:
 
 
 def read_elements(path: Path, names: Names, selections: list[Selection]) -> Values:
-    """Select elements by h5py: a mask, which it turns into points."""
+    """Selects elements by h5py with a mask, which it turns into points."""
     import h5py
 
     found = []
@@ -130,7 +130,7 @@ def read_elements(path: Path, names: Names, selections: list[Selection]) -> Valu
 
 
 def read_all(path: Path, names: Names, selections: list[Selection]) -> Values:
-    """Read all elements by h5py, and pick."""
+    """Reads all elements by h5py, and selects in memory."""
     import h5py
 
     with h5py.File(as_found(path), "r") as file:
@@ -145,7 +145,7 @@ def line_of(name: str, rows: NDArray[np.int64]) -> Line:
 
 
 def stages(of: Particles) -> dict[str, tuple[list[float], dict[str, Line]]]:
-    """Return what replicas are made of, and the lines that read with them."""
+    """Returns the energies of the replicas, and the lines that read with them."""
     exact = {f"exact/{one}": line_of(f"exact/{one}", of.above(one)) for one in SHARES}
     found: dict[str, tuple[list[float], dict[str, Line]]] = {"exact": (list(SHARES), exact)}
     for name, (wanted, held) in OVERLAPS.items():
@@ -155,7 +155,7 @@ def stages(of: Particles) -> dict[str, tuple[list[float], dict[str, Line]]]:
 
 
 def optimized(file: Subject[Particles], of: Particles, energies: list[float]) -> float:
-    """Make replicas of what is above some energies; return their share of the file."""
+    """Makes replicas of the particles above some energies; returns their share of the file."""
     forget_replicas(file.path)
     if not has_selections():
         return 0.0
@@ -170,7 +170,7 @@ def particles_of(is_quick: bool) -> Particles:
 
 
 def measure(job: dict[str, Any]) -> dict[str, Any]:
-    """Take all times of a place; what runs in a process of its own."""
+    """Measures all lines of a place, in a separate process."""
     for module in ("h5py", "netCDF4", "xarray"):
         importlib.import_module(module)
     is_slow = job["place"] != "disk"
@@ -206,7 +206,7 @@ def lines_at(place: str, is_quick: bool) -> list[str]:
 
 
 def run(options: Options) -> Report:
-    """Run the lines that were asked for."""
+    """Runs the requested lines."""
     of = particles_of(options.quick)
     named = {"lines": ", ".join(options.only)} if options.only else {}
     report = Report(NAME, options.command, {"rounds": str(max(options.rounds, 3)), **named})
@@ -247,13 +247,13 @@ def run(options: Options) -> Report:
 
 
 def than_elements(line: dict[str, Any]) -> str:
-    """Return how many times faster than the selection of elements a line is, for the table."""
+    """Returns the speedup of a line over the selection of elements, for the table."""
     theirs, ours = line["samples"].get(ELEMENTS), line["samples"][OURS]
     return f"{median(theirs) / median(ours):.1f}" if theirs else "-"
 
 
 def keep(lines: dict[str, Any], promises: list[Promise]) -> None:
-    """Hold the lines of a place against the promises."""
+    """Adds the lines of a place to the promises."""
     sparse, exact, elements, overlap, more = promises
     best = ("", 0.0)
     for name, line in lines.items():

@@ -2,19 +2,19 @@
 
 Section 3.2.4 of Tang's dissertation: "make each OST be contacted by as few processes as possible".
 The machine is that of its section 3.3.1, Edison with 144 targets. The replica has 64 x 16 x 16
-chunks of 1 MiB: 16 GiB. Its 1,024 shards, each a file on one target, are rows of 1 x 1 x 16
-chunks or cuboids of 4 x 2 x 2. What is assumed was fixed before any result:
+chunks of 1 MiB: 16 GiB. Its 1,024 shards, each a file on one target, are rows of 1 x 1 x 16 chunks
+or cuboids of 4 x 2 x 2. These assumptions were fixed before any result:
 
-- Processes read all of the replica together, each its share, in one of the ways of `WAYS`. One read
-  is a row of chunks along the fastest axis, or what the process has of it. It takes a piece of each
-  shard that it touches for each run of chunks that follow each other there.
-- `spread` is the placement of the shards of any array, which knows nothing of processes
+- Processes read the whole replica together, a share each, in one of the ways of `WAYS`. One read is
+  the process's part of a row of chunks along the fastest axis. It takes one piece of a shard for
+  each run of consecutive chunks there.
+- `spread` is the placement of the shards of any array, without regard to processes
   (`bedform_geometry::Spread`); `placed` is that by the processes (`bedform_geometry::GridReaders`).
 - Predicted times are those of the paper's equation 3.1, with the time of a chunk at the target's
   bandwidth for its pages, a seek for each piece, and the cost of a request as latency. Simulated
-  ones are those of the last process, by `docs/simulation.md`, with as many requests of a process in
-  flight as `IN_FLIGHT` says. A process opens no file: both placements have the same opens.
-- The equation multiplies what a target has to move by the processes that it serves. The simulated
+  ones are those of the last process, by `docs/simulation.md`, with `IN_FLIGHT` requests of a
+  process in flight. A process opens no file: both placements have the same opens.
+- The equation multiplies a target's work by the number of processes that it serves. The simulated
   machine does not: there, processes that share a target pay by the seeks between their pieces and
   by waiting for each other.
 """
@@ -50,7 +50,7 @@ Box = tuple[tuple[int, int, int], tuple[int, int, int]]
 
 
 def share(length: int, count: int, number: int) -> tuple[int, int]:
-    """Return where one of so many shares begins, and its length.
+    """Returns start and length of one of `count` shares.
 
     >>> [share(10, 4, number) for number in range(4)]
     [(0, 2), (2, 3), (5, 2), (7, 3)]
@@ -60,7 +60,7 @@ def share(length: int, count: int, number: int) -> tuple[int, int]:
 
 
 def blocks(processes: int) -> list[list[Box]]:
-    """Return the reads of processes that share the rows, in runs."""
+    """Returns the reads of processes that each take a run of rows."""
     rows = list(itertools.product(range(SHAPE[0]), range(SHAPE[1])))
     reads = []
     for process in range(processes):
@@ -71,7 +71,7 @@ def blocks(processes: int) -> list[list[Box]]:
 
 
 def in_turn(processes: int) -> list[list[Box]]:
-    """Return the reads of processes that take the rows in turn."""
+    """Returns the reads of processes that take rows in turn."""
     rows = list(itertools.product(range(SHAPE[0]), range(SHAPE[1])))
     return [
         [((a, b, 0), (1, 1, SHAPE[2])) for a, b in rows[process::processes]]
@@ -103,7 +103,7 @@ WAYS: dict[str, Callable[[int], list[list[Box]]]] = {
 
 @dataclass(frozen=True)
 class Placed:
-    """Where shards lie, and what it costs."""
+    """The targets of shards, and the cost of that placement."""
 
     targets: list[int]
     # For each target.
@@ -130,7 +130,7 @@ def place(machine: Any, shards: Shape, reads: list[list[Box]]) -> dict[str, Plac
 
 
 def pieces(shards: Shape, read: Box) -> Iterator[tuple[int, int, int]]:
-    """Yield what a row takes of shards: the shard, its first chunk there, and how many.
+    """Yields the pieces of shards in a row: the shard, its first chunk there, and their number.
 
     >>> list(pieces((4, 2, 2), ((0, 0, 0), (1, 1, 3))))
     [(0, 0, 2), (1, 0, 1)]
@@ -151,7 +151,7 @@ def pieces(shards: Shape, read: Box) -> Iterator[tuple[int, int, int]]:
 def simulate(
     machine: Any, shards: Shape, reads: list[list[Box]], placed: Placed, in_flight: int
 ) -> bf.Simulation:
-    """Run the reads of all processes."""
+    """Simulates the reads of all processes."""
     files = [
         {"first": target, "count": 1, "bytes": SHARD_CHUNKS * CHUNK_BYTES}
         for target in placed.targets
@@ -178,24 +178,24 @@ class Compared:
 
     @property
     def gain(self) -> float:
-        """How many times as fast the replica is read."""
+        """The speedup of reading the replica."""
         return self.spread_seconds / self.placed_seconds
 
 
 def compare(machine: Any, shards: Shape, reads: list[list[Box]], in_flight: int) -> Compared:
-    """Place the replica both ways and read it."""
+    """Places the replica both ways and simulates reading it."""
     found = place(machine, shards, reads)
     seconds = [simulate(machine, shards, reads, one, in_flight).seconds for one in found.values()]
     return Compared(found["spread"], found["placed"], *seconds)
 
 
 def served(one: Placed) -> str:
-    """Return how many processes targets serve: the most, and the mean."""
+    """Returns the most processes of a target, and the mean."""
     return f"{max(one.processes)}, {sum(one.processes) / len(one.processes):.1f}"
 
 
 def run(options: Options) -> Report:
-    """Simulate all of them."""
+    """Runs all simulations."""
     machine = bf.machine("edison")
     columns = ["shards", "processes", "in flight", "spread: most, mean", "placed"]
     columns += ["predicted: spread", "placed", "simulated: spread", "placed", "times as fast"]
@@ -219,7 +219,7 @@ def run(options: Options) -> Report:
 
 
 def verdicts(found: list[Compared]) -> list[Verdict]:
-    """Return what was promised beside what was found."""
+    """Returns the promises, compared with the results."""
     fewer = [max(one.placed.processes) / max(one.spread.processes) for one in found]
     costs = [one.placed.seconds / one.spread.seconds for one in found]
     gains = [one.gain for one in found]

@@ -1,7 +1,7 @@
-"""Those who read variables of a file: each opens it, reads selections, and closes it.
+"""Readers of a file's variables: each opens the file, reads selections, and closes it.
 
-`no replicas` is Bedform without them: what an engine of the same quality has to offer. Peers find a
-slow store as slow as the engine does where they read files of Python: h5py, and xarray by h5netcdf.
+`no replicas` is Bedform without replicas: the baseline of an equal engine. On a slow store, peers
+that read Python file objects are slowed down like the engine: h5py, and xarray by h5netcdf.
 TensorStore reads no NetCDF-4 files.
 """
 
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
     from benchmarks.replicas.fields import Selection
 
     Values = list[np.ndarray[Any, Any]]
-    #: A variable, or several, each of which is read.
+    #: One variable, or several that are all read.
     Names = str | tuple[str, ...]
     Reader = Callable[[Path, Names, list[Selection]], Values]
 
 OURS, WITHOUT = "bedform", "no replicas"
 PEERS = ("h5py", "netCDF4", "xarray")
-#: Of them those that read no files of Python: they would be as fast on a slow store as ever.
+#: Those without support for Python file objects: a slow store would not slow them down.
 NEVER_SLOW = ("netCDF4",)
-#: Another way of h5py's, for reads of boxes.
+#: Another way of h5py for reads of boxes.
 WHOLE_ROWS = "h5py, whole rows"
 
 
 def is_list(one: Any) -> bool:
-    """Tell whether it is a list of indexes."""
+    """Whether it is a list of indexes."""
     return isinstance(one, (list, np.ndarray))
 
 
 def has_lists(selection: Selection) -> bool:
-    """Tell whether an axis has a list of indexes."""
+    """Whether an axis has a list of indexes."""
     return any(map(is_list, selection))
 
 
 def names_of(names: Names) -> tuple[str, ...]:
-    """Return the names of variables, of which there may be one."""
+    """Returns the names of one or several variables."""
     return (names,) if isinstance(names, str) else names
 
 
@@ -54,7 +54,7 @@ def read_by_bedform(path: Path, names: Names, selections: list[Selection]) -> Va
 
 
 def read_without_replicas(path: Path, names: Names, selections: list[Selection]) -> Values:
-    """Read by the engine as if there were no replicas."""
+    """Reads by the engine without replicas."""
     return by_engine(path, names, selections, replicas=False)
 
 
@@ -79,7 +79,7 @@ def read_by_h5py(path: Path, names: Names, selections: list[Selection]) -> Value
 
 
 def read_whole_rows(path: Path, names: Names, selections: list[Selection]) -> Values:
-    """Read by h5py all of the last axis, in fewer and longer pieces, and keep what is asked for."""
+    """Reads the whole last axis by h5py, in fewer, longer pieces, and keeps the selection."""
     import h5py
 
     found = []

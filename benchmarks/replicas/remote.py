@@ -1,9 +1,9 @@
-"""`replica-remote`: series of a file on a web server, whose replica lies on this machine.
+"""`replica-remote`: series of a file on a web server, with a replica on this machine.
 
-A float32 variable (time, lat, lon), contiguous, behind 30 ms a request and 200 MB/s a stream; the
+A float32 variable (time, lat, lon), contiguous, with 30 ms per request and 200 MB/s per stream. The
 sidecar is local (`BEDFORM_SIDECAR`), with a replica of series of a quarter of the domain. Each
-sample opens the file in a new process and reads one series; opening and reading are timed apart.
-h5py reads over fsspec (`readahead`, 4 MiB), in a third of the rounds.
+sample opens the file in a new process and reads one series; opening and reading are measured
+separately. h5py reads over fsspec (`readahead`, 4 MiB), in a third of the rounds.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def field_of(is_quick: bool) -> Field:
 
 
 def hot_region(of: Field) -> dict[str, tuple[int, int]]:
-    """Return where series are read: a quarter of the domain."""
+    """Returns the region of the series: a quarter of the domain."""
     return {
         name: (length // 4, length * 3 // 4)
         for name, length in zip(of.dims[1:], of.shape[1:], strict=True)
@@ -58,7 +58,7 @@ def hot_region(of: Field) -> dict[str, tuple[int, int]]:
 
 
 def peers() -> list[str]:
-    """Return the peers whose packages are here: fsspec needs another one for web servers."""
+    """Returns the peers with installed packages; fsspec needs another one for web servers."""
     return [FSSPEC] if all(map(importlib.util.find_spec, PEER_MODULES)) else []
 
 
@@ -70,7 +70,7 @@ def series_of(of: Field, count: int) -> list[Selection]:
 
 
 def read_bedform(url: str, name: str, selection: Selection, replicas: bool) -> tuple[Any, float]:
-    """Open and read; return the values, and when the file was open."""
+    """Opens and reads; returns the values, and the time when the file was open."""
     with bf.open(url, replicas=replicas, cache=0) as store:
         array = store[name]
         opened = time.perf_counter()
@@ -100,10 +100,10 @@ READERS: dict[str, Callable[[str, str, Selection], tuple[Any, float]]] = {
 
 
 def timed(reader: str, urls: tuple[str, str], of: Field, small: Field, at: int) -> list[float]:
-    """Read a series of the little file, and of the file; return seconds with and without opening.
+    """Reads a series of the small file, then of the file; returns seconds with and without opening.
 
-    The little one is read first for the code, as everywhere, and by the child alone: threads of the
-    library for servers are not in a forked child.
+    The small file loads the code, as everywhere; here the child itself reads it, since threads of
+    the HTTP client do not exist in a forked child.
     """
     little, file = urls
     READERS[reader](little, small.name, series_of(small, 1)[0])
@@ -117,7 +117,7 @@ def timed(reader: str, urls: tuple[str, str], of: Field, small: Field, at: int) 
 
 
 def optimize(url: str, of: Field) -> int:
-    """Make the replica; return how many there are."""
+    """Makes the replica; returns the number of replicas."""
     region = hot_region(of)
     return len(bf.optimize(url, BUDGET, reads={of.dims[0]: 1}, region=region).made)
 
@@ -130,7 +130,7 @@ def explained(url: str, of: Field, replicas: bool) -> dict[str, Any]:
 
 
 def measure(job: dict[str, Any]) -> dict[str, Any]:
-    """Take all times; what runs in a process of its own."""
+    """Measures all lines, in a separate process."""
     readers = [OURS, WITHOUT, *peers()]
     for module in PEER_MODULES if peers() else ():
         importlib.import_module(module)

@@ -7,8 +7,8 @@ reads of the first file are traced and learnt from, and the second one is optimi
 (`like=`; without it by a trace of its own). It is read cold, opened and closed, from the disk and
 from a slow store.
 
-*Z order* is the case without extra space: a store of the same elements, uncompressed, its chunks in
-Z order, is read in the place of the file.
+*Z order* is the case without extra space: instead of the file, a store of the same elements is
+read, uncompressed, with its chunks in Z order.
 
 Section 3.3.3 of the paper: 1.5 to 1.7 times faster by replicas, 1.1 to 1.2 in Z order.
 """
@@ -56,7 +56,7 @@ SHARES = (0.05, 0.10, 0.15, 0.20)
 FASTER_MIN, ORDER_FASTER_MIN = 1.7, 1.2
 #: Steps of a map's chunk, rows and columns; a shard has all of a map.
 CHUNK, SHARD_STEPS = (1, 48, 48), 32
-#: Reads that are traced of each share: single time steps, and of all steps.
+#: Number of traced reads of each share: of single time steps, and of all steps.
 TRACED, TRACED_TOGETHER = 40, 10
 TOGETHER, IN_TURN = "all steps", "steps in turn"
 IN_TURN_SHARES = (0.05, 0.20)
@@ -70,7 +70,7 @@ def field_of(is_quick: bool, seed: int) -> Field:
 
 
 def sub_plane(of: Field, share: float) -> tuple[slice, slice]:
-    """Return rows and columns of a share of the domain, around one place."""
+    """Returns rows and columns of a share of the domain, around a fixed place."""
     _, rows, columns = of.shape
     height, width = (round(length * share**0.5) for length in (rows, columns))
     top, left = rows // 2 - height // 2, columns * 2 // 3 - width // 2
@@ -78,7 +78,7 @@ def sub_plane(of: Field, share: float) -> tuple[slice, slice]:
 
 
 def reads_of(of: Field, share: float, is_together: bool) -> list[Selection]:
-    """Return the reads of all time steps: one of all, or one of each."""
+    """Returns the reads of all time steps: one read of all, or one per step."""
     steps = range(of.shape[0])
     return [(one, *sub_plane(of, share)) for one in ([slice(None)] if is_together else steps)]
 
@@ -98,14 +98,14 @@ def lines_of(of: Field, ordered: Path, is_quick: bool) -> dict[str, Line]:
 
 
 def read_ordered(store: Path, path: Path, name: Names, selections: list[Selection]) -> Values:
-    """Read the store that stands for the file `path`."""
+    """Reads the store that replaces the file `path`."""
     with bf.open(store / path.stem) as opened:
         array: Any = opened[name]
         return [array[selection] for selection in selections]
 
 
 def optimized(first: Subject[Field], second: Subject[Field]) -> dict[str, Any]:
-    """Trace and learn, optimize the second file; return what was decided."""
+    """Traces and learns, optimizes the second file; returns the decisions."""
     knows_like = "like" in inspect.signature(bf.optimize).parameters
     for one in (first, second):
         forget_replicas(one.path)
@@ -125,7 +125,7 @@ def optimized(first: Subject[Field], second: Subject[Field]) -> dict[str, Any]:
 
 
 def reorder(file: Subject[Field], ordered: Path) -> None:
-    """Write the store in Z order, as large as the file."""
+    """Writes the store in Z order, as large as the file."""
     target = ordered / file.path.stem
     data.remove(target)
     ordered.mkdir(exist_ok=True)
@@ -135,7 +135,7 @@ def reorder(file: Subject[Field], ordered: Path) -> None:
 
 
 def measure(job: dict[str, Any]) -> dict[str, Any]:
-    """Take all times of a place; what runs in a process of its own."""
+    """Measures all lines of a place, in a separate process."""
     for module in ("h5py", "netCDF4", "xarray"):
         importlib.import_module(module)
     is_slow = job["place"] != "disk"
@@ -166,7 +166,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def run(options: Options) -> Report:
-    """Run the lines that were asked for."""
+    """Runs the requested lines."""
     of = field_of(options.quick, 1)
     named = {"lines": ", ".join(options.only)} if options.only else {}
     report = Report(NAME, options.command, {"rounds": str(max(options.rounds, 3)), **named})

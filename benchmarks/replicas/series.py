@@ -1,11 +1,11 @@
-"""`replica-series`: time series of a NetCDF-4 file that was written map after map.
+"""`replica-series`: time series of a NetCDF-4 file that was written map by map.
 
-One float32 variable (time, lat, lon), contiguous as its producer wrote it: an hourly year of a
-region, 2 GiB. Maps and random series in a hot region, an eighth of the domain, are read and traced
-by `watch`; `learn` and `optimize` with a budget of 20 % follow. Then, cold, each read opened and
-closed: one series, one map, a hundred maps, 64 series in one call (8 rows by 8 columns). Against
-the last stand single reads of h5py in one pass over boxes or whole maps, and netCDF4's lists. 64
-series, each alone, are what the slowest of them is taken from. Dask through xarray is reported; a
+One float32 variable (time, lat, lon), contiguous as from its producer: an hourly year of a region,
+2 GiB. `watch` traces reads of maps and of random series in a hot region, an eighth of the domain;
+`learn` and `optimize` with a budget of 20 % follow. Then the reads, cold, each opened and closed:
+one series, one map, a hundred maps, 64 series in one call (8 rows by 8 columns). The last are
+compared with single reads of h5py in one pass over boxes or whole maps, and with netCDF4's lists.
+The slowest of 64 single series is compared with the peers, too. Dask through xarray is reported; a
 Zarr store of maps is in `stores.py`.
 """
 
@@ -57,12 +57,12 @@ if TYPE_CHECKING:
 NAME = "replica-series"
 BUDGET, SHARE_MAX = "20%", 0.2
 FASTER_MIN = 100.0
-#: Bytes that a peer takes into memory at once in a pass over the file.
+#: Bytes that a peer reads into memory at once in a pass over the file.
 PASS_BYTES = 64 << 20
 TRACED_SERIES, TRACED_MAPS = 200, 40
 DASK = {"dask, bedform": "bedform", "dask, netcdf4": "netcdf4"}
 DASK_STEPS, DASK_ROUNDS = 1095, 3
-#: Series and maps that are sampled for all readers; reads of each of the many series.
+#: Number of series and maps sampled for all readers; reads of each of the many series.
 SAMPLED, EACH_READS = 3, 3
 ALONE = "series/alone"
 
@@ -80,7 +80,7 @@ def hot_region(of: Field) -> tuple[range, range]:
 
 
 def random_series(of: Field, count: int, seed: int) -> list[Selection]:
-    """Return series in the hot region, no two alike."""
+    """Returns different series in the hot region."""
     rows, columns = hot_region(of)
     chosen = np.random.default_rng(seed).choice(len(rows) * len(columns), count, replace=False)
     return [
@@ -149,7 +149,7 @@ def lines_of(of: Field) -> dict[str, Line]:
 
 
 def optimized(file: Subject[Field]) -> dict[str, Any]:
-    """Trace, learn, optimize; return what was decided."""
+    """Traces, learns and optimizes; returns the decisions."""
     path, of = file.path, file.of
     forget_replicas(path)
     random = np.random.default_rng(1)
@@ -167,7 +167,7 @@ def optimized(file: Subject[Field]) -> dict[str, Any]:
 
 
 def dask_series(engine: str, file: Subject[Field], series: list[Selection]) -> float:
-    """Compute 64 series in one call of Dask; return the seconds."""
+    """Computes 64 series in one call of Dask; returns the seconds."""
     import dask.base
     import xarray as xr
 
@@ -186,7 +186,7 @@ def dask_series(engine: str, file: Subject[Field], series: list[Selection]) -> f
 
 
 def measure(job: dict[str, Any]) -> dict[str, Any]:
-    """Take all times; what runs in a process of its own."""
+    """Measures all lines, in a separate process."""
     for module in ("h5py", "netCDF4", "xarray", "dask.array"):
         importlib.import_module(module)
     of, small = field_of(job["quick"]), Field("t", ("time", "lat", "lon"), (200, 48, 64), "float32")
@@ -214,7 +214,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def dask_times(file: Subject[Field], little: Subject[Field]) -> dict[str, list[float]]:
-    """Take the times of 64 series through xarray and Dask."""
+    """Measures 64 series through xarray and Dask."""
     few, series = random_series(little.of, 2, 6), random_series(file.of, 64, 6)
 
     def timed_in_child(engine: str) -> float:
@@ -230,7 +230,7 @@ def dask_times(file: Subject[Field], little: Subject[Field]) -> dict[str, list[f
 
 
 def run(options: Options) -> Report:
-    """Run the lines that were asked for."""
+    """Runs the requested lines."""
     of = field_of(options.quick)
     named = [*lines_of(of), "series/each", "series/dask", *stores.LINES]
     wanted = [name for name in named if options.wants(name)]
@@ -279,7 +279,7 @@ def add_stores(report: Report, lines: dict[str, Any], slower: Promise) -> None:
 
 
 def each(report: Report, found: dict[str, Any], promise: Promise) -> None:
-    """Hold the slowest of many series against the fastest peer."""
+    """Compares the slowest of many series with the fastest peer."""
     if "each" not in found or ALONE not in found["lines"]:
         return
     samples = found["lines"][ALONE]["samples"]
@@ -295,7 +295,7 @@ def each(report: Report, found: dict[str, Any], promise: Promise) -> None:
 
 
 def dask_table(samples: dict[str, list[float]]) -> Table:
-    """Return what 64 series take through xarray and Dask."""
+    """Returns the times of 64 series through xarray and Dask."""
     ours, theirs = samples.values()
     cells = ["series/dask", *(milliseconds(median(samples[name])) for name in DASK)]
     columns = ["line", *DASK, "times faster"]

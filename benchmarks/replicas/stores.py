@@ -1,8 +1,8 @@
 """Lines `zarr store/*` of `replica-series`: series and maps of a Zarr store of maps.
 
-The same field, shorter, uncompressed, a chunk for each map: what a model that writes Zarr leaves.
-zarr-python and TensorStore read the store, with `[]` and with `read().result()`. A build that makes
-no replicas of stores leaves the lines out.
+The same field, shorter, uncompressed, with one chunk per map, as models write Zarr. zarr-python and
+TensorStore read the store, with `[]` and with `read().result()`. A build that makes no replicas of
+stores omits the lines.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def lines_of(of: Field) -> dict[str, Line]:
 
 
 def optimized(store: Subject[Field]) -> bool:
-    """Make a replica of series of the middle of the domain; tell whether this build does."""
+    """Makes a replica of series of the middle of the domain; returns whether this build can."""
     forget_replicas(store.path)
     region = {
         name: (length // 4, length * 5 // 8)
@@ -97,7 +97,7 @@ def optimized(store: Subject[Field]) -> bool:
 
 
 def measure(place: Path, names: list[str], is_quick: bool, rounds: int) -> dict[str, Any]:
-    """Take the times of the lines that were asked for."""
+    """Measures the requested lines."""
     for module in ("zarr", "tensorstore"):
         importlib.import_module(module)
     of, small = field_of(is_quick), Field("t", DIMS, (40, 24, 32), "float32")

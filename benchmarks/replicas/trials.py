@@ -1,14 +1,14 @@
 """Lines of reads with replicas against peers: cold, in forked children, checked, in rounds.
 
-A benchmark has a `measure`, which a process of its own runs for each place (the disk as it is, a
-slow store): `python -m benchmarks.replicas.trials MODULE JOB`. A timed read opens, reads and closes
-in a forked child, whose memory has nothing of the file. Each round takes the next of a line's
-reads, the same for all readers.
+Each benchmark has a function `measure`, which runs in a separate process for each place (the disk,
+a slow store): `python -m benchmarks.replicas.trials MODULE JOB`. A measured read opens, reads and
+closes in a forked child, whose memory has no data of the file. Each round takes the next of a
+line's reads, the same for all readers.
 
-The child first reads a little file of the same form in the same way, so that no timed read waits
-for code, whose pages are dropped with those of the data, or for the copies of pages that a forked
-process writes to, which took 2 ms of a read of 3. The parent reads nothing: not all libraries work
-in the child of a process that they have threads in.
+The child first reads a small file of the same form in the same way. Otherwise the measured read
+would wait for code, whose pages are dropped with those of the data, and for copies of the pages
+that a forked process writes to, which took 2 ms of a read of 3 ms. The parent reads nothing: some
+libraries fail in the child of a process in which they have threads.
 """
 
 from __future__ import annotations
@@ -52,21 +52,21 @@ if TYPE_CHECKING:
     from benchmarks.replicas.fields import Selection
     from benchmarks.replicas.readers import Names, Reader, Values
 
-#: A reader that takes so many times as long as the fastest peer, and so long, reads a line once.
+#: A reader slower than both limits, as a multiple of the fastest peer and in seconds, reads once.
 HOPELESS, HOPELESS_SECONDS = 3.0, 1.0
-#: The engine on a store of the same elements in another order: no peer either.
+#: The engine on a store of the same elements in another order: not a peer.
 ORDERED = "Z order"
 
 
 class Held(Protocol):
-    """The variables of a file, whose elements are known."""
+    """The variables of a file, with known elements."""
 
     @property
     def name(self) -> Names:
         """The variable, or several."""
 
     def answers(self, selections: list[Selection]) -> Values:
-        """Return what reading the selections of each variable gives."""
+        """Returns the expected elements of the selections of each variable."""
 
 
 Of = TypeVar("Of", bound=Held, covariant=True)
@@ -74,7 +74,7 @@ Of = TypeVar("Of", bound=Held, covariant=True)
 
 @dataclass(frozen=True)
 class Subject(Generic[Of]):
-    """A file, and what it holds."""
+    """A file, and its known variables."""
 
     path: Path
     of: Of
@@ -82,16 +82,16 @@ class Subject(Generic[Of]):
 
 @dataclass(frozen=True)
 class Line:
-    """Reads to compare: what one of them selects, for one round after another."""
+    """The selections of the reads to compare, one after the other in the rounds."""
 
     name: str
     reads: list[list[Selection]]
-    #: Readers of this line alone, and those that have no part in it.
+    #: Readers of this line alone, and the readers that it excludes.
     others: Mapping[str, Reader] = field(default_factory=dict)
     without: tuple[str, ...] = ()
 
     def readers(self, is_slow: bool) -> dict[str, Reader]:
-        """Return who reads; from a slow store those who find it slow."""
+        """Returns the readers; for a slow store those that it slows down."""
         named = {**READERS, **self.others}
         return {
             name: one
@@ -103,7 +103,7 @@ class Line:
 def in_process(
     module: str, job: dict[str, Any], place: str = "disk", **environment: str
 ) -> dict[str, Any]:
-    """Run `measure` of a module for a place, in a process that finds it as slow as it is."""
+    """Runs `measure` of a module for a place, in a process with the place's throttle."""
     profiles = data.ROOT / "replica-profiles"
     environment |= {"BEDFORM_THROTTLE": THROTTLES[place], "BEDFORM_PROFILES": str(profiles)}
     data.remove(profiles)
@@ -121,7 +121,7 @@ def in_process(
 
 
 def job_of(options: Options, place: str = "disk") -> dict[str, Any]:
-    """Return what a process must know of the run."""
+    """Returns the job description of the run for a process."""
     return {
         "place": place,
         "quick": options.quick,
@@ -131,7 +131,7 @@ def job_of(options: Options, place: str = "disk") -> dict[str, Any]:
 
 
 def keep_profile(path: Path) -> None:
-    """Keep the profile of the slow store: what its throttle says, so that all runs choose alike."""
+    """Keeps the profile of the slow store, from its throttle, so that all runs choose alike."""
     facts = bf.Profile.default().to_dict()
     facts["profile"] |= {
         "name": "a slow store",
@@ -151,18 +151,18 @@ def forget_replicas(path: Path) -> None:
 
 
 def sidecar_of(path: Path) -> Path:
-    """Return where the sidecar of a file is."""
+    """Returns the path of a file's sidecar."""
     return path.with_name(path.name + ".bedform")
 
 
 def sidecar_bytes(path: Path) -> int:
-    """Return the bytes of replicas with all that describes them; traces may be deleted."""
+    """Returns the bytes of replicas with their descriptions, without traces."""
     files = data.files_under(sidecar_of(path))
     return sum(file.stat().st_size for file in files if file.parent.name != "traces")
 
 
 def trace(path: Path, name: str, selections: list[Selection]) -> None:
-    """Have reads recorded, and learn from them; files in the page cache are read faster."""
+    """Records reads and learns from them, with the file in the page cache for speed."""
     cold.make_warm(path)
     bf.watch(path)
     with bf.open(path, prefetch=False) as store:
@@ -174,7 +174,7 @@ def trace(path: Path, name: str, selections: list[Selection]) -> None:
 
 
 def timed(read: Callable[[], Values], expected: Values, first: Callable[[], object]) -> float:
-    """Open, read, and close; return the seconds, after the answer was checked."""
+    """Opens, reads and closes; returns the seconds, after a check of the answer."""
     first()
     began = time.perf_counter()
     found = read()
@@ -186,7 +186,7 @@ def timed(read: Callable[[], Values], expected: Values, first: Callable[[], obje
 
 
 def explained(file: Subject[Held], wanted: list[Selection], replicas: bool) -> dict[str, Any]:
-    """Return requests and bytes of a read, and how much of its elements replicas hold."""
+    """Returns requests and bytes of a read, and the bytes that replicas hold of it."""
     names = ("requests", "bytes", "result_bytes", "replica_bytes")
     if any(sum(map(is_list, selection)) > 1 for selection in wanted):
         return {}  # It takes what `[]` takes.
@@ -198,22 +198,22 @@ def explained(file: Subject[Held], wanted: list[Selection], replicas: bool) -> d
 
 @dataclass(frozen=True)
 class Trial:
-    """A file whose replicas are made, and a little one of the same form with its lines."""
+    """A file with its replicas, and a small file of the same form with its lines."""
 
     file: Subject[Held]
     little: Subject[Held]
     little_lines: Mapping[str, Line]
     is_slow: bool = False
-    #: What else is read.
+    #: Other files that the lines read.
     others: tuple[Path, ...] = ()
     answer: dict[str, Any] = field(default_factory=dict)
 
     def once(self, reader: Reader, wanted: list[Selection], line: str) -> float:
-        """Return the seconds of a cold read, after one of the little file's line."""
+        """Returns the seconds of a cold read, after a read of the small file's line."""
         little, of = self.little, self.file.of
         first = partial(reader, little.path, little.of.name, self.little_lines[line].reads[0])
         read = partial(reader, self.file.path, of.name, wanted)
-        # Not again for each reader: the answer may be large.
+        # Computed once for all readers, since the answer may be large.
         if self.answer.get("of") is not wanted:
             self.answer.update({"of": wanted, "values": of.answers(wanted)})
         for one in (self.file.path, sidecar_of(self.file.path), *self.others):
@@ -221,7 +221,7 @@ class Trial:
         return float(in_child(timed, read, self.answer["values"], first))
 
     def compare(self, line: Line, rounds: int) -> dict[str, Any]:
-        """Take the times of all readers in rounds, and what `explain` says of the first read."""
+        """Measures all readers in rounds; also returns the plan of the first read."""
         readers, taken = line.readers(self.is_slow), Counter[str]()
 
         def once(name: str) -> float:
@@ -243,12 +243,12 @@ class Trial:
 
 
 def has_selections() -> bool:
-    """Tell whether this build makes replicas of listed elements."""
+    """Whether this build makes replicas of listed elements."""
     return "selections" in inspect.signature(bf.optimize).parameters
 
 
 def peers_of(samples: Mapping[str, Any]) -> list[str]:
-    """Return the baselines: the peers, or the engine without replicas where there are none."""
+    """Returns the baselines: the peers, or the engine without replicas if there are none."""
     return [name for name in samples if name not in (OURS, WITHOUT, ORDERED)] or [WITHOUT]
 
 
@@ -259,7 +259,7 @@ def heads(peers: list[str]) -> list[str]:
 
 
 def row(name: str, line: dict[str, Any], peers: list[str]) -> list[str]:
-    """Return the line for the table: milliseconds, and requests and bytes with and without."""
+    """Returns the row of the line: milliseconds, requests and bytes, with and without replicas."""
     samples, cells = line["samples"], [name]
     for reader in (OURS, WITHOUT, *peers):
         seconds = samples.get(reader)
@@ -277,7 +277,7 @@ def row(name: str, line: dict[str, Any], peers: list[str]) -> list[str]:
 
 
 def faster(line: dict[str, Any], ours: str = OURS) -> Ratio:
-    """Return how many times faster than the fastest baseline we are, round by round."""
+    """Returns our speedup over the fastest baseline, round by round."""
     samples = line["samples"]
     whole = [name for name in peers_of(samples) if len(samples[name]) == len(samples[ours])]
     fastest = min(whole, key=lambda name: median(samples[name]))
@@ -285,7 +285,7 @@ def faster(line: dict[str, Any], ours: str = OURS) -> Ratio:
 
 
 def is_slower(ratio: Ratio) -> bool:
-    """Tell whether even the upper bound of how many times faster we are says that we are not."""
+    """Whether even the upper bound of our speedup is below 1."""
     return ratio.high < 1 / LOSS_RATIO
 
 

@@ -5,7 +5,7 @@
  *   mpiexec -n 4 ./heat heat.zarr
  *
  * Each process writes its block of a step into the array t(step, y, x), and a commit makes the step visible
- * as a whole. In the end process 0 reads the last plane and compares it with what it computes alone. */
+ * as a whole. In the end process 0 reads the last plane and compares it with its own computation. */
 #include <bedform.h>
 #include <bedform_mpi.h>
 #include <stdio.h>
@@ -14,13 +14,13 @@
 
 enum { HEIGHT = 48, WIDTH = 64, STEPS = 6 };
 
-/* The end, for all processes. MPI_Abort of some MPIs returns. */
+/* Ends all processes. In some MPIs MPI_Abort returns, hence the exit. */
 static void stop(int code) {
   MPI_Abort(MPI_COMM_WORLD, code);
   exit(code);
 }
 
-/* One line and the end. */
+/* On an error, prints one line and ends all processes. */
 static void check(bf_status status) {
   if (status == BF_OK) return;
   fprintf(stderr, "heat: %s (%s)\n", bf_last_error(), bf_status_name(status));
@@ -32,7 +32,7 @@ static double initial(int y, int x) {
   return y > HEIGHT / 4 && y < HEIGHT / 2 && x > WIDTH / 4 && x < WIDTH / 2 ? 100.0 : 0.0;
 }
 
-/* One step on the cells inside a block of height x width cells that has a border of one cell. */
+/* Computes one step on a block of height x width cells with a border of one cell. */
 static void advance(const double *old, double *new, int height, int width) {
   int row = width + 2;
   for (int y = 1; y <= height; y++)
@@ -61,7 +61,7 @@ static void exchange(double *block, int height, int width, MPI_Comm grid) {
   MPI_Type_free(&column);
 }
 
-/* The last plane, computed by one process. */
+/* Computes the last plane in one process. */
 static void alone(double *plane) {
   int cells = (HEIGHT + 2) * (WIDTH + 2);
   double *old = calloc(cells, sizeof *old), *new = calloc(cells, sizeof *new);
@@ -79,7 +79,7 @@ static void alone(double *plane) {
   free(new);
 }
 
-/* Reads the last step as anyone would, and compares it. */
+/* Opens the store again, reads the last step, and compares it. */
 static void verify(const char *path) {
   static double found[HEIGHT * WIDTH], expected[HEIGHT * WIDTH];
   bf_store store;

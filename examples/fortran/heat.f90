@@ -8,7 +8,7 @@
 !   mpiexec -n 4 ./heat heat.zarr
 !
 ! Each process writes its block of a step into the array t(x, y, step), and a commit makes the step visible
-! as a whole. In the end process 0 reads the last plane and compares it with what it computes alone.
+! as a whole. In the end process 0 reads the last plane and compares it with its own computation.
 program heat
   use, intrinsic :: iso_fortran_env, only: real64, error_unit
   use mpi
@@ -89,7 +89,7 @@ contains
     end do
   end subroutine
 
-  ! One step on the cells inside the border.
+  ! Computes one step on the cells inside the border.
   subroutine advance(block)
     real(real64), intent(inout) :: block(:, :)
     integer :: n, m
@@ -127,7 +127,7 @@ contains
     border = received
   end subroutine
 
-  ! Reads the last step as anyone would, and compares it.
+  ! Opens the store again, reads the last step, and compares it.
   subroutine verify(path)
     character(*), intent(in) :: path
     type(bf_array) :: t

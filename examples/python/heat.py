@@ -17,21 +17,21 @@ HEIGHT, WIDTH, STEPS = 48, 64, 6
 
 
 def initial() -> np.ndarray:
-    """The plane before the first step, with a border: a hot square, all else cold."""
+    """Returns the plane before the first step, with a border: a hot square, the rest cold."""
     plane = np.zeros((HEIGHT + 2, WIDTH + 2))
     plane[1:-1, 1:-1][HEIGHT // 4 + 1 : HEIGHT // 2, WIDTH // 4 + 1 : WIDTH // 2] = 100
     return plane
 
 
 def advance(cells: np.ndarray) -> None:
-    """One step on the cells inside the border."""
+    """Computes one step on the cells inside the border."""
     inner = cells[1:-1, 1:-1]
     around = cells[:-2, 1:-1] + cells[2:, 1:-1] + cells[1:-1, :-2] + cells[1:-1, 2:]
     inner += 0.2 * (around - 4 * inner)
 
 
 def main(path: str) -> None:
-    """Compute, write, verify."""
+    """Computes, writes and verifies."""
     comm = MPI.COMM_WORLD
     if comm.rank == 0:
         store = bf.create(path, {"title": "heat"})

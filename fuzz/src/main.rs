@@ -1,7 +1,7 @@
-//! Runs one target of `targets.rs` under libFuzzer: the one that `BEDFORM_FUZZ_TARGET` names.
+//! Runs one target of `targets.rs` under libFuzzer; `BEDFORM_FUZZ_TARGET` names it.
 //!
-//! `tools/fuzz.py` builds and runs this; `crates/bedform/tests/reliability/fuzz_regressions.rs` runs
-//! the same targets on the committed seeds and crashers, without libFuzzer.
+//! `tools/fuzz.py` builds and runs this. `crates/bedform/tests/reliability/fuzz_regressions.rs`
+//! runs the same targets on the committed seeds and crashers, without libFuzzer.
 #![no_main]
 
 mod targets;
@@ -11,13 +11,13 @@ use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
 
-/// No input here is larger than 64 KiB, so no allocation may be larger than this.
+/// Inputs are at most 64 KiB, so no allocation may be larger than this.
 const ALLOCATION_MAX: usize = (64 << 20) + (16 * (64 << 10));
 
-/// Ends the process at an allocation over the limit.
+/// A global allocator that ends the process at an allocation over the limit.
 struct Capped;
 
-// SAFETY: every call is passed on to the system's allocator with the same layout, or does not return.
+// SAFETY: every call passes to the system's allocator with the same layout, or does not return.
 unsafe impl GlobalAlloc for Capped {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         check(layout.size());

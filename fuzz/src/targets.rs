@@ -1,5 +1,5 @@
-//! What is fuzzed: one function per decoder. Each takes any bytes, and panics only if a promise is
-//! broken.
+//! The fuzz targets: one function per decoder. Each accepts any bytes, and panics only if a decoder
+//! breaks a promise.
 
 use std::cell::RefCell;
 
@@ -31,7 +31,7 @@ use bedform_patterns::{Analyzer, Place};
 use bedform_storage::Profile;
 use serde_json::{Map, Value};
 
-/// All targets by name.
+/// All targets, by name.
 pub(crate) const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("metadata_v3", metadata_v3),
     ("metadata_v2", metadata_v2),
@@ -48,7 +48,7 @@ pub(crate) const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("catalogue", catalogue),
 ];
 
-/// Catalogues of replicas, with the seal made right, so that it is not the only defence.
+/// Catalogues of replicas, also with a valid seal: the seal must not be the only defence.
 fn catalogue(data: &[u8]) {
     let limits = Limits::default();
     let _ = Catalogue::decode(data, &limits);
@@ -75,10 +75,10 @@ fn catalogue(data: &[u8]) {
     }
 }
 
-/// Traces, what is learnt from them, and the patterns of whatever a trace may hold.
+/// Traces, the knowledge learned from them, and the patterns in both.
 fn traces(data: &[u8]) {
     assert!(trace::whole_bytes(data) <= data.len());
-    // As a payload whose head is right: no fuzzer finds a checksum.
+    // As a payload with a valid head: a fuzzer does not find checksums.
     let length = u32::try_from(data.len()).unwrap_or(u32::MAX).to_le_bytes();
     let framed = [b"BfTr".as_slice(), &length, &crc32c(data).to_le_bytes(), data].concat();
     for block in trace::blocks(&framed) {
@@ -97,7 +97,8 @@ fn traces(data: &[u8]) {
     follow(&mut Analyzer::default(), data);
 }
 
-/// What reads of lists and points have selected: as a file, and as the content of a block that names its hash.
+/// Selections of reads of lists and points: as a file, and as the content of a block with a valid
+/// hash.
 fn selections(data: &[u8]) {
     let blocks: Vec<_> = selection_blocks(data).collect();
     assert!(blocks.iter().map(|block| block.bytes.len()).sum::<usize>() <= data.len());
@@ -105,7 +106,7 @@ fn selections(data: &[u8]) {
         let length = u32::try_from(payload.len()).unwrap_or(u32::MAX).to_le_bytes();
         [b"BfSe".as_slice(), &length, &crc32c(payload).to_le_bytes(), payload].concat()
     };
-    // No fuzzer finds a hash either: that which the content has is put in its place.
+    // A fuzzer does not find hashes either, so the hash of the content is inserted.
     let bytes = framed(data);
     let hash = selection_blocks(&bytes).next().and_then(|block| block.hash_of_content());
     if let Some(hash) = hash {
@@ -124,7 +125,7 @@ fn selections(data: &[u8]) {
 fn follow(analyzer: &mut Analyzer, data: &[u8]) {
     let mut at = 0_i64;
     for step in data.iter().take(512) {
-        // Small steps, some far ones, and now and then another number of axes.
+        // Small steps, some far ones, and occasionally another number of axes.
         at = match step {
             0xff => i64::MAX - 1,
             0xfe => i64::MIN,
@@ -138,7 +139,7 @@ fn follow(analyzer: &mut Analyzer, data: &[u8]) {
     assert!(analyzer.heap_bytes() < 8 << 20);
 }
 
-/// References of kerchunk: every key that is listed is found, and its range has an end.
+/// Kerchunk references: every listed key is found, and its range has an end.
 fn references(data: &[u8]) {
     let _ = looks_like_references(data);
     let Ok(set) = parse_references(data, &Limits::default()) else { return };
@@ -168,7 +169,7 @@ fn references(data: &[u8]) {
     assert_eq!(found, set.len());
 }
 
-/// Fails for inputs that a working fuzzer finds in seconds.
+/// Fails for inputs that a working fuzzer finds within seconds.
 pub(crate) fn canary(data: &[u8]) {
     assert!(!data.starts_with(b"bed"), "the canary has been found");
 }
@@ -186,7 +187,7 @@ fn metadata_v3(data: &[u8]) {
     let _ = parse_group(&others, texts);
     let Ok(metadata) = parse_array(&document, &limits) else { return };
     assert!(metadata.rank() <= limits.rank_max);
-    // What was accepted can be written, and says the same when it is read again.
+    // An accepted document can be written, and equals itself when read again.
     let written = write_array(&metadata);
     let bytes = seal(written.clone());
     let again = json::parse(&bytes, &limits).expect("our own document is JSON");
@@ -214,8 +215,8 @@ fn metadata_v2(data: &[u8]) {
 fn json_document(data: &[u8]) {
     let limits = Limits::default();
     let Ok(value) = json::parse(data, &limits) else { return };
-    // Whatever is taken is JSON but for bare numbers that are not finite, for integers beyond floats and for
-    // escapes of halves of pairs.
+    // Accepted text is JSON, except for non-finite numbers, integers beyond floats, and escapes of
+    // unpaired surrogates.
     if let Ok(other) = serde_json::from_slice::<Value>(data) {
         assert!(is_alike(&value, &other), "{value:?} {other:?}");
     } else {
@@ -229,7 +230,8 @@ fn json_document(data: &[u8]) {
     }
 }
 
-/// True if values are equal but for integers beyond 64 bits, which others take for floats.
+/// Returns true if values are equal, except for integers beyond 64 bits, which other parsers read
+/// as floats.
 fn is_alike(value: &Value, other: &Value) -> bool {
     match (value, other) {
         (Value::Array(values), Value::Array(others)) => {
@@ -264,7 +266,7 @@ fn shard(data: &[u8]) {
         assert!(index.data_end() <= size);
         assert_eq!(ShardIndex::decode(&index.encode(checked), checked, size), Ok(index));
     }
-    // With the checksum made right, so that it is not the only defence.
+    // With a valid checksum: the checksum must not be the only defence.
     let mut sealed = rest.to_vec();
     sealed.extend_from_slice(&bedform_format::checksum::crc32c(rest).to_le_bytes());
     let _ = ShardIndex::decode(&sealed, true, size);
@@ -277,7 +279,7 @@ fn shard(data: &[u8]) {
     }
 }
 
-/// Every codec alone, and chains as they are met.
+/// Every codec alone, and common chains.
 fn chains() -> Vec<(CodecChain, DataType)> {
     let blosc = BytesCodec::Blosc(BloscConfiguration {
         compressor: BloscCompressor::Lz4,
@@ -359,7 +361,7 @@ fn codecs(data: &[u8]) {
     let Some((&[choice, skip], encoded)) = data.split_first_chunk::<2>() else { return };
     CODECS.with_borrow_mut(|(codecs, scratch)| {
         let (codec, is_text) = &codecs[usize::from(choice) % codecs.len()];
-        // The filter mask is HDF5's, where texts are not chunks.
+        // The filter mask is HDF5's, whose texts are not chunks.
         let skip = if *is_text { 0 } else { u32::from(skip & 7) };
         if let Ok(decoded) = codec.decode(encoded, skip, scratch) {
             if *is_text {
@@ -383,7 +385,7 @@ fn netcdf_header(data: &[u8]) {
 
 fn chunk_map(data: &[u8]) {
     let limits = Limits::default();
-    // With the checksum made right, so that it is not the only defence.
+    // With a valid checksum: the checksum must not be the only defence.
     let mut sealed = data.to_vec();
     if let Some((body, checksum)) = sealed.split_last_chunk_mut::<4>() {
         *checksum = bedform_format::checksum::crc32c(body).to_le_bytes();
@@ -399,11 +401,12 @@ fn chunk_map(data: &[u8]) {
     }
 }
 
-/// The first byte chooses the decoder.
+/// Log decoders; the first byte chooses the decoder.
 fn log(data: &[u8]) {
     let Some((choice, data)) = data.split_first() else { return };
     let mut limits = Limits::default();
-    // So that a run of a few bytes costs milliseconds and not the second that an input may take.
+    // With these limits, a run of a few bytes takes milliseconds, not the second that an input may
+    // take.
     (limits.section_entries_max, limits.section_boxes_max) = (1 << 16, 1 << 18);
     match choice % 8 {
         0 => log_records(data, &limits),
@@ -449,7 +452,7 @@ fn log(data: &[u8]) {
         }
         5 => {
             let _ = Root::decode(data, &limits);
-            // With the seal made right, so that it is not the only defence.
+            // With a valid seal: the seal must not be the only defence.
             let Ok(document) = json::parse(data, &limits) else { return };
             let sealed = seal(document.clone());
             if let Ok(root) = Root::decode(&sealed, &limits) {
@@ -465,7 +468,7 @@ fn log(data: &[u8]) {
             }
         }
         _ => {
-            // A block that its index describes as well as nobody can who has not read it.
+            // A block under an index entry that claims as little as possible about it.
             let Some((items, bytes)) = data.split_first() else { return };
             let (kind, keys, commits) = (BlockKind::Rows, ([0; 16], [0xff; 16]), (0, u64::MAX));
             let (offset, checksum) = (0, crc32c(bytes));
@@ -487,8 +490,8 @@ fn log(data: &[u8]) {
     }
 }
 
-/// What was decoded can be encoded, unless it lost so much that nobody needs that its memory is no
-/// longer allowed for.
+/// Returns the encoding of a decoded value; `None` if it exceeds the memory limit, which a value
+/// that lost unused parts may do.
 fn unless_too_large(encoded: Result<Vec<u8>, LogError>) -> Option<Vec<u8>> {
     match encoded {
         Ok(bytes) => Some(bytes),
@@ -497,7 +500,7 @@ fn unless_too_large(encoded: Result<Vec<u8>, LogError>) -> Option<Vec<u8>> {
     }
 }
 
-/// Heads, as they are and with their checksums made right; columns.
+/// Heads, unchanged and with valid checksums; columns.
 fn log_records(data: &[u8], limits: &Limits) {
     let mut sealed = data.to_vec();
     if let Some((body, checksum)) = sealed.split_last_chunk_mut::<4>() {

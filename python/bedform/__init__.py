@@ -1,4 +1,4 @@
-"""A storage engine for scientific arrays whose layout takes the shape of the reads over it.
+"""A storage engine for scientific arrays in layouts that fit their reads.
 
 >>> import bedform as bf, numpy as np, tempfile
 >>> store = bf.create(tempfile.mkdtemp() + "/run.zarr")

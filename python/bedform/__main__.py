@@ -1,4 +1,4 @@
-"""``python -m bedform`` is the command line."""
+"""The command line, as ``python -m bedform``."""
 
 from bedform_command import main
 

@@ -1,7 +1,7 @@
-"""``dataset.bedform``: what Bedform does with a data set of xarray.
+"""The accessor ``dataset.bedform``: writing and read counts for data sets of xarray.
 
-xarray looks for accessors in a registry of its own. The one here is registered when xarray and
-Bedform are both imported, in whatever order, and importing Bedform imports no xarray.
+xarray registers accessors on its ``Dataset`` class. This module registers one as soon as both
+xarray and Bedform are imported, in either order. Importing Bedform does not import xarray.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class DatasetAccessor:
-    """``dataset.bedform``, for data sets of xarray."""
+    """The accessor ``dataset.bedform`` of an :class:`xarray.Dataset`."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
@@ -41,14 +41,15 @@ class DatasetAccessor:
         return write_dataset(self._dataset, path, **options)
 
     def stats(self) -> dict[str, Any]:
-        """What the reads of the data set did: :meth:`bedform.Store.stats`, which has the counts.
+        """Returns the counts of the data set's reads, as :meth:`bedform.Store.stats` names them.
 
-        Counted is what is read through it and through what was selected or computed of it.
+        The counts include reads through selections and computations that were derived from it.
 
         Raises
         ------
         UnsupportedError
-            It is not the data set that ``open_dataset(engine="bedform")`` gave, or it is closed.
+            The data set is not the one that ``open_dataset(engine="bedform")`` returned, or it is
+            closed.
 
         Examples
         --------
@@ -61,7 +62,7 @@ class DatasetAccessor:
         """
         from bedform.xarray_backend import BedformDataStore
 
-        # What a data set is opened with, xarray keeps to close it by.
+        # xarray keeps the close method of the backend's store; its owner is that store.
         opened = getattr(getattr(self._dataset, "_close", None), "__self__", None)
         if not isinstance(opened, BedformDataStore):
             raise UnsupportedError(
@@ -72,7 +73,7 @@ class DatasetAccessor:
 
 
 def register() -> None:
-    """Register the accessor now, if xarray is imported, else as soon as it is."""
+    """Registers the accessor now if xarray is imported, else when it is."""
     if "xarray" in sys.modules:
         _register(sys.modules["xarray"])
     elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
@@ -80,14 +81,14 @@ def register() -> None:
 
 
 def _register(xarray: ModuleType) -> None:
-    # While xarray is being imported it has no such name yet: its backend registers then.
+    # A partly imported xarray lacks this name; its Bedform backend then registers the accessor.
     decorate = getattr(xarray, "register_dataset_accessor", None)
     if decorate is not None and not hasattr(xarray.Dataset, "bedform"):
         decorate("bedform")(DatasetAccessor)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Waits for the import of xarray; finds nothing on its own."""
+    """Import hook that waits for xarray and delegates the import itself."""
 
     def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
         if name != "xarray":
@@ -100,7 +101,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    """Loads as another loader does, and registers the accessor after that."""
+    """Import loader that delegates to another one and then registers the accessor."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader

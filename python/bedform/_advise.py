@@ -1,4 +1,4 @@
-"""Profiles of storage systems, and layouts that fit the reads."""
+"""Profiles of storage systems, and advice of layouts for expected reads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 Reads = Mapping[tuple[str, ...], float]
-# Of one kind of reads.
+# The range of the weight of one kind of reads.
 WEIGHT_MIN, WEIGHT_MAX = 1e-6, 1e18
 
 _COLDNESS = {
@@ -44,15 +44,15 @@ _COLDNESS = {
 }
 
 
-# What reads have taught this process is kept now and then, and at its end.
+# Refinements of profiles by reads are saved now and then, and at the end of the process.
 atexit.register(_internal.keep_experience)
 
 
 class Profile:
     """The calibrated parameters of a storage system.
 
-    :func:`calibrate` measures one and keeps it; :meth:`for_path` finds it again. Its parameters
-    are attributes: ``profile.read_bytes_per_second_one``.
+    :func:`calibrate` measures and keeps a profile; :meth:`for_path` finds it again. Its parameters
+    are attributes, such as ``profile.read_bytes_per_second_one``.
 
     Examples
     --------
@@ -72,12 +72,13 @@ class Profile:
     def for_path(
         cls, path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None
     ) -> Profile | None:
-        """The kept profile of the storage that holds ``path``; ``None`` if none was measured.
+        """Returns the kept profile of the storage that holds ``path``, or ``None``.
 
         Parameters
         ----------
         path
-            A path, or the URL of a place in an object store: its server and bucket count.
+            A path, or the URL of a place in an object store; its server and bucket select the
+            profile.
         storage_options
             As in :func:`bedform.open`.
         """
@@ -87,34 +88,34 @@ class Profile:
 
     @classmethod
     def default(cls, where: str = "") -> Profile:
-        """What is assumed where nothing was measured: a local disk, at a URL an object store."""
+        """Returns the assumed profile: a local disk, or an object store for a URL ``where``."""
         return cls(json.loads(_internal.default_profile(is_url(where))))
 
     def keep(
         self, path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None
     ) -> str:
-        """Keep it as the profile of the storage that holds ``path``; give the file that has it.
+        """Keep the profile for the storage that holds ``path``; returns the path of the file.
 
         Parameters
         ----------
         path, storage_options
-            As in :meth:`for_path`. What is kept has no secrets: scheme, server and bucket.
+            As in :meth:`for_path`. The file has no secrets, only scheme, server and bucket.
         """
         where = os.fspath(path)
         document, reached = _json.dump(self._facts), _reached(where, storage_options)
         return engine_call(_internal.keep_profile)(document, where, reached)
 
     def without_refinement(self) -> Profile:
-        """The profile as it was measured: what reads have taught since is left out.
+        """Returns the profile as measured, without the refinement that later reads brought.
 
-        Kept in place of the one that was refined, it begins anew::
+        Keep it in place of the refined one to start the refinement again::
 
             bf.Profile.for_path("/data").without_refinement().keep("/data")
         """
         return Profile({**self._facts, "profile": {**self._facts["profile"], "refinement": {}}})
 
     def to_dict(self) -> dict[str, Any]:
-        """The document that is kept: under ``"profile"`` bytes per second, seconds, bytes."""
+        """Returns the kept document; ``"profile"`` has bytes per second, seconds and bytes."""
         return dict(self._facts)
 
     def __getattr__(self, name: str) -> Any:
@@ -124,7 +125,7 @@ class Profile:
             raise AttributeError(name) from None
 
     def _origin(self, where: str) -> str:
-        """Whose prices these are, in one line; ``where`` is what to measure if nothing was."""
+        """Returns one line on the origin of the prices; it may advise to calibrate ``where``."""
         if self.measured_at:
             return f"prices from the profile of {self.name}, calibrated {self.measured_at[:10]}"
         if self._facts == Profile.default(where)._facts:
@@ -160,7 +161,7 @@ class Profile:
 
 
 def _cold_rows(requests: Sequence[Mapping[str, float]]) -> list[tuple[str, str]]:
-    """What cold requests take through the engine, by size."""
+    """Returns rows on cold requests of each size: microseconds alone and of many."""
     rows = []
     for request in requests:
         alone, many = (request[key] * 1e6 for key in ("seconds_one", "seconds_many"))
@@ -170,7 +171,7 @@ def _cold_rows(requests: Sequence[Mapping[str, float]]) -> list[tuple[str, str]]
 
 
 def _processor_rows(processor: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What the machine takes for its part of a read."""
+    """Returns rows on the processor: name, copying, seconds per chunk, decoding."""
     rows = [
         ("processor", f"{processor['name'] or 'assumed'}, {processor['cores']} cores"),
         ("all cores do", f"{processor['gain']:.2f} times the work of one"),
@@ -178,7 +179,7 @@ def _processor_rows(processor: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("a chunk, beside decoding", f"{processor['chunk_seconds'] * 1e6:.1f} us"),
     ]
     for name, times in sorted(processor["codecs"].items()):
-        # Of data that are half as large when they are encoded.
+        # Assumes data that codecs halve: two decoded bytes for each encoded one.
         byte = times["encoded_byte_seconds"] / 2 + times["decoded_byte_seconds"]
         rate = f"{1e-9 / byte:.1f} GB/s" if byte > 0 else "no time"
         rows.append((f"decoding {_codec(name)}, one core", rate))
@@ -186,7 +187,7 @@ def _processor_rows(processor: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _codec(name: str) -> str:
-    """What ``info`` and the pages call a codec of a profile: blosc-lz4-shuffle for -byte."""
+    """Returns a codec's name as in ``info`` and the pages: blosc-lz4-shuffle for -byte."""
     if not name.startswith("blosc-"):
         return name
     return name.replace("-byte", "-shuffle").replace("-bit", "-bitshuffle")
@@ -201,7 +202,7 @@ READS = {
 
 
 def _refinement_rows(refinement: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What reads took over what was predicted."""
+    """Returns rows on the ratio of measured to predicted seconds of reads."""
     return [
         (
             f"{READS[state]} of {_codec(codec)} took",
@@ -214,7 +215,7 @@ def _refinement_rows(refinement: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _reached(where: str, storage_options: Mapping[str, Any] | None) -> str | None:
-    """How the object store at ``where`` is reached, for the engine; nothing for a path."""
+    """Returns the storage options of the URL ``where`` for the engine; None for a path."""
     if is_url(where):
         return _json.dump(storage_options_of(storage_options))
     if storage_options:
@@ -223,7 +224,7 @@ def _reached(where: str, storage_options: Mapping[str, Any] | None) -> str | Non
 
 
 class Advice:
-    """The layout that costs least for the reads expected, and what it was compared with."""
+    """The layout with the smallest predicted cost for given reads, and its competitors."""
 
     def __init__(self, facts: dict[str, Any], text: str) -> None:
         self._facts, self._text = facts, text
@@ -240,7 +241,7 @@ class Advice:
 
     @property
     def order(self) -> Order:
-        """How chunks follow each other in a shard."""
+        """Order of the chunks in a shard."""
         return cast("Order", self._facts["order"])
 
     @property
@@ -249,7 +250,7 @@ class Advice:
         return Regular(self.chunks, self.shards, self.order)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything: the layout, the reads priced, every candidate with its costs."""
+        """Returns the layout, the priced reads, and every candidate with its costs."""
         return {"chunks": self.chunks, "shards": self.shards, **self._facts}
 
     def __str__(self) -> str:
@@ -274,29 +275,30 @@ def calibrate(
     Parameters
     ----------
     path
-        A directory on the storage; temporary files are written there and removed. What a process
-        that was killed has left, the next calibration removes. Or the
-        URL of a place in an object store: objects of 1 MiB or more are read there; where there are
-        none, some are written, and always deleted again.
+        A writable directory on the storage. Temporary files are written there and removed; the next
+        calibration removes files that a killed process left. Or the URL of a place in an object
+        store. There objects of 1 MiB or more are read; without such objects some are written, and
+        always deleted again.
     bytes, seconds
-        Bytes that are written (at most 64 MiB of them to an object store) and bound on the time.
+        Bytes to write (at most 64 MiB of them to an object store), and a bound on the time.
     name
-        What to call the storage.
+        Name of the storage in messages.
     keep
-        ``False`` measures only. A profile that cannot be kept is a warning.
+        ``False`` measures only. Failing to keep the profile is a warning, not an error.
     progress
-        Called with the stage and the part done, 0 to 1. What it raises stops the measurement.
+        Called with the stage and its finished part, 0 to 1. An exception of it ends the
+        measurement.
     storage_options
-        Of an object store, as in :func:`bedform.open`.
+        For an object store, as in :func:`bedform.open`.
 
     Raises
     ------
     NotFoundError, InvalidArgumentError, ReadOnlyError, PermissionDeniedError
-        ``path`` is no directory that can be written.
+        ``path`` is not a writable directory.
     NoSpaceError
-        The file would take more than half of what is free.
+        The test file would take more than half of the free space.
     IoError
-        The object store cannot be reached, or has nothing to read and takes nothing.
+        The object store cannot be reached, or has no objects to read and accepts none.
 
     Examples
     --------
@@ -319,13 +321,13 @@ def calibrate(
         try:
             profile.keep(where, storage_options=storage_options)
         except BedformError as error:
-            # The measurement took seconds: it is not to be lost with the place for it.
+            # The measurement took seconds: return it even if it cannot be kept.
             warnings.warn(not_kept(error), stacklevel=2)
     return profile
 
 
 def not_kept(error: BedformError) -> str:
-    """What to say of a profile that could not be kept, in one line."""
+    """Returns one line that says why a profile was not kept."""
     return (
         f"the profile was not kept: {error.reason}: "
         "set BEDFORM_PROFILES to a directory that can be written"
@@ -333,7 +335,7 @@ def not_kept(error: BedformError) -> str:
 
 
 def _check_measurable(where: str) -> None:
-    """Say what is wrong with a place before anything is written to it."""
+    """Fails for an unsuitable directory before anything is written to it."""
     if not os.path.lexists(where):
         raise NotFoundError(f"{where or repr(where)}: no such directory; check the path")
     if not Path(where).is_dir():
@@ -365,45 +367,45 @@ def advise(
     readers: Readers = "any",
     cached: bool = False,
 ) -> Advice:
-    """The layout that costs least for the reads expected.
+    """Returns the layout with the smallest predicted cost for the expected reads.
 
     Parameters
     ----------
     shape
-        Elements along each axis; 0 along the first axis of that length means that it grows.
+        Elements along each axis; 0 along the first axis means that it grows.
     dtype
         The type of the elements.
     dims
         Names of the axes.
     reads
         The axes that a typical read spans, with weights: ``{("lat", "lon"): 0.7, ("time",): 0.3}``.
-        Without reads and selections: planes, series and boxes alike.
+        Without reads and selections, planes, series and boxes weigh the same.
     selections
-        Real selections, as inside NumPy's brackets, each of the same weight.
+        Selections of actual reads, as inside NumPy's brackets, each with the same weight.
     profile
-        A profile, or a path or URL on the storage whose kept profile to take; without it the
-        storage of the current directory. Where none is kept a local disk is assumed, or an object
-        store. The advice says which.
+        A profile, or a path or URL whose kept profile is used; by default that of the current
+        directory. Without a kept profile a local disk is assumed, or an object store for a URL. The
+        advice names the profile.
     append_length
-        Elements that one append brings along the growing axis.
+        Elements along the growing axis in one append.
     compression_ratio
-        Raw bytes over stored bytes, as far as known.
+        Raw bytes over stored bytes, as an estimate.
     cores
-        Cores that decode; without it those of this machine.
+        Cores that decode; all cores of this machine by default.
     readers
-        The programs that read the array. The layout costs least for Bedform; ``"any"`` also keeps
-        it within 1.6 times what zarr-python takes for a store of its own defaults, for reads, the
-        whole array, and, without reads, an index and a line along each axis and a box.
-        ``"bedform"`` looks at nothing else; a list names them: ``["bedform", "zarr-python"]``.
-        With ``"zarr-python"`` alone the layout costs least for that.
+        The programs that read the array; the layout costs least for Bedform. ``"any"`` also limits
+        it to 1.6 times the time that zarr-python takes for a store with its own default layout.
+        That holds for the given reads and the whole array; without reads also for an index and a
+        line along each axis and a box. ``"bedform"`` drops that limit. A list names the programs:
+        ``["bedform", "zarr-python"]``. With ``"zarr-python"`` alone the layout costs least for it.
     cached
-        ``True`` prices reads of data that memory has, ``False`` reads of the storage.
+        ``True`` prices reads of cached data, ``False`` reads from storage.
 
     Raises
     ------
     InvalidArgumentError
-        A read names an axis that is not there, or its weight is not positive; ``readers`` has a
-        name that is not known.
+        A read names an unknown axis, or its weight is not positive; ``readers`` has an unknown
+        name.
 
     Examples
     --------
@@ -450,12 +452,12 @@ def _question(
 
 
 def _named(axes: tuple[str, ...] | str) -> tuple[str, ...]:
-    """A single name may stand for itself."""
+    """Returns the axes of a kind of reads as a tuple; a text is one name."""
     return (axes,) if isinstance(axes, str) else tuple(axes)
 
 
 def _weight(weight: Any, wanted: tuple[str, ...]) -> float:
-    """The weight of a kind of reads; fails for what is none."""
+    """Returns the weight of a kind of reads as a number; fails outside the allowed range."""
     with contextlib.suppress(TypeError, ValueError, OverflowError):
         if WEIGHT_MIN <= float(weight) <= WEIGHT_MAX:
             return float(weight)
@@ -467,7 +469,7 @@ def _weight(weight: Any, wanted: tuple[str, ...]) -> float:
 
 
 def checked_reads(reads: Reads, names: Sequence[str]) -> dict[tuple[str, ...], float]:
-    """The mix of reads with a tuple of names for each kind; fails for names that are not there."""
+    """Returns the mix of reads with tuples of axis names; fails for unknown axes."""
     checked = {}
     for axes, weight in reads.items():
         wanted = _named(axes)
@@ -479,7 +481,7 @@ def checked_reads(reads: Reads, names: Sequence[str]) -> dict[tuple[str, ...], f
 
 
 def numbered_reads(reads: Reads | None, names: Sequence[str]) -> list[tuple[list[int], float]]:
-    """The mix of reads as the engine takes it: the axes by number, the weights."""
+    """Returns the mix of reads for the engine: axis numbers and weights."""
     spanned = checked_reads(reads or {}, names)
     return [([names.index(name) for name in axes], weight) for axes, weight in spanned.items()]
 
@@ -487,9 +489,9 @@ def numbered_reads(reads: Reads | None, names: Sequence[str]) -> list[tuple[list
 def kept_profile(
     where: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
 ) -> Profile | None:
-    """The kept profile of the storage that holds ``where``; nothing for one that cannot be read.
+    """Returns the kept profile of the storage that holds ``where``; None if it cannot be read.
 
-    That must not keep data from being written.
+    An unreadable profile must not stop a write of data.
     """
     with contextlib.suppress(BedformError):
         return Profile.for_path(where, storage_options=storage_options)
@@ -497,17 +499,17 @@ def kept_profile(
 
 
 def profile_at(where: str | os.PathLike[str]) -> Profile:
-    """The kept profile of the storage that holds ``where``, else that of a local disk."""
+    """Returns the kept profile of the storage that holds ``where``, else that of a local disk."""
     return kept_profile(where) or Profile.default(os.fspath(where))
 
 
 def chosen_profile(profile: Any) -> Profile:
-    """The profile that a caller gave: itself, or by a path or URL that may have a kept one.
+    """Returns the profile that a caller gave, as an object or by a path or URL.
 
     Raises
     ------
     InvalidArgumentError
-        It is neither.
+        ``profile`` is neither of these.
     """
     if isinstance(profile, Profile):
         return profile
@@ -520,7 +522,7 @@ def chosen_profile(profile: Any) -> Profile:
 
 
 def _ask(question: dict[str, Any], profile: Any, where: str) -> Advice:
-    """``where`` is the storage whose profile to take if none is given."""
+    """Asks the engine; without ``profile`` the kept one of the storage ``where`` is used."""
     if isinstance(profile, (str, os.PathLike)):
         where = os.fspath(profile)
     chosen = profile_at(where) if profile is None else chosen_profile(profile)
@@ -540,7 +542,7 @@ def layout_for(
     where: str,
     readers: Readers,
 ) -> Regular:
-    """The layout of a new array in ``where`` that asks for ``"auto"``."""
+    """Returns the layout of a new array in ``where`` with ``layout="auto"``."""
     question = _question(shape, item_size, dims, reads, append_length, readers)
     question["compare_alone"] = False
     return _ask(question, profile, where).layout

@@ -1,4 +1,4 @@
-"""Reads before they are asked for: what a user says of them, and what became of them."""
+"""Readahead of stores and files: the option ``prefetch``, lists of coming reads, counts."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 _VARIABLE = "BEDFORM_PREFETCH"
 _TAKES = 'prefetch takes pairs of the path of an array and a selection, such as [("t", np.s_[3])]'
-#: What the variable may say besides a size.
+#: Words that ``BEDFORM_PREFETCH`` may hold besides a size.
 _WORDS = frozenset({"", "auto", "true", "off", "false"})
 
 
 def prefetch_option(prefetch: Any) -> Any:
-    """``"auto"``, ``False`` or bytes, as the engine takes them.
+    """Returns ``"auto"``, ``False`` or a number of bytes for the engine.
 
     Raises
     ------
     InvalidArgumentError
-        It is none of these.
+        ``prefetch`` is none of these.
     """
     if prefetch is None or isinstance(prefetch, bool):
         prefetch = "auto" if prefetch is not False else False
@@ -46,7 +46,7 @@ def prefetch_option(prefetch: Any) -> Any:
 
 
 def _warn_of_variable() -> None:
-    """Say that the variable is ignored: what is wrong in it keeps no data from being read."""
+    """Warns that an invalid ``BEDFORM_PREFETCH`` is ignored; it must not stop a read."""
     said = os.environ.get(_VARIABLE, "").strip()
     if said in _WORDS:
         return
@@ -60,9 +60,9 @@ def _warn_of_variable() -> None:
 
 
 class ReadsAhead:
-    """What a store or file knows of reads ahead."""
+    """Mixin of stores and foreign files: readahead by lists, and counts of reads."""
 
-    #: The arrays that the last list has reads of.
+    #: Paths of the arrays with selections in the last list.
     _listed: frozenset[str] = frozenset()
 
     if TYPE_CHECKING:
@@ -75,31 +75,30 @@ class ReadsAhead:
         def __contains__(self, path: object) -> bool: ...
 
     def prefetch(self, selections: Mapping[str, Sequence[Any]] | Iterable[tuple[str, Any]]) -> None:
-        """Read ahead what is said to come, in this order, as it is used.
+        """Read the listed selections ahead, in this order, as the program consumes them.
 
-        For a program that knows what it will read, such as a training loop over shuffled samples.
-        Returns at once: a thread in the background reads the next few, as many as the limit
-        ``prefetch`` of :func:`bedform.open` holds, and more as each is asked for. Reads that are
-        not in the list are made as ever. Another call takes the place of what was left.
+        For a program that knows its reads, such as a training loop over shuffled samples. Returns
+        at once. A background thread reads the next few selections, up to the limit ``prefetch`` of
+        :func:`bedform.open`, and more as each is used. Reads that are not in the list work as
+        usual. Another call replaces the rest of the list.
 
-        Whichever thread reads what the list says gets it, also of a store that was opened with
-        ``prefetch="auto"``, which else follows the main thread alone; with ``False`` nothing is
-        read ahead.
+        All threads can use the listed reads, also with ``prefetch="auto"``, which otherwise follows
+        only the main thread. With ``prefetch=False`` nothing is read ahead.
 
         Parameters
         ----------
         selections
-            Pairs of the path of an array and a selection, as inside the brackets; or for each path
-            a list of selections.
+            Pairs of an array's path and a selection, as inside the brackets; or a mapping of paths
+            to lists of selections.
 
         Raises
         ------
         NotFoundError
-            There is no such array.
+            An array of the list does not exist.
         OutOfBoundsError
             A selection leaves its array.
         InvalidArgumentError
-            It is no list of pairs, and no list of selections for each path.
+            The value is neither a list of pairs nor lists of selections by path.
 
         Examples
         --------
@@ -114,7 +113,7 @@ class ReadsAhead:
         by_path: dict[str, list[Any]] = {path: [] for path in self._listed}
         for path, chosen in _pairs(selections):
             by_path.setdefault(path, []).append(chosen)
-        # If one is refused, those before it have their lists: the next call takes their place.
+        # If one is refused, the earlier arrays keep their lists; the next call replaces those.
         self._listed = frozenset(by_path)
         for path, chosen in by_path.items():
             if chosen or path in self:
@@ -126,22 +125,22 @@ class ReadsAhead:
         try:
             array._foresee(chosen)
         except BedformError as error:
-            # Of a list of many reads the message has to say which array it is about.
+            # The list may be long: the message names the array.
             raise type(error)(f"prefetch of {path}: {error}") from None
 
     def stats(self) -> dict[str, Any]:
-        """What the reads of this handle did: in ``"prefetch"`` ahead, in ``"replicas"`` of these.
+        """Returns counts of this handle's reads: ``"prefetch"`` for readahead, ``"replicas"``.
 
         Returns
         -------
         dict
-            ``reads`` and ``read_bytes`` that were followed; how many were ``foreseen``; ``used``,
-            and ``used_bytes``, that came from a read ahead; how many ``waited`` for one that was
-            under way; ``prefetched_bytes``, read ahead and by now used or dropped, and of these
-            ``wasted_bytes``, dropped; how many reads are ``ahead`` now, and ``ready``; and as
-            shares ``used_of_prefetched`` and ``prefetched_of_read``. For each replica that was
-            looked for, its ``id`` and ``array``, ``reads`` that took something of it, and their
-            ``bytes``; whether it ``is_broken``: something of it could not be read.
+            For readahead: ``reads`` and ``read_bytes`` that were followed; how many were
+            ``foreseen``; ``used`` and ``used_bytes`` that came from readahead; how many ``waited``
+            for a readahead that was under way; ``prefetched_bytes`` that were read ahead and are
+            used or dropped by now, and ``wasted_bytes``, the dropped ones; how many reads are
+            ``ahead`` now, and ``ready``; and the ratios ``used_of_prefetched`` and
+            ``prefetched_of_read``. For each replica: its ``id`` and ``array``, the ``reads`` that
+            used it and their ``bytes``, and ``is_broken`` if some of it could not be read.
 
         Examples
         --------
@@ -169,14 +168,14 @@ def _pairs(selections: Any) -> Iterable[tuple[str, Any]]:
         raise InvalidArgumentError(f"{_TAKES}, not {selections!r}")
     pairs = list(selections)
     for pair in pairs:
-        # A list of two is what JSON makes of a pair.
+        # JSON turns a pair into a list of two.
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and isinstance(pair[0], str)):
             raise InvalidArgumentError(f"{_TAKES}, not {pair!r}")
     return [(path, selection) for path, selection in pairs]
 
 
 def _each(path: str, chosen: Any) -> Iterable[Any]:
-    """The selections of a path; a single one, even a tuple of slices, is no list."""
+    """Returns the selections of a path; a single one, even a tuple of slices, is refused."""
     if isinstance(chosen, (str, bytes, tuple)) or not hasattr(chosen, "__iter__"):
         raise InvalidArgumentError(
             f"prefetch takes a list of selections for each path, not {chosen!r} for {path!r}"

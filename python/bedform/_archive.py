@@ -1,8 +1,8 @@
 """Archives: many foreign files as one store.
 
-The engine joins and compares them: variables that have the joined dimension have the elements of
-all files, one behind the other, all others are those of the first file. Here files that only the
-library of their format understands are described by it.
+The engine joins and compares the files. Variables with the joined dimension have the elements of
+all files, one after the other; all others come from the first file. This module describes files
+that only the library of their format can parse.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from bedform._foreign_array import ForeignArray
     from bedform._paths import Join
 
-#: What the engine gives of a chunk map: the description, and the columns of each table.
+#: A chunk map for the engine: the description, and the columns of each table.
 _Described = tuple[bytes, list[tuple[Any, Any, Any, Any]]]
 
 
@@ -51,13 +51,13 @@ def open_archive(
     map_time: float | str | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> ArchiveStore:
-    """The files at ``paths`` as one store; warns of members left out, and of differences."""
+    """Opens the files at ``paths`` as one store; warns of omitted members and of differences."""
     if not paths:
         raise InvalidArgumentError("the list of paths is empty: give one or more files")
     join = join_of(paths, concat_dim, compat)
     if options["writable"]:
         raise ReadOnlyError(f"{foreign_is_read(shown)}; mode 'r' reads them")
-    # Another working directory may be that of the process that opens a pickle.
+    # Absolute, since a pickle may be opened in another working directory.
     full = [path if is_url(path) else os.path.abspath(path) for path in paths]  # noqa: PTH100
     store = ArchiveStore(full, shown, options, join, map_time, progress)
     differing = store._opened.differing_files()
@@ -74,7 +74,7 @@ def open_archive(
 class ArchiveStore(ForeignStore):
     """Many foreign files as one store, read-only: see :func:`bedform.open`.
 
-    A context manager; pickles as paths and options.
+    It is a context manager and pickles as paths and options.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ArchiveStore(ForeignStore):
         self._paths, self._join = paths, join
         self._progress = progress
         super().__init__(os.path.realpath(paths[0]), shown, options, False, map_time, opened)
-        # Not of later opens, in other threads or processes.
+        # Later opens, perhaps in other threads or processes, report no progress.
         self._progress = None
 
     def _open(self) -> _internal.ForeignFile:
@@ -103,7 +103,7 @@ class ArchiveStore(ForeignStore):
             parts = isolated_chunk_map(path, seconds=self._map_time)
         except ForeignFileError as error:
             raise BY_KIND.get(error.kind, BedformError)(str(error)) from None
-        # Columns that came over a pipe may lie anywhere; copies are aligned.
+        # Columns from the pipe may be unaligned; copies are aligned.
         tables = [(a.copy(), b.copy(), c.copy(), d.copy()) for a, b, c, d in parts.tables]
         return parts.description, tables
 
@@ -112,10 +112,10 @@ class ArchiveStore(ForeignStore):
         return (_reopened, (tuple(self._paths), self._shown, *options))
 
     def _blocks_of(self, array: ForeignArray) -> dict[str, Any]:
-        """Blocks for Dask of a joined variable without chunks, which no block should have whole."""
+        """Returns Dask blocks of a joined variable without chunks, which is too large for one."""
         if array.chunks is not None or array._inner is None or self.concat_dim not in array.dims:
             return {}
-        # A record, or what the first file has.
+        # The unit is a record, or the part in the first file.
         unit: list[int] = json.loads(array._inner.describe())["chunks"]
         blocks = block_shape(array.shape, array.dtype.itemsize, tuple(unit))
         # Any part of such variables can be read alone.
@@ -123,12 +123,12 @@ class ArchiveStore(ForeignStore):
 
     @property
     def paths(self) -> list[str]:
-        """The files, in the order in which they are joined."""
+        """Paths of the files, in the order in which they are joined."""
         order, _ = self._order()
         return [self._paths[number] for number in order]
 
     def _order(self) -> tuple[list[int], bool]:
-        """Numbers of the paths in the order in which they are joined, and if by their labels."""
+        """Returns the numbers of the paths in joined order, and whether labels define it."""
         return self._opened.joined_order() or ([], False)
 
     @property
@@ -137,7 +137,7 @@ class ArchiveStore(ForeignStore):
         return str(self._opened.joined_dimension())
 
     def info(self) -> dict[str, Any]:
-        """What the files hold together, as plain values."""
+        """Return the joined contents of the files, as plain values."""
         facts = super().info()
         first = {key: facts.pop(key) for key in ("path", "format")}
         by = self.concat_dim if self._order()[1] else "name" if self._join[2] else "list"
@@ -151,8 +151,8 @@ class ArchiveStore(ForeignStore):
         return f"<bedform.ArchiveStore {self._shown!r} of {len(self._paths)} files>"
 
 
-#: Handles of archives that came by pickle and are still used: one holds thousands of paths, and
-#: comes with each of its variables.
+#: Open handles of unpickled archives. A handle holds thousands of paths, and each variable of the
+#: archive pickles with one.
 _PICKLED: WeakValueDictionary[tuple[Any, ...], _internal.ForeignFile] = WeakValueDictionary()
 
 
@@ -163,9 +163,9 @@ def _reopened(
     join: Join,
     map_time: float | str | None,
 ) -> ArchiveStore:
-    # A child process has handles of its own.
+    # A forked child process opens its own handles.
     key = (paths, options, join, map_time, _fork.current)
-    # Two threads may both open it: a lock could be held when the process forks.
+    # Two threads may open it twice: a lock could be held while the process forks.
     opened = _PICKLED.get(key)
     own = json.loads(options)
     store = ArchiveStore([*paths], shown, own, join, map_time, opened=opened)

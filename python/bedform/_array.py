@@ -1,4 +1,4 @@
-"""Arrays of stores."""
+"""Arrays of stores: properties, reads, plans and writes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ if TYPE_CHECKING:
 
 
 class Array(BasicReads, StoredNode):
-    """An N-dimensional variable of a store; ``store["name"]`` gives it.
+    """An N-dimensional variable of a store, as ``store["name"]`` returns it.
 
-    ``[]`` is NumPy's basic indexing, or takes one list of positions or a mask; ``.oindex`` takes
-    one list per axis, ``.vindex`` points.
-    Values are raw: decoding by conventions is xarray's. What is written is converted as NumPy's
-    assignment does; masked elements, times and text are refused where numbers are stored. Reading
-    releases the interpreter's lock; one array may be used by many threads. Arrays pickle as their
-    stores do.
+    ``[]`` takes NumPy's basic indexing, or one list of positions or one mask. ``.oindex`` takes one
+    list per axis, ``.vindex`` points. Values are raw; xarray decodes them by conventions. Written
+    values are converted as in NumPy's assignment. Number arrays refuse masked elements, times and
+    text. Reads release the GIL, and many threads may use one array. Arrays pickle as their stores
+    do.
     """
 
     def __init__(self, store: Store, inner: _internal.Array) -> None:
@@ -42,7 +41,7 @@ class Array(BasicReads, StoredNode):
         try:
             self._dtype = numpy_type(self._facts["numpy"])
         except (TypeError, ValueError) as error:
-            # Such as two fields of one name.
+            # For example two fields with one name.
             raise CorruptError(f"{self._store._place_of(self.path)}: its dtype: {error}") from None
         self._text = self._dtype.hasobject
         self._given = Elements(self.path, self._dtype)
@@ -54,7 +53,7 @@ class Array(BasicReads, StoredNode):
         self._element = self._store._call(inner.element)
 
     def _enter_process(self) -> None:
-        """In a child process, take a handle of its own; fail once the store is closed."""
+        """In a forked child process, opens a new handle; fails if the store is closed."""
         if self._store._is_closed:
             self._store._check_open()
         if self._process is not _fork.current:
@@ -74,13 +73,13 @@ class Array(BasicReads, StoredNode):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is held open between calls; here for symmetry with stores."""
+        """Do nothing: an array holds nothing open between calls."""
 
-    # What it is -----------------------------------------------------------------------------------
+    # Properties ---------------------------------------------------------------------------------
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Elements along each axis, as storage has them now."""
+        """Elements along each axis, as stored now."""
         return tuple(self._store._call(self._inner.shape)())
 
     @property
@@ -95,7 +94,7 @@ class Array(BasicReads, StoredNode):
 
     @property
     def dims(self) -> tuple[str, ...]:
-        """The names of the axes; ``dim_0`` and so on where none are given."""
+        """Names of the axes; ``dim_0`` and so on for unnamed ones."""
         names = self._facts["dims"] or [None] * len(self._facts["shape"])
         return tuple(name or f"dim_{axis}" for axis, name in enumerate(names))
 
@@ -117,43 +116,43 @@ class Array(BasicReads, StoredNode):
 
     @property
     def codecs(self) -> list[dict[str, Any]]:
-        """The codecs of a chunk, from elements to bytes, as Zarr metadata have them.
+        """The codecs of a chunk, from elements to bytes, as in Zarr metadata.
 
-        Of an array that nothing was written to, and whose codecs its first write chooses, ``zstd``.
+        An unwritten array whose codecs the first write chooses reports ``zstd``.
         """
         if self._has_open_codecs():
             self._facts = _json.load(self._store._call(self._inner.describe)())
         return cast("list[dict[str, Any]]", self._facts["codecs"])
 
     def _has_open_codecs(self) -> bool:
-        """Whether the first write chooses the codecs, as this handle knows it."""
+        """Whether the first write chooses the codecs, as far as this handle knows."""
         return bool((self._facts["codec_choice"] or {}).get("open"))
 
     @property
     def compressors(self) -> tuple[dict[str, Any], ...]:
-        """The codecs that compress, as Zarr metadata have them."""
+        """The compressing codecs, as in Zarr metadata."""
         plain = ("bytes", "vlen-utf8", "transpose", "crc32c", "fletcher32")
         return tuple(codec for codec in self.codecs if codec["name"] not in plain)
 
     @property
     def compression(self) -> str | None:
-        """The name of the first codec that compresses, as h5py has it."""
+        """The name of the first compressing codec, as in h5py."""
         return self.compressors[0]["name"] if self.compressors else None
 
     @property
     def compression_opts(self) -> Any:
-        """The level of the first codec that compresses, as h5py has it; ``None`` if it has none."""
+        """The level of the first compressing codec, as in h5py; ``None`` if it has none."""
         configuration = self.compressors[0].get("configuration", {}) if self.compressors else {}
         return configuration.get("level", configuration.get("clevel"))
 
     @property
     def maxshape(self) -> tuple[None, ...]:
-        """``None`` for each axis, as h5py has it: every axis may grow."""
+        """``None`` for each axis, as in h5py: every axis may grow."""
         return (None,) * self.ndim
 
     @property
     def dimension_names(self) -> tuple[str | None, ...] | None:
-        """The names of the axes as stored: ``None`` for axes without one, and if none has one."""
+        """Names of the axes as stored: ``None`` for an unnamed axis, or if all are unnamed."""
         names = self._facts["dims"]
         return None if names is None else tuple(names)
 
@@ -164,7 +163,7 @@ class Array(BasicReads, StoredNode):
 
     @property
     def fill_value(self) -> Any:
-        """What elements are that were never written."""
+        """Value of elements that were never written."""
         if self._text:
             return self._facts["fill_value"]
         raw = self._store._call(self._inner.fill_bytes)()
@@ -183,12 +182,12 @@ class Array(BasicReads, StoredNode):
         return f"{self._store.store_path}/{self.path}".rstrip("/")
 
     def info(self) -> dict[str, Any]:
-        """Everything that is known of the array, as plain values.
+        """Return all known properties of the array as plain values.
 
-        Where a sample chose the codecs, ``codec_choice`` has the candidates, ``compared``, with the
-        one that was taken first. Their ``size`` is encoded bytes for each byte of elements, and
-        ``stored_size`` is that of all stored chunks. It is None while there are none, and for
-        arrays of more than 4,096 objects, whose indexes it would read.
+        If a sample chose the codecs, ``codec_choice`` has the ``compared`` candidates, the chosen
+        one first. A candidate's ``size`` is encoded bytes per byte of elements. ``stored_size`` is
+        the same ratio of all stored chunks. It is None without stored chunks, and for arrays of
+        more than 4,096 objects, since it reads all their indexes.
         """
         facts: dict[str, Any] = _json.load(self._store._call(self._inner.describe)())
         choice = facts["codec_choice"]
@@ -198,7 +197,7 @@ class Array(BasicReads, StoredNode):
         return facts
 
     def document(self) -> dict[str, Any]:
-        """The metadata document: of Zarr v3 ``zarr.json``, of v2 ``.zarray``."""
+        """Return the metadata document: ``zarr.json`` of Zarr v3, ``.zarray`` of v2."""
         return cast("dict[str, Any]", _json.load(self._store._call(self._inner.document)()))
 
     def __repr__(self) -> str:
@@ -209,7 +208,7 @@ class Array(BasicReads, StoredNode):
     # Reading --------------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
-        # One element has a way of its own: who asks for it asks in a loop.
+        # Fast path for single elements, which programs read in loops.
         if type(key) is tuple:
             self._enter_process()
             began = time.perf_counter()
@@ -253,11 +252,11 @@ class Array(BasicReads, StoredNode):
         return out
 
     def explain(self, selection: Any = ...) -> Explanation:
-        """The plan of a read: what would be fetched, at what price. Reads no chunk.
+        """Return the plan of a read, with its requests and price. Reads no chunk.
 
-        If the array's last read was of this selection, what it did and took stands beside the
-        prediction. Once reads of the array are followed (``prefetch=`` of :func:`bedform.open`), so
-        does how many were foreseen, by what, and whether this one is read ahead now.
+        If the array's last read had this selection, the plan also has its measured counts and
+        seconds. If reads of the array are followed (``prefetch=`` of :func:`bedform.open`), it says
+        how many were foreseen, by which pattern, and whether this one is read ahead now.
 
         Examples
         --------
@@ -272,10 +271,10 @@ class Array(BasicReads, StoredNode):
         return Explanation(plan | self._measured(selected), sharded=self.shards is not None)
 
     def workload(self, selection: Any = ..., *, clients: int = 1) -> dict[str, Any]:
-        """The requests of a read that ``clients`` share, as :func:`bedform.simulate` takes them.
+        """Return the requests of a read shared by ``clients``, for :func:`bedform.simulate`.
 
-        They are those of the plan that :meth:`explain` prices; each object is a file. What this
-        process has cached of the objects' indexes is not read again.
+        The requests are those of the plan that :meth:`explain` prices; each object is a file.
+        Indexes that this process has cached are not read again.
 
         Examples
         --------
@@ -306,14 +305,14 @@ class Array(BasicReads, StoredNode):
         return self._given.flat(data)
 
     def append(self, values: Any, axis: int = 0) -> int:
-        """Append behind the last element along ``axis``; give where the new elements start.
+        """Append along ``axis``; returns the index of the first new element.
 
-        Readers see all of it or nothing. Durable on return.
+        Readers see all of the appended elements or none. Durable on return.
 
         Raises
         ------
         InvalidArgumentError
-            The other axes do not fit, or the values cannot be elements of the array.
+            The other axes do not match, or the values cannot become elements of the array.
         """
         data = self._converted(values)
         part = (self._inner, self._axis(axis), list(data.shape), self._elements(data))
@@ -333,7 +332,7 @@ class Array(BasicReads, StoredNode):
     def resize(self, shape: Sequence[int] | int, axis: int | None = None) -> None:
         """Change the shape, or the length of one axis. Durable on return.
 
-        New elements are the fill value; what is cut off is gone.
+        New elements are the fill value; elements beyond the new shape are deleted.
         """
         if axis is None:
             lengths = list(integers(shape, f"the shape of {self.path}"))
@@ -343,16 +342,15 @@ class Array(BasicReads, StoredNode):
         self._store._call(self._inner.resize)(lengths)
 
     def stored_objects(self) -> tuple[int, int]:
-        """How many shards (or chunks, without shards) are stored, of how many there is room for.
+        """Return the number of stored shards (or chunks, without shards), and of all of them.
 
-        The others were never written, or their data are in the log, or all of them was the fill
-        value, or they are lost: plain Zarr does not tell which. What is nowhere reads as the fill
-        value.
+        The others were never written, have their data in the log, held only the fill value, or are
+        lost: plain Zarr cannot distinguish these. Their elements read as the fill value.
         """
         return self._store._call(self._inner.stored_objects)()
 
     def verify(self) -> list[str]:
-        """Read everything that is stored of it, as :meth:`Store.verify`: a line for each damage."""
+        """Read all stored data; return a line for each damage, as :meth:`Store.verify`."""
         return self._store._call(self._inner.verify)()
 
 

@@ -2,18 +2,17 @@
 
 What
 ----
-``array.attributes["units"] = "K"`` is stored, durably, when it returns. No assignment is lost in
-silence: attributes of what is only read refuse it, and so do lists and mappings inside of an
-attribute, which are copies.
+``array.attributes["units"] = "K"`` is durable when it returns. No assignment is lost silently:
+attributes of a read-only store or file refuse it. So do lists and mappings inside an attribute,
+which are copies.
 
 How
 ---
-- Each look goes to the owner, which knows how fresh its answers are.
-- A change reads the attributes as storage has them, changes them and writes them as a whole. Those
-  of this process take turns; of two processes that change one node at the same time, the later one
-  wins.
-- Lists and mappings inside of an attribute are handed out as :class:`ReadOnlyList` and
-  :class:`ReadOnlyDict`: equal to plain ones, JSON to every encoder, plain again when copied.
+- Each lookup calls the owner, which decides on the freshness of its answer.
+- A change reads all attributes from storage, changes them and writes all of them. Threads of this
+  process take turns; between two processes that change one node at the same time, the later wins.
+- Lists and mappings inside an attribute are returned as :class:`ReadOnlyList` and
+  :class:`ReadOnlyDict`. They equal plain ones, encode as JSON, and copies of them are plain.
 """
 
 from __future__ import annotations
@@ -33,27 +32,27 @@ if TYPE_CHECKING:
 
     from bedform._store import Store
 
-# One change after the other, of all threads of the process.
+# Serializes changes by all threads of the process.
 _TURN = threading.RLock()
 
 
 class Owner(Protocol):
-    """What has attributes: a group or an array."""
+    """Interface of a group or array with attributes."""
 
     def _where(self) -> str:
-        """What messages call it."""
+        """Returns its name for messages."""
 
     def _load_attributes(self) -> dict[str, Any]:
-        """The attributes, as reads see them."""
+        """Returns the attributes as reads see them."""
 
     def _change_attributes(self, change: Any) -> None:
-        """Store what ``change`` makes of the newest attributes; fail where nothing is written."""
+        """Stores ``change`` of the newest attributes; fails for read-only owners."""
 
 
 class Attributes(MutableMapping[str, Any]):
     """The attributes of a group or array: a mapping that writes through.
 
-    Every change is one durable write of all attributes of the node, :meth:`update` too.
+    Every change, including :meth:`update`, is one durable write of all attributes of the node.
 
     Examples
     --------
@@ -88,15 +87,15 @@ class Attributes(MutableMapping[str, Any]):
         return len(self._owner._load_attributes())
 
     def items(self) -> ItemsView[str, Any]:
-        """Names and values; each walk over them is one look."""
+        """Names and values; each iteration is one lookup."""
         return _Items(self)
 
     def values(self) -> ValuesView[Any]:
-        """The values; each walk over them is one look."""
+        """The values; each iteration is one lookup."""
         return _Values(self)
 
     def _held(self) -> dict[str, Any]:
-        """All attributes in one look, each as brackets give it."""
+        """Returns all attributes from one lookup, each as brackets return it."""
         return {name: read_only(value) for name, value in self._owner._load_attributes().items()}
 
     def __setitem__(self, name: str, value: Any) -> None:
@@ -129,7 +128,7 @@ class Attributes(MutableMapping[str, Any]):
         self.put({})
 
     def pop(self, name: str, *default: Any) -> Any:
-        """Remove an attribute and give its value, or ``default``."""
+        """Remove an attribute and return its value, or ``default``."""
         if default and name not in self:
             return default[0]
         value = self[name]
@@ -137,18 +136,18 @@ class Attributes(MutableMapping[str, Any]):
         return value
 
     def asdict(self) -> dict[str, Any]:
-        """All attributes as a plain dictionary, a copy."""
+        """Return all attributes as a plain dictionary, a copy."""
         return dict(self._owner._load_attributes())
 
     def create(self, name: str, data: Any, shape: Any = None, dtype: Any = None) -> None:
-        """Set an attribute, as h5py has it; ``shape`` and ``dtype`` convert ``data`` first."""
+        """Set an attribute, as in h5py; ``shape`` and ``dtype`` first convert ``data``."""
         if shape is not None or dtype is not None:
             data = np.asarray(data, dtype=dtype)
             data = data if shape is None else data.reshape(shape)
         self[name] = data
 
     def modify(self, name: str, value: Any) -> None:
-        """Set an attribute, as h5py has it."""
+        """Set an attribute, as in h5py."""
         self[name] = value
 
     def _change(self, change: Any) -> None:
@@ -190,7 +189,7 @@ class _Values(ValuesView[Any]):
 
 
 class HasAttributes:
-    """What has attributes that can be read; a subclass is an :class:`Owner`."""
+    """Base class of groups and arrays with readable attributes; a subclass is an :class:`Owner`."""
 
     if TYPE_CHECKING:
 
@@ -210,7 +209,7 @@ class HasAttributes:
 
 
 class StoredNode(HasAttributes):
-    """An array or group of a store, whose attributes write through."""
+    """Base class of arrays and groups of a store, whose attributes write through."""
 
     _store: Store
 
@@ -221,7 +220,7 @@ class StoredNode(HasAttributes):
 
     @property
     def store(self) -> Store:
-        """The store that the array or group is part of."""
+        """The store that contains the array or group."""
         return self._store
 
     @property
@@ -231,7 +230,7 @@ class StoredNode(HasAttributes):
 
     @property
     def read_only(self) -> bool:
-        """True where nothing can be written."""
+        """Whether nothing can be written."""
         return not self._store._is_writable
 
     @property
@@ -253,7 +252,7 @@ class StoredNode(HasAttributes):
         self.attributes = attributes
 
     def update_attributes(self, attributes: Mapping[str, Any]) -> Self:
-        """Set several attributes in one write; give the array or group."""
+        """Set several attributes in one write; return the array or group."""
         self.attributes.update(attributes)
         return self
 
@@ -262,9 +261,9 @@ class StoredNode(HasAttributes):
 
 
 class Stored:
-    """What is stored: a name that Python would keep to itself is refused, not lost in silence."""
+    """Base class of arrays and groups that refuses unknown Python attributes."""
 
-    #: Names beside those of the class.
+    #: Allowed instance attributes besides those of the class.
     _OWN: ClassVar = frozenset({"path", "oindex", "vindex", "style"})
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -276,7 +275,7 @@ class Stored:
 
 
 def read_only(value: Any) -> Any:
-    """``value``, or a copy that refuses every change of it in place."""
+    """Return ``value``, or a copy that refuses changes in place."""
     if isinstance(value, dict):
         return ReadOnlyDict({key: read_only(entry) for key, entry in value.items()})
     if isinstance(value, list):
@@ -296,7 +295,7 @@ def _refuse(self: Any, *_: Any, **__: Any) -> NoReturn:
 
 
 class ReadOnlyList(list[Any]):
-    """A list inside of an attribute: a copy, which refuses changes."""
+    """A copy of a list inside an attribute; it refuses changes."""
 
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
     append = extend = insert = pop = remove = clear = sort = reverse = _refuse
@@ -309,7 +308,7 @@ class ReadOnlyList(list[Any]):
 
 
 class ReadOnlyDict(dict[str, Any]):
-    """A mapping inside of an attribute: a copy, which refuses changes."""
+    """A copy of a mapping inside an attribute; it refuses changes."""
 
     __setitem__ = __delitem__ = __ior__ = _refuse
     update = pop = popitem = clear = setdefault = _refuse

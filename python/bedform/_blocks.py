@@ -1,4 +1,4 @@
-"""Arrays piece by piece: boxes along a grid, elements of another type."""
+"""Arrays in pieces: boxes of a grid, chunk indexing, and type conversion."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from bedform._elements import AnyArray
     from bedform._reads import BasicReads
 
-# What iteration over an array reads at once.
+# Bytes that iteration over an array reads at once.
 _AT_ONCE_BYTES = 16 << 20
 
 
 def boxes(
     shape: Sequence[int], cells: Sequence[int], within: Sequence[tuple[int, int]] | None = None
 ) -> Iterator[tuple[slice, ...]]:
-    """The boxes of a grid of ``cells`` over ``shape``, in C order, as slices.
+    """Iterates over the boxes of a grid of ``cells`` over ``shape``, in C order, as slices.
 
-    Of a part ``within`` bounds (start and stop of each axis) those that it meets, cut at its edges.
+    With ``within`` (start and stop of each axis), only over boxes that intersect it, cut to it.
     """
     bounds = [(0, size) for size in shape] if within is None else within
     axes = [
@@ -40,12 +40,12 @@ def boxes(
 
 
 def bounds_of(key: Any, shape: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Start and stop of each axis of a selection without steps.
+    """Returns start and stop of each axis of a selection without steps.
 
     Raises
     ------
     InvalidSelectionError
-        It has steps.
+        The selection has steps.
     """
     selected = _selection.basic(key, shape)
     if any(step != 1 for _, step, _ in selected.engine[1]):
@@ -54,7 +54,7 @@ def bounds_of(key: Any, shape: tuple[int, ...]) -> list[tuple[int, int]]:
 
 
 def rows_at_once(array: BasicReads) -> int:
-    """How many rows iteration reads at once: whole chunks of them, in bounded memory."""
+    """Returns the number of rows per read of an iteration: whole chunks, in bounded memory."""
     row_bytes = max(1, math.prod(array.shape[1:]) * array.dtype.itemsize)
     rows = max(1, _AT_ONCE_BYTES // row_bytes)
     chunk = (array.chunks or (1,))[0]
@@ -62,9 +62,9 @@ def rows_at_once(array: BasicReads) -> int:
 
 
 class BlockIndex:
-    """``array.blocks[i, j]``: chunks by their place in the grid of chunks.
+    """``array.blocks[i, j]``: chunks by their index in the chunk grid.
 
-    Integers and slices count chunks; the elements are those of all chunks that are chosen.
+    Integers and slices count chunks; the result has the elements of all selected chunks.
     """
 
     def __init__(self, array: BasicReads) -> None:
@@ -72,7 +72,7 @@ class BlockIndex:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many chunks there are along each axis."""
+        """Number of chunks along each axis."""
         return self._array.cdata_shape
 
     def __getitem__(self, key: Any) -> Any:
@@ -95,7 +95,7 @@ class BlockIndex:
 
 
 class AsType:
-    """``array.astype(dtype)[...]``: what is read, converted."""
+    """``array.astype(dtype)[...]``: reads with conversion to another type."""
 
     def __init__(self, array: BasicReads, dtype: np.dtype[Any]) -> None:
         self._array, self.dtype = array, dtype

@@ -1,7 +1,6 @@
-"""The replicas of a file as their catalogue names them: for looking at.
+"""The replicas of a source by their catalogue, for display.
 
-What cannot be believed counts as no replica, as it does for the engine
-(``crates/bedform/src/replica/catalogue.rs``).
+Invalid entries count as no replica, as in the engine (``crates/bedform/src/replica/catalogue.rs``).
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _ID: Final = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 
 def named_replicas_of(source: str | list[str]) -> list[dict[str, Any]]:
-    """All replicas that the catalogues of a source name, of this user and of the site.
+    """Returns all replicas in the catalogues of a source, the user's and the site's.
 
     The source is a path or URL, or the files of an archive.
     """
@@ -49,14 +48,14 @@ def named_replicas_of(source: str | list[str]) -> list[dict[str, Any]]:
 
 
 def replicas_of(where: str) -> tuple[list[dict[str, Any]], bool]:
-    """The replicas of the file at a path, and whether all are of the file as it is now."""
+    """Returns the replicas of a file, and whether all match its present version."""
     replicas = named_replicas_of(where)
     current = _current_ids(where) if replicas else set()
     return replicas, all(replica["id"] in current for replica in replicas)
 
 
 def current_replicas_of(where: str) -> list[dict[str, Any]]:
-    """Those of the file as it is now."""
+    """Returns the replicas that match the present version of the file."""
     replicas = named_replicas_of(where)
     current = _current_ids(where) if replicas else set()
     return [replica for replica in replicas if replica["id"] in current]
@@ -69,11 +68,10 @@ def _current_ids(where: str) -> set[str]:
 def conditions_of(
     source: str | list[str], join: Join = AS_GIVEN, store: _internal.Store | None = None
 ) -> list[dict[str, Any]]:
-    """The replicas of a source, each with its ``state``, and the ``reason`` if it is not read.
+    """Returns the replicas of a source, each with ``state`` and, if it is not read, ``reason``.
 
-    ``join`` says how files of an archive are joined; ``store`` is the source, opened, where a place
-    alone does not open it. The list is empty where
-    the engine needs the library of the format to open the source.
+    ``join`` defines the joining of archive files. ``store`` is the opened source, where a path is
+    not enough to open it. The list is empty if only the format's library can open the source.
     """
     shown = source if isinstance(source, str) else source[0]
     try:
@@ -92,7 +90,7 @@ def _replicas_in(source: str | list[str], *, is_of_site: bool = False) -> list[d
     if len(listed) > _REPLICAS_MAX:
         return []
     replicas = [_replica(entry) for entry in listed]
-    # One that cannot be believed makes the catalogue none.
+    # One invalid entry invalidates the whole catalogue.
     whole = [replica for replica in replicas if replica is not None]
     return whole if len(whole) == len(replicas) else []
 
@@ -129,7 +127,7 @@ def _replica(entry: Any) -> dict[str, Any] | None:
 
 
 def _held(held: Any, shape: Any) -> dict[str, Any] | None:
-    """Runs along each axis, or single elements by their places in the array; nothing else."""
+    """Returns valid runs along each axis, or valid positions of single elements; else None."""
     if not isinstance(held, dict) or len(held) != 1 or not is_counts(shape):
         return None
     if runs_fit(held.get("runs"), shape):
@@ -145,7 +143,7 @@ def _held(held: Any, shape: Any) -> dict[str, Any] | None:
 
 
 def _expected(entry: Any) -> dict[str, Any] | None:
-    """What a replica was made for."""
+    """Returns the reads for which a replica was made."""
     if not isinstance(entry, dict) or not is_counts(entry.get("shape")):
         return None
     numbers = ("reads", "seconds_without", "seconds_with")
@@ -155,7 +153,7 @@ def _expected(entry: Any) -> dict[str, Any] | None:
 
 
 def _layout(document: Any) -> tuple[list[int] | None, list[int] | None]:
-    """Chunks and shards of a replica's array, as far as its document says them."""
+    """Returns chunks and shards of a replica's array, if its document has them."""
     try:
         outer = document["chunk_grid"]["configuration"]["chunk_shape"]
         inner = next(
@@ -169,23 +167,23 @@ def _layout(document: Any) -> tuple[list[int] | None, list[int] | None]:
 
 
 def is_count(value: Any) -> TypeGuard[int]:
-    """True for what the engine has as a number of 64 bits without a sign."""
+    """Whether the engine can hold the value as an unsigned 64-bit integer."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 64
 
 
 def is_counts(value: Any) -> TypeGuard[list[int]]:
-    """True for a list of such numbers, one for each axis."""
+    """Whether the value is a list of such numbers, one for each axis."""
     return isinstance(value, list) and len(value) <= _RANK_MAX and all(map(is_count, value))
 
 
 def is_seconds(value: Any) -> TypeGuard[float]:
-    """True for a number that can be a time, or how often something counts."""
+    """Whether the value is a valid time or weight."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return is_number and 0 <= value < 1e300 and math.isfinite(value)
 
 
 def runs_fit(runs: Any, shape: Sequence[int]) -> bool:
-    """True for runs of an array of ``shape``: ascending along each axis, apart, within it."""
+    """Whether runs fit an array of ``shape``: ascending, disjoint and inside along each axis."""
     if not isinstance(runs, list) or len(runs) != len(shape):
         return False
     return all(_axis_fits(axis, length) for axis, length in zip(runs, shape, strict=True))

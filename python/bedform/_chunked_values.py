@@ -1,4 +1,4 @@
-"""Dask's arrays into arrays of a store, chunk by chunk, from any thread or process."""
+"""Writing Dask arrays to arrays of a store, chunk by chunk, in any thread or process."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from bedform._store import Store
 
-# Lazy values over this size are written piece by piece.
+# Lazy values of more bytes are written in pieces.
 LAZY_BYTES = 128 << 20
-# The largest piece that chunks are put together to.
+# Most bytes of a piece of rechunked data.
 PIECE_BYTES = 512 << 20
 
 
 class Target:
-    """An array that Dask stores chunks into, from any thread or process."""
+    """An array that accepts chunks from Dask in any thread or process."""
 
     def __init__(self, array: Array, kind: Literal["array", "draft"] | tuple[int, ...]) -> None:
         self._array, self._kind = array, kind
@@ -48,7 +48,8 @@ class Target:
 class _SentTarget:
     """A target in another process, which opens it for each chunk.
 
-    Not when it arrives: what fails there is no error of a task, and Dask waits for it for ever.
+    It does not open the store when it is unpickled: Dask would not report an error there, but wait
+    for the task forever.
     """
 
     def __init__(self, *where: Any) -> None:
@@ -60,7 +61,7 @@ class _SentTarget:
 
 @functools.lru_cache(maxsize=4)
 def _opened(path: str, options: str, threads: int | None) -> Store:
-    """A store for the chunks of one computation; each of them brings its target anew."""
+    """Opens the store for a computation; cached, since each chunk brings a new target."""
     from bedform._store import _reopen
 
     return _reopen(path, {**json.loads(options), **({"threads": threads} if threads else {})})
@@ -83,12 +84,12 @@ def _reopen_target(path: str, options: str, array: str, kind: Any, version: str)
 
 
 def is_chunked(data: Any) -> bool:
-    """Whether it is an array of Dask's."""
+    """Whether ``data`` is a Dask array."""
     return hasattr(data, "chunks") and hasattr(data, "__dask_graph__")
 
 
 def values_of(variable: Variable, array: Array) -> Any:
-    """The values to write: an array of NumPy's or Dask's. Large lazy ones become Dask's."""
+    """Returns the values as a NumPy or Dask array; large lazy ones become Dask arrays."""
     if is_chunked(variable._data) or variable._in_memory:
         return variable.data
     size = math.prod(variable.shape) * max(1, variable.dtype.itemsize)
@@ -105,14 +106,14 @@ def _pieces(array: Array) -> tuple[int, ...]:
 
 
 def box(starts: Sequence[int], shape: Sequence[int]) -> tuple[slice, ...]:
-    """The region of ``shape`` that begins at ``starts``."""
+    """Returns the region of ``shape`` that begins at ``starts``."""
     return tuple(slice(start, start + length) for start, length in zip(starts, shape, strict=True))
 
 
 def store_chunks(chunks: list[tuple[Any, Target, list[int]]], *, compute: bool, **told: Any) -> Any:
-    """Compute Dask arrays and write them, (values, target, start of the region) each.
+    """Computes Dask arrays and writes them; each chunk is values, target and start of the region.
 
-    With ``compute=False`` what would do so is returned. The computation is told the rest.
+    With ``compute=False`` it returns the delayed writes. Other arguments go to the computation.
     """
     import dask.array
     from dask.delayed import delayed
@@ -133,14 +134,14 @@ def store_chunks(chunks: list[tuple[Any, Target, list[int]]], *, compute: bool, 
 
 
 def _nothing(_: object) -> None:
-    """What a computation gives whose chunks are written."""
+    """Replaces the result of a finished computation."""
 
 
 def align(data: Any, starts: Sequence[int], blocks: Sequence[int]) -> Any:
-    """Cut a Dask array at the borders of blocks, so that no block has two writers.
+    """Cuts a Dask array at the borders of blocks, so that no block has two writers.
 
-    An axis that is cut there already stays as it is. Where the pieces would become too large for
-    memory, the array stays as it is: writers then merge, which costs time instead.
+    Axes with such cuts stay as they are. If the pieces would become too large for memory, the array
+    stays as it is: writers then merge blocks, which costs time.
     """
     chunks = tuple(
         axis if _is_aligned(axis, start, block) else _cut(axis, start, block)
@@ -153,10 +154,10 @@ def align(data: Any, starts: Sequence[int], blocks: Sequence[int]) -> Any:
 
 
 def fitted(layout: Regular, data: Any) -> Regular:
-    """A layout whose shards are no longer than the chunks of ``data`` along the axes they cut.
+    """Returns a layout with shards no longer than the chunks of ``data``, along the axes they cut.
 
-    So a few of them make whole shards, and no computation has to hold much more than it gives. What
-    the shards lose there they gain along the other axes.
+    A few chunks then make whole shards, and a computation holds little more than its result. The
+    shards grow along the other axes to keep their size.
     """
     shards = [
         shard if len(axis) == 1 else max(chunk, min(shard, max(axis) // chunk * chunk))

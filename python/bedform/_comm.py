@@ -1,8 +1,8 @@
-"""The processes of a session: messages of known lengths, through mpi4py.
+"""Messages of known lengths between the processes of a session, through mpi4py.
 
-The engine asks for such messages (`bedform::comm::Messages`); an object with the methods of
-mpi4py's communicators carries them. Waits do not spin: with more processes than cores one that
-waits would keep one that works from its core.
+The engine requests the messages (`bedform::comm::Messages`); an object with the methods of mpi4py's
+communicators transfers them. Waits do not spin: with more processes than cores, a spinning process
+would take the core of a working one.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _NEEDED = (
     "Isend",
     "Irecv",
 )
-# A message has at most so many bytes; longer ones go in pieces.
+# Most bytes of one message; longer ones are sent in pieces.
 _PIECE = 1 << 30
 _YIELDS = 64
 _SLEEP_MIN, _SLEEP_MAX = 20e-6, 1e-3
-# MPI may still use what a wait that was given up was for.
+# Requests and buffers of abandoned waits, which MPI may still use.
 _given_up: list[object] = []
 
 
 def _wait(requests: list[Any], sources: Sequence[int] = (), rooms: object = None) -> None:
-    """Wait for requests, first by yielding, then by sleeping a little longer each time.
+    """Waits for requests, first by yielding the processor, then by sleeping longer each time.
 
-    ``sources`` are the processes from which the first requests receive, so that a long wait can
-    name them; ``rooms`` is what they receive into.
+    The first requests receive from the processes ``sources``, which a long wait can thus name.
+    ``rooms`` are the receive buffers.
     """
     tries, pause = 0, _SLEEP_MIN
     waiting = list(zip_longest(requests, sources))
@@ -74,7 +74,7 @@ def _pieces(data: Any) -> list[memoryview]:
 
 
 class Messages:
-    """Messages between the processes of an mpi4py communicator, which is duplicated."""
+    """Messages between the processes of a duplicate of an mpi4py communicator."""
 
     def __init__(self, comm: Any) -> None:
         missing = [name for name in _NEEDED if not hasattr(comm, name)]
@@ -90,18 +90,18 @@ class Messages:
         self.size = int(copy.Get_size())
 
     def barrier(self) -> None:
-        """Wait for all."""
+        """Waits until all processes have made the call."""
         _wait([self._comm.Ibarrier()])
 
     def broadcast(self, data: bytes, root: int) -> bytearray:
-        """The bytes of the root; those of the others only say how many."""
+        """Returns the root's bytes; the bytes of the others only define the length."""
         room = bytearray(data)
         for piece in _pieces(room):
             _wait([self._comm.Ibcast(piece, root)], rooms=room)
         return room
 
     def gather(self, data: bytes, root: int) -> bytearray:
-        """The bytes of all at the root; nothing at the others."""
+        """Returns the bytes of all processes at the root, and no bytes elsewhere."""
         room = bytearray(len(data) * self.size if self.rank == root else 0)
         request = self._comm.Igather(data, room if self.rank == root else None, root)
         _wait([request], rooms=(data, room))
@@ -110,7 +110,7 @@ class Messages:
     def exchange(
         self, sent: list[tuple[int, bytes]], received: list[tuple[int, int]]
     ) -> list[bytearray]:
-        """Send bytes to some, receive that many from some."""
+        """Sends bytes to some processes, and receives known lengths from others."""
         rooms = [bytearray(length) for _, length in received]
         expected = [
             (self._comm.Irecv(piece, source), source)
@@ -123,7 +123,7 @@ class Messages:
         return rooms
 
     def free(self) -> None:
-        """Free the communicator, unless MPI is over."""
+        """Frees the communicator, unless MPI is finalized."""
         finalized = sys.modules[type(self._comm).__module__].Is_finalized
         if not finalized():
             self._comm.Free()
@@ -131,7 +131,7 @@ class Messages:
 
 @contextmanager
 def declining(members: Messages | None) -> Iterator[None]:
-    """Tell the other processes of an error: they have begun the call that this one cannot begin."""
+    """Sends an error to the other processes, which have already begun this collective call."""
     try:
         yield
     except BaseException as error:

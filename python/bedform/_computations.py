@@ -1,10 +1,10 @@
-"""Which computation of Dask a read belongs to: asked of reads that are recorded, and of no others.
+"""The number of the Dask computation that a recorded read belongs to.
 
-Dask is never imported here. Where the program has it, a read knows its task: from ``distributed``
-on the thread of a worker, else from Dask's local scheduler, which is below it on the stack of its
-thread. The tasks that read the blocks of an array have one name, which gives the computation its
-number. Reads of other tasks have a number each, so that all are seen in their order, whichever
-process made them.
+Only recorded reads ask for it. This module never imports Dask. If the program uses Dask, the task
+of a read is known from ``distributed`` on a worker's thread, or else from the frames of Dask's
+local scheduler on the stack. The tasks that read the blocks of an array share a name, which gives
+the computation its number. Reads of other tasks get a number each, so that each counts in its
+order, from any process.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _LOCAL_SCHEDULER = "dask.local"
 
 
 def current() -> int:
-    """Give the number of the computation that this thread reads for; 0 for none."""
+    """Returns the number of the computation that this thread reads for; 0 for none."""
     try:
         return _of_worker() or _of_local_scheduler()
-    except Exception:  # noqa: BLE001 - a later Dask may be another, and no read fails for that
+    except Exception:  # noqa: BLE001 - a later Dask may differ, and no read may fail
         return 0
 
 
 def _of_worker() -> int:
     worker = sys.modules.get("distributed.worker")
-    # The key of the task that runs; threads of workers alone have one.
+    # The key of the running task, which only worker threads have.
     key = getattr(getattr(worker, "thread_state", None), "key", None)
-    # The same on all workers.
+    # Without the process, so that it is equal on all workers.
     return _number("", key)
 
 
@@ -45,7 +45,7 @@ def _of_local_scheduler() -> int:
 
 
 def _key_below(frame: FrameType | None) -> Any:
-    """Give the key of the task that a local scheduler runs on this thread."""
+    """Returns the key of the task that a local scheduler runs on this thread."""
     while frame is not None:
         code, scope = frame.f_code, frame.f_globals
         if code.co_name == "execute_task" and scope.get("__name__") == _LOCAL_SCHEDULER:
@@ -58,9 +58,9 @@ def _number(process: str, key: Any) -> int:
     if key is None:
         return 0
     if isinstance(key, tuple) and len(key) > 1:
-        # Of a block: the name of its array, and its place among the blocks.
+        # A block's key: the name of its array, and its index among the blocks.
         return _digest(process, str(key[0]))
-    # A task that may read more than one thing; its reads stand for themselves.
+    # A task that may read several things: each of its reads gets its own number.
     return _digest.__wrapped__(process, f"{key} {os.getpid()} {next(_reads)}")
 
 
@@ -75,5 +75,5 @@ def _digest(process: str, name: str) -> int:
 
 @functools.lru_cache(1)
 def _process(number: int) -> str:
-    """Tell this process from others that had its number before."""
+    """Returns an identity that distinguishes this process from earlier ones with its number."""
     return f"{number} {os.urandom(8).hex()}"

@@ -1,4 +1,4 @@
-"""Conversions: arguments on their way to the engine, and answers on their way back.
+"""The function ``convert``: its arguments for the engine, and the engine's results.
 
 The engine plans, copies, resumes, verifies and publishes: see its module ``convert``. Python opens
 the source, and reads the variables that only the library of a foreign format can read.
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class VerificationError(CorruptError):
-    """The copy is not the same as its source; it was not published."""
+    """The copy differs from its source; it was not published."""
 
 
 class TargetBusyError(ConflictError, BlockingIOError):
@@ -54,7 +54,7 @@ class TargetBusyError(ConflictError, BlockingIOError):
 
 @dataclass(frozen=True)
 class ArrayPlan:
-    """How one array is converted."""
+    """The layout of one array before and after a conversion."""
 
     name: str
     shape: tuple[int, ...]
@@ -74,7 +74,7 @@ class ArrayPlan:
 
 @dataclass(frozen=True)
 class Conversion:
-    """What :func:`convert` did, or, after a dry run, would do."""
+    """Result of :func:`convert`, or its plan after a dry run."""
 
     source: str
     target: str
@@ -90,7 +90,7 @@ class Conversion:
         return sum(array.byte_count for array in self.arrays)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as plain values."""
+        """Return the fields as plain values."""
         return {**asdict(self), "bytes": self.byte_count}
 
 
@@ -114,51 +114,49 @@ def convert(
     dask: Any = None,
     progress: Progress | None = None,
 ) -> Conversion:
-    """Convert a store or a foreign file into a store laid out for the reads that matter.
+    """Convert a store or a foreign file into a store with a layout for the expected reads.
 
-    The target appears under its name when it is complete. A conversion to a directory that was
-    stopped, by Ctrl-C, a crash or a full disk, goes on where it stopped when the same call is made
-    again; it begins again if the source has changed since.
+    The target appears under its name when it is complete. An interrupted conversion to a directory
+    (Ctrl-C, a crash, a full disk) resumes when the same call is repeated. It starts again if the
+    source has changed since.
 
     Parameters
     ----------
     source
-        Anything that :func:`bedform.open` reads, many files among it.
+        Anything that :func:`bedform.open` reads, including many files.
     target
-        A local path that does not exist yet, or the URL of what will be a store. At a URL nothing
-        is kept of a conversion that is stopped.
+        A local path that does not exist yet, or the URL of a future store. An interrupted
+        conversion to a URL leaves nothing.
     concat_dim, compat
         As in :func:`bedform.open`.
     layout
-        ``"auto"`` asks :func:`bedform.advise`; a layout is used for every array of its rank.
+        ``"auto"`` asks :func:`bedform.advise`; a given layout applies to every array of its rank.
     reads
-        The axes that typical reads span, with weights. Kinds that name a dimension which an array
-        does not have are left out for that array.
+        The axes that typical reads span, with weights. For each array, kinds with a dimension that
+        it lacks are ignored.
     readers
         As in :func:`bedform.advise`.
     memory
-        The limit for values, encoded shards and kept chunks; what the process takes beside
-        those, of the order of 100 MiB, is not counted. Where the shards that fit the reads are too
-        large for it, ``"auto"`` makes smaller ones; what cannot fit is refused,
-        with the least that would do.
+        The limit for values, encoded shards and cached chunks. It excludes a base use in the order
+        of 100 MiB. If the best shards exceed it, ``"auto"`` makes smaller ones; an array that does
+        not fit is refused, with the smallest sufficient limit.
     codecs, codecs_beyond_zarr
         As in :meth:`bedform.Store.create_array`, for all arrays.
     exclude
-        Arrays to leave out, by name; such as those whose elements Zarr has no type for.
+        Names of arrays to omit, such as those with element types that Zarr lacks.
     verify
         Read both sides again and compare every byte before the target appears.
     restart
-        Throw away what an earlier, unfinished conversion to this target left.
+        Delete the remains of an earlier, unfinished conversion to this target.
     dry_run
         Return the plan and write nothing.
     dask
         A :class:`distributed.Client`, or the address of a Dask scheduler, whose workers copy and
-        verify. They must reach source and target by the same paths or URLs as this process, which
-        plans, keeps account of what is done, and publishes. ``memory`` is then the limit of each
-        worker. A conversion that was begun with ``dask`` goes on without it, and the other way
-        round.
+        verify. They must reach source and target by the same paths or URLs as this process. This
+        process plans, records the progress and publishes. ``memory`` is then the limit of each
+        worker. A conversion can resume with or without ``dask``, however it began.
     progress
-        Called with the bytes done and the bytes in all.
+        Called with the bytes done and the total bytes.
 
     Raises
     ------
@@ -169,10 +167,10 @@ def convert(
     VerificationError
         The copy differs from the source.
     InvalidArgumentError
-        What an earlier run left is of another source or with other options; the target lies in
-        the source; an array does not fit the memory or has elements that Zarr has no type for.
+        An earlier run had another source or other options; the target lies in the source; an array
+        does not fit the memory, or has an element type that Zarr lacks.
     OSError
-        The source cannot be read or the target not written. What is done is kept.
+        The source cannot be read or the target not written. Finished work is kept.
 
     Examples
     --------
@@ -222,7 +220,7 @@ def convert(
 
 
 def opening_of(where: str) -> dict[str, Any]:
-    """How a target at ``where`` is opened."""
+    """Returns the options with which the engine opens a target at ``where``."""
     return {"freshness": "open" if is_url(where) else "read"}
 
 
@@ -241,7 +239,7 @@ def _run(
 def translated_converting(
     error: _internal.EngineError | _internal.PanicException, where: str = ""
 ) -> BedformError:
-    """The exception of this package for one of a conversion, which has two kinds of its own."""
+    """Returns the exception for an engine error of a conversion, which has two more kinds."""
     match error.args:
         case ("Busy", message):
             return TargetBusyError(message)
@@ -269,7 +267,7 @@ def _layout_facts(layout: Any) -> dict[str, Any]:
 
 
 def readers_of(opened: Any, exclude: Sequence[str]) -> list[tuple[str, bool, Callable[..., Any]]]:
-    """What reads the variables of a foreign file that only the library of its format can read."""
+    """Returns readers of the variables that only the library of their format can read."""
     if not isinstance(opened, bf.ForeignStore):
         return []
     arrays = {name: array for name, array in opened.arrays().items() if name not in exclude}
@@ -300,5 +298,5 @@ def _reader(array: Any) -> Callable[[list[int], list[int]], Any]:
 
 
 def partial_directory(target: Path) -> Path:
-    """Where a conversion to ``target`` keeps what it has done until all is done."""
+    """Returns the directory of an unfinished conversion to ``target``."""
     return target.resolve().parent / f".{target.name}.bedform-partial"

@@ -1,4 +1,4 @@
-"""Arrays and groups copied with their descriptions."""
+"""Copies of arrays and groups, including their descriptions."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from bedform._zarr_encoding import array_codecs, codecs_from
 if TYPE_CHECKING:
     from bedform._creating import Creating
 
-# What each array has anyway: its elements in bytes, and a checksum.
+# Codecs that every array has: those from elements to bytes, and the checksum.
 _IMPLIED = {"bytes", "vlen-utf8", "crc32c"}
 
 
 def description_of(array: Array) -> dict[str, Any]:
-    """An array as the arguments of :meth:`bedform.Group.create_array`.
+    """Returns an array's description as arguments of :meth:`bedform.Group.create_array`.
 
-    Codecs that Bedform does not write become its own choice.
+    Codecs that Bedform cannot write are left to its own choice.
     """
     chain = array_codecs(array)
     filters = [codec for codec in chain if codec["name"] == "transpose"]
@@ -36,7 +36,7 @@ def description_of(array: Array) -> dict[str, Any]:
         "compressors": [codec for codec in others if codec["name"] not in _IMPLIED],
     }
     if array._has_open_codecs():
-        # Nothing has been written: the copy chooses for itself.
+        # The array is unwritten: the copy chooses its own codecs.
         del encoding["compressors"]
     layout = Regular(array.chunks, array.shards, array.order or "row-major")  # type: ignore[arg-type]
     return {
@@ -51,7 +51,7 @@ def description_of(array: Array) -> dict[str, Any]:
 
 
 def copy_elements(source: Any, target: Array) -> None:
-    """Fill ``target`` with what ``source``, of the same shape, has: a shard at a time."""
+    """Copies the elements of ``source`` to ``target``, of the same shape, one shard at a time."""
     if isinstance(source, np.ndarray) or not hasattr(source, "__getitem__"):
         target[...] = source
         return
@@ -60,7 +60,7 @@ def copy_elements(source: Any, target: Array) -> None:
 
 
 def copy_group(source: Any, target: Creating, name: str) -> None:
-    """Copy a group with all that is below it; the copy appears as a whole."""
+    """Copies a group with all nodes below it; the copy appears as a whole."""
     if not hasattr(source, "_below"):
         raise InvalidArgumentError(
             f"{source!r} is of a file: bf.convert copies files, with their attributes"

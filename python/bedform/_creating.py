@@ -1,4 +1,4 @@
-"""How groups get members: new arrays and groups, copies, new names."""
+"""Creation of arrays and groups in a group, copies, and renaming."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Creating(Members):
-    """What a group of a store can be given; a subclass has a store and joins paths."""
+    """Base class of writable groups: creates members. A subclass has a store and joins paths."""
 
     _store: Store
 
@@ -51,12 +51,12 @@ class Creating(Members):
         return created
 
     def require_group(self, name: str) -> Group:
-        """The group ``name``, created if there is none.
+        """Return the group ``name``; create it if it does not exist.
 
         Raises
         ------
         WrongTypeError
-            There is an array of that name.
+            The name belongs to an array.
         """
         kind = self._kind(name)
         if kind == "array":
@@ -89,56 +89,56 @@ class Creating(Members):
         overwrite: bool = False,
         **words: Any,
     ) -> Array:
-        """Create an array. Atomic, durable on return, with its data if there are any.
+        """Create an array. Atomic, durable on return, together with any data.
 
         Parameters
         ----------
         name
-            Its name, or path from this group.
+            Name, or path from this group.
         shape
-            Elements along each axis; 0 along an axis that will be appended to. Without it that of
-            the data.
+            Elements along each axis; 0 along an axis that will be appended to. The default is the
+            shape of the data.
         dtype
             A fixed-size number, bool or complex type, ``str``, or bytes of fixed length (``S``).
-            Without it that of the data.
+            The default is the type of the data.
         dims
             Names of the axes.
         data
-            The elements. Of what is read by pieces (an array of a store or file, of Dask) a shard
-            is in memory at a time. Arrays of xarray bring their dimensions and attributes.
+            The elements. Arrays of a store, a file or Dask are copied one shard at a time. Arrays
+            of xarray bring their dimensions and attributes.
         chunks, shards
-            Elements of a chunk and of a shard along each axis; one number for all axes. The short
-            form of ``layout=bf.Regular(chunks, shards)``.
+            Elements of a chunk and of a shard along each axis; one number for all axes. Short for
+            ``layout=bf.Regular(chunks, shards)``.
         layout
-            ``"auto"`` takes what :func:`bedform.advise` says, or a :class:`bedform.Regular`.
-            Without it ``"auto"``, or, of an array of Bedform as data, its own.
+            A :class:`bedform.Regular`, or ``"auto"`` for the advice of :func:`bedform.advise`. The
+            default is ``"auto"``, or the layout of ``data`` if that is an array of a store.
         reads
             For ``"auto"``: the axes that a typical read spans, with weights.
         codecs
-            ``"auto"``, which is what arrays get without it, encodes a few blocks by several
-            lossless codecs and takes those by which reads are fastest, none of them more than 2 %
-            larger than ``"zstd"``; an array without data gets them with its first write. Else a
-            list, by name or as Zarr metadata have them, from bytes to bytes. ``"pcodec"``, which
-            takes numbers of 16, 32 and 64 bits, may come first. CRC-32C is put behind them.
+            ``"auto"``, the default, encodes a few blocks with several lossless codecs and chooses
+            those with the fastest reads, at most 2 % larger than ``"zstd"``. An array without data
+            gets them at its first write. Else a list of bytes-to-bytes codecs, by name or as in
+            Zarr metadata. ``"pcodec"`` for numbers of 16, 32 and 64 bits may come first. CRC-32C is
+            added at the end.
         codecs_beyond_zarr
-            ``True`` lets ``"auto"`` take codecs that are not in Zarr's core (pcodec), which other
-            programs may not read.
+            ``True`` lets ``"auto"`` choose codecs beyond Zarr's core (pcodec), which other programs
+            may not read.
         fill_value
-            What elements are that were never written; zero, false or the empty text without it.
+            Value of elements that were never written; by default zero, false or the empty text.
         attributes
-            Its attributes.
+            Attributes of the array.
         append_length
             For ``"auto"``: elements that one append brings along the axis of length 0.
         profile
-            For ``"auto"``: as in :func:`bedform.advise`; without it that of the store.
+            For ``"auto"``: as in :func:`bedform.advise`; the default is that of the store.
         readers
-            For ``"auto"``: as in :func:`bedform.advise`; without it ``"any"``.
+            For ``"auto"``: as in :func:`bedform.advise`; ``"any"`` by default.
         checksum
-            ``False`` leaves the chunks without a CRC-32C: changed bits are then not noticed.
+            ``False`` omits the CRC-32C of the chunks: changed bits are then not detected.
         overwrite
-            Delete what has the name first. Readers see the old, then nothing, then the new.
+            Delete an array or group of this name first. For a moment readers find neither.
         **words
-            What h5py and zarr-python call these things, such as ``dimension_names`` or
+            Arguments in h5py's and zarr-python's words, such as ``dimension_names`` or
             ``compressors``: see :meth:`create_dataset`.
 
         Raises
@@ -146,7 +146,7 @@ class Creating(Members):
         ExistsError
             The name is taken.
         InvalidArgumentError
-            The arguments do not fit each other.
+            The arguments contradict each other.
 
         Examples
         --------
@@ -186,12 +186,13 @@ class Creating(Members):
         data: Any = None,
         **words: Any,
     ) -> Array:
-        """Create an array, as h5py has it: :meth:`create_array` in h5py's and zarr's words.
+        """Create an array as h5py does: :meth:`create_array` with h5py's and zarr's arguments.
 
         ``compression="gzip"`` with ``compression_opts``, ``shuffle``, ``maxshape``, ``fillvalue``
-        and ``chunks=True`` mean what they mean there. Without ``compression`` codecs are chosen by
-        the elements (``codecs="auto"``); ``fletcher32`` holds anyway, by CRC-32C. What has no
-        counterpart is refused. ``dtype`` is ``float32`` without data, as in h5py.
+        and ``chunks=True`` have h5py's meaning. Without ``compression`` codecs are chosen by the
+        elements (``codecs="auto"``). Every chunk has a CRC-32C, also without ``fletcher32``.
+        Arguments without a counterpart are refused. Without data ``dtype`` is ``float32``, as in
+        h5py.
 
         Examples
         --------
@@ -226,7 +227,7 @@ class Creating(Members):
         return self._create_filled(name, new)
 
     def _create_filled(self, name: str, new: Wanted) -> Array:
-        """An array that appears with its elements."""
+        """Creates an array that appears together with its elements."""
         draft = self._create(name, new.description, draft=True, values=new.data)
         path = draft.path
         try:
@@ -248,19 +249,19 @@ class Creating(Members):
         return Array(self._store, inner)
 
     def create_arrays(self, arrays: Mapping[str, Mapping[str, Any]]) -> None:
-        """Create many arrays at once: readers see all of them or none. Durable on return.
+        """Create many arrays in one step: readers see all of them or none. Durable on return.
 
-        Much faster than one by one, for the output of a simulation with hundreds of variables.
+        Much faster than single calls, for the output of a simulation with hundreds of variables.
 
         Parameters
         ----------
         arrays
-            By name or path from this group, the arguments of :meth:`create_array`.
+            The arguments of :meth:`create_array`, by name or path from this group.
 
         Raises
         ------
         ExistsError
-            A name is taken; nothing has been created.
+            A name is taken; no array is created.
 
         Examples
         --------
@@ -276,7 +277,7 @@ class Creating(Members):
         self._store._call(self._store._inner.create_arrays)(self._described(arrays))
 
     def _described(self, arrays: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
-        """Paths and descriptions of new arrays, as the engine takes them."""
+        """Returns paths and descriptions of new arrays for the engine."""
         if not isinstance(arrays, Mapping):
             raise InvalidArgumentError(
                 f"arrays must map names to the arguments of create_array, not {arrays!r}"
@@ -301,17 +302,18 @@ class Creating(Members):
     def require_array(
         self, name: str, shape: Any = None, dtype: Any = None, exact: bool = False, **words: Any
     ) -> Array:
-        """The array ``name``, created with :meth:`create_array` if there is none.
+        """Return the array ``name``; create it with :meth:`create_array` if it does not exist.
 
         Parameters
         ----------
         exact
-            Whether its type must be ``dtype``; else it may be one that holds all values of it.
+            Whether its type must be ``dtype``; else a type that holds all values of ``dtype`` will
+            do.
 
         Raises
         ------
         WrongTypeError
-            What has the name is a group, or of another shape or type.
+            The name belongs to a group, or to an array of another shape or type.
         """
         return self._require(
             name, shape, dtype, exact, lambda: self.create_array(name, shape, dtype, **words)
@@ -348,7 +350,7 @@ class Creating(Members):
     def full(
         self, name: str, shape: Any, fill_value: Any, dtype: Any = None, **words: Any
     ) -> Array:
-        """Create an array of one value. Nothing is written: it is the fill value."""
+        """Create an array of one value, stored as the fill value: no elements are written."""
         kind = np.asarray(fill_value).dtype if dtype is None else dtype
         return self.create_array(name, shape, kind, fill_value=fill_value, **words)
 
@@ -361,13 +363,13 @@ class Creating(Members):
         return self.full(name, shape, 1, dtype, **words)
 
     def empty(self, name: str, shape: Any, dtype: Any = "float64", **words: Any) -> Array:
-        """Create an array that will be written; until then it is zero."""
+        """Create an array to be written later; until then its elements are zero."""
         return self.create_array(name, shape, dtype, **words)
 
     def full_like(self, name: str, data: Any, fill_value: Any, **words: Any) -> Array:
         """Create an array of one value with the shape and type of ``data``.
 
-        Of an array of a store also with its dimensions, layout and codecs.
+        If ``data`` is an array of a store, its dimensions, layout and codecs are used, too.
         """
         return self.create_array(
             name, **_instead(_alike(data), {**words, "fill_value": fill_value})
@@ -382,7 +384,7 @@ class Creating(Members):
         return self.full_like(name, data, 1, **words)
 
     def empty_like(self, name: str, data: Any, **words: Any) -> Array:
-        """Create an array that will be written with the shape and type of ``data``."""
+        """Create an array, to be written later, with the shape and type of ``data``."""
         return self.zeros_like(name, data, **words)
 
     # Copies ---------------------------------------------------------------------------------------
@@ -390,7 +392,7 @@ class Creating(Members):
     def copy(self, source: Any, dest: Any, name: str | None = None) -> None:
         """Copy an array or group, with attributes and layouts, into this or another store.
 
-        The copy appears as a whole. What a session commits to the source meanwhile may be in it.
+        The copy appears as a whole. It may include commits that a session makes meanwhile.
 
         Parameters
         ----------
@@ -399,7 +401,7 @@ class Creating(Members):
         dest
             The new name, or a group, perhaps of another store.
         name
-            With a group as ``dest``: the name there; without it that of the source.
+            With a group as ``dest``: the name there; by default that of the source.
         """
         found = self[source] if isinstance(source, str) else source
         target: Any = self if isinstance(dest, str) else dest
@@ -419,10 +421,10 @@ class Creating(Members):
             copy_group(found, target, new_name)
 
     def move(self, source: str, dest: str) -> None:
-        """Give an array or group another name or path.
+        """Rename or move an array or group.
 
-        The elements are copied, then the old name is deleted: readers see the old, for a moment
-        both, then the new. What stops between leaves both. No session may write to it meanwhile.
+        Copies the elements, then deletes the old name: readers see the old, for a moment both, then
+        the new. An interrupted call leaves both. No session may write to it meanwhile.
         """
         old, new = (check_name(name).strip("/") for name in (source, dest))
         if f"{new}/".startswith(f"{old}/"):
@@ -432,8 +434,8 @@ class Creating(Members):
 
 
 def _instead(described: dict[str, Any], words: Mapping[str, Any]) -> dict[str, Any]:
-    """A description with what a caller gives in the place of parts of it."""
-    # Of compressors None is a choice: elements as they are.
+    """Returns a description in which the caller's arguments replace parts."""
+    # For compressors None is a choice: elements are stored unencoded.
     given = {k: v for k, v in words.items() if v is not None or k.startswith("compressor")}
     if set(given) & {"chunks", "shards", "layout", "shape"}:
         described = {**described, "layout": "auto"}
@@ -451,7 +453,7 @@ def _alike(data: Any) -> dict[str, Any]:
 
 
 def _check_named(name: str, call: str, where: str) -> None:
-    """Fail for the name of the group itself."""
+    """Fails for the name of the group itself."""
     if not check_name(name).strip("/"):
         what = call.removeprefix("create_")
         raise InvalidArgumentError(

@@ -1,11 +1,11 @@
-"""Reads that Darshan recorded (DXT), and which of them their patterns would have predicted.
+"""Reads that Darshan recorded (DXT), and the share of them that patterns would have predicted.
 
-The package ``darshan`` reads the logs, in a process of its own: its library is C, and a log may be
-anybody's file. What comes back are the reads of each file and rank. They go to the analyzer in the
-order in which they began: a read counts as predicted if a pattern of those before it has it next.
+The package ``darshan`` reads the logs in a child process, since its library is C and logs may come
+from anywhere. It returns the reads of each file and rank. The analyzer gets them in the order of
+their start times. A read counts as predicted if a pattern of earlier reads has it next.
 
-The process writes the length of a header (8 bytes, little-endian), the header in JSON, and three
-columns of 8 bytes for each read: offset, length, time of the start in seconds.
+The child writes the length of a header (8 bytes, little-endian), the header in JSON, and three
+columns of 8 bytes per read: offset, length, start time in seconds.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MEMORY_BYTES_MAX: Final = 4 << 30
 _SECONDS: Final = 120
 _READS_MAX: Final = 1 << 22
 _REFUSED: Final = 3
-#: Reads that a stream needs before anything can be predicted.
+#: Least reads of a stream for a prediction.
 _READS_MIN: Final = 4
 
 
@@ -59,7 +59,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class DarshanReads:
-    """The reads of a log: of each its stream, offset, length, and start in seconds."""
+    """The reads of a log: stream, offset, length and start time in seconds of each."""
 
     streams: list[Stream]
     stream: npt.NDArray[np.uint64]
@@ -69,7 +69,7 @@ class DarshanReads:
 
 
 def learn_darshan(path: str | Path) -> dict[str, Any]:
-    """Say of the reads in a Darshan log how many were predicted before they came.
+    """Returns the share of the reads in a Darshan log that patterns predict.
 
     Parameters
     ----------
@@ -81,20 +81,20 @@ def learn_darshan(path: str | Path) -> dict[str, Any]:
     ImportError
         The package ``darshan`` is not installed.
     FileNotFoundError, IsADirectoryError
-        There is no such file.
+        The file does not exist, or is a directory.
     CorruptError
-        It is no Darshan log, or a damaged one.
+        The file is not a Darshan log, or a damaged one.
     LimitExceededError
-        It has more reads than are analyzed, or takes too long to read.
+        The log exceeds the limit of analyzed reads, or takes too long to read.
     """
     return {"log": str(path), **analyze(read_log(path))}
 
 
 def read_log(path: str | Path) -> DarshanReads:
-    """Read the DXT records of a log, in a process of its own.
+    """Reads the DXT records of a log in a child process.
 
-    A file and rank whose reads were recorded twice, as those of POSIX and of MPI-IO, counts once,
-    as POSIX. Raises as `learn_darshan`.
+    If the reads of a file and rank were recorded by both POSIX and MPI-IO, only those of POSIX
+    count. Raises as `learn_darshan`.
     """
     if importlib.util.find_spec("darshan") is None:
         raise UnsupportedError(
@@ -122,11 +122,11 @@ def read_log(path: str | Path) -> DarshanReads:
 
 
 def analyze(reads: DarshanReads) -> dict[str, Any]:
-    """Say which reads were predicted before they came, by file and rank, by kind, and in all.
+    """Returns the predicted reads by file and rank, by kind, and in total.
 
-    Reads of no bytes, at the end of a file, are counted and left out.
+    Reads of no bytes, at the end of a file, are only counted.
     """
-    # Stream by stream, and in each as the reads began.
+    # Sorted by stream, and within a stream by start time.
     order = np.lexsort((reads.start, reads.stream))
     order = order[reads.length[order] > 0]
     stream, offset, length = (
@@ -160,7 +160,7 @@ def analyze(reads: DarshanReads) -> dict[str, Any]:
 def _add_missing(
     missing: dict[str, dict[str, int]], length: Any, labels: Any, follows: Any
 ) -> None:
-    """Add the reads of a stream that were not predicted, by the reason."""
+    """Adds the reads of a stream that were not predicted, by reason."""
     is_missed = labels == ""
     if len(labels) < _READS_MIN:
         reasons = [(is_missed, "fewer than 4 reads of the file")]
@@ -194,7 +194,7 @@ def _counted(length: Any, labels: Any) -> dict[str, Any]:
 
 
 def _by(labels: Any, length: Any) -> dict[str, dict[str, int]]:
-    """Reads and bytes for each label."""
+    """Returns reads and bytes of each label."""
     return {
         str(label): {
             "reads": int((labels == label).sum()),
@@ -209,7 +209,7 @@ def _share(part: int, whole: int) -> float:
 
 
 def _complaint(said: bytes) -> str | None:
-    """What the process, or Darshan's library in it, says is wrong."""
+    """Returns the error that the child, or Darshan's library in it, printed."""
     lines = said.decode("utf-8", "replace").splitlines()
     wrong = [line.strip() for line in lines if line.lower().lstrip().startswith("error")]
     return wrong[-1].partition(":")[2].strip() or wrong[-1] if wrong else None
@@ -230,9 +230,9 @@ def _decode(data: bytes) -> DarshanReads:
 
 
 def _main() -> int:
-    """In the process of its own: read the log that the arguments name, and write its reads."""
+    """Runs in the child: reads the log named by the argument, and writes its reads."""
     output = os.fdopen(os.dup(1), "wb")
-    # What the library prints is no data.
+    # Output of the library must not mix with the data.
     os.dup2(2, 1)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES_MAX, resource.RLIM_INFINITY))
@@ -251,7 +251,7 @@ def _main() -> int:
 
 
 def _records(path: str) -> tuple[list[tuple[str, int, str]], list[int], list[Any]]:
-    """The streams of a log, how many reads each has, and the reads."""
+    """Returns the streams of a log, the number of reads of each, and the reads."""
     from darshan.backend import cffi_backend as backend
 
     log = backend.log_open(path)
@@ -270,7 +270,7 @@ def _records(path: str) -> tuple[list[tuple[str, int, str]], list[int], list[Any
             total += len(reads)
             if total > _READS_MAX:
                 raise ValueError(f"more than {_READS_MAX} reads")
-            # The same reads may come as those of MPI-IO once more.
+            # The same reads may be recorded once more as those of MPI-IO.
             if reads and found.setdefault(key, (module, []))[0] == module:
                 found[key][1].extend(reads)
     streams = [(*key, module) for key, (module, _) in found.items()]

@@ -1,9 +1,8 @@
-"""The blocks that Dask reads an array in, where its caller leaves them to the engine.
+"""Sizes of Dask blocks of an array, if the caller does not choose them.
 
-Chunks are of a size for single reads, 20 KiB to 4 MiB, and a task of Dask costs about a
-millisecond. So a block is as many whole chunks, or whole shards, as make 16 to 32 MiB. It grows
-along the longest axis of the chunk first, since reads along that axis are those that the chunks
-were made for.
+Chunks have sizes for single reads, 20 KiB to 4 MiB, while a Dask task costs about a millisecond. So
+a block combines whole chunks, or whole shards, to 16 to 32 MiB. It grows first along the longest
+axis of the chunk, since the chunks were made for reads along that axis.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# The largest block that is put together.
+# Most bytes of a combined block.
 BLOCK_BYTES_MAX = 32 << 20
 
 _NOT_GIVEN: Any = object()
 
 
 class PreferredChunks(dict[str, "int | tuple[int, ...]"]):
-    """The lengths of blocks by dimension, as xarray takes them from ``preferred_chunks``.
+    """The lengths of blocks by dimension, as the value of xarray's ``preferred_chunks``.
 
-    xarray asks twice. With a default, ``get(dim, size)``, it asks for the lengths of blocks.
-    Without one, ``get(dim)``, it asks for borders that a caller's blocks should not cut, and warns
-    of blocks that do: these are the borders of chunks.
+    xarray asks twice. ``get(dim, size)``, with a default, asks for lengths of blocks. ``get(dim)``
+    asks for borders that a caller's blocks should not cut, and leads to warnings about blocks that
+    do: these are the borders of chunks.
 
     >>> preferred = PreferredChunks(("time",), blocks=(400,), chunks=(10,))
     >>> preferred, preferred.get("time", 1000), preferred.get("time")
@@ -43,7 +42,7 @@ class PreferredChunks(dict[str, "int | tuple[int, ...]"]):
         self._chunks = dict(zip(dims, chunks, strict=True))
 
     def get(self, dim: str, default: Any = _NOT_GIVEN) -> Any:
-        """The length of a block with a default, that of a chunk without."""
+        """Returns the length of a block with a default, that of a chunk without."""
         return self._chunks.get(dim) if default is _NOT_GIVEN else super().get(dim, default)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -58,9 +57,9 @@ def block_shape(
     chunks: tuple[int, ...],
     shards: tuple[int, ...] | None = None,
 ) -> tuple[int, ...]:
-    """The lengths of a block: whole shards where they are small enough, else whole chunks.
+    """Returns the lengths of a block: whole shards if they are small enough, else whole chunks.
 
-    Chunks of more than 32 MiB are blocks themselves.
+    Chunks of more than 32 MiB are blocks of their own.
 
     >>> block_shape((8760, 721, 1440), 4, (1, 721, 1440))
     (8, 721, 1440)
@@ -76,7 +75,7 @@ def block_shape(
 
 
 class _Unit:
-    """What a block is a multiple of."""
+    """The smallest block, a chunk or shard; larger blocks are multiples of it."""
 
     def __init__(
         self,
@@ -88,16 +87,16 @@ class _Unit:
         self.shape = [max(1, length) for length in shape]
         self.item_size = max(1, item_size)
         self.lengths = lengths
-        #: The axes in which a block grows: the longest of the chunk first, of equal ones the last.
+        #: The axes in order of growth: the longest of the chunk first; of equal ones the last.
         self.order = order or sorted(range(len(lengths)), key=lambda axis: (-lengths[axis], -axis))
 
     def bytes_of(self, lengths: Sequence[int]) -> int:
-        """The bytes of a block as far as it lies in the array."""
+        """Returns the bytes of a block inside the array."""
         clipped = (min(pair) for pair in zip(lengths, self.shape, strict=True))
         return math.prod(clipped) * self.item_size
 
     def grown(self, most: list[int]) -> tuple[int, ...]:
-        """The block, grown along one axis after the other, to no more than ``most``."""
+        """Returns the block, grown along one axis after the other, up to the lengths ``most``."""
         block = list(self.lengths)
         for axis in self.order:
             count = -(-min(most[axis], self.shape[axis]) // block[axis])
@@ -106,7 +105,7 @@ class _Unit:
 
 
 def _factor(count: int, most: int) -> int:
-    """How many of ``count`` units to take together, at most ``most``, in blocks of equal length.
+    """Returns how many of ``count`` units, up to ``most``, make blocks of equal length.
 
     >>> _factor(72, 23), _factor(72, 100), _factor(7, 0)
     (18, 72, 1)

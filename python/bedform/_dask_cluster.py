@@ -1,4 +1,4 @@
-"""Clusters of Dask: connecting to one, what its workers are, and what their failures mean."""
+"""Dask clusters: connections, tasks of one call, workers, and errors."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 CONNECT_SECONDS = 30
-# Held by the task that works in this process: memory limits are those of one.
+# Held by the running task of this process, since memory limits assume one task.
 _one_at_a_time = threading.Lock()
 MISSING = "dask= needs the package distributed: pip install 'bedform[dask]'"
 
 
 def distributed() -> Any:
-    """The module, which is imported only where it is asked for."""
+    """Imports the module `distributed` on demand."""
     try:
         return importlib.import_module("distributed")
     except ImportError:
@@ -39,7 +39,7 @@ def distributed() -> Any:
 
 @contextlib.contextmanager
 def connected(dask: Any) -> Iterator[Any]:
-    """The client that ``dask`` is, or, for the address of a scheduler, one that ends with this."""
+    """Yields the client ``dask``, or a temporary one for a scheduler's address."""
     module = distributed()
     if isinstance(dask, module.Client):
         if dask.asynchronous:
@@ -55,21 +55,21 @@ def connected(dask: Any) -> Iterator[Any]:
         client = module.Client(dask, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, TypeError, OverflowError) as error:
         reason = str(error).partition("\n")[0]
-        # An address that cannot be one, or a scheduler that does not answer.
+        # Either an impossible address, or a scheduler that does not answer.
         kind = IoError if isinstance(error, OSError) else InvalidArgumentError
         raise kind(f"no Dask scheduler at {dask!r}: {reason}") from None
     with client:
         yield client
 
 
-#: What a port can be.
+#: Valid port numbers.
 PORTS = range(1, 65536)
 
 
 def _check_address(module: Any, address: str) -> None:
-    """Fail for what cannot be the address of a scheduler.
+    """Fails for impossible addresses of a scheduler.
 
-    A client that is given one is never finished, and waits for itself when it is collected: the
+    A client with such an address never finishes connecting, and blocks when it is collected: the
     program would not end.
     """
     scheme, where = module.comm.parse_address(address)
@@ -77,18 +77,18 @@ def _check_address(module: Any, address: str) -> None:
     if scheme in ("tcp", "tls", "inproc"):
         backend.get_address_host(where)
     if scheme in ("tcp", "tls"):
-        # A ValueError says what is not in it.
+        # The ValueError names the invalid port.
         PORTS.index(int(where.rpartition(":")[2]))
 
 
 @contextlib.contextmanager
 def scheduling(dask: Any) -> Iterator[dict[str, Any]]:
-    """What Dask's computations are told, so that the workers of a cluster do them."""
+    """Yields arguments of Dask's compute functions that select the workers of a cluster."""
     if dask is None:
         yield {}
         return
-    # Not by `dask.config`, which nannies of this process send to workers that they start: a client
-    # cannot be sent, and a worker that has died would stay dead.
+    # Not by `dask.config`, which nannies of this process send to workers that they start. A client
+    # cannot be sent, so a dead worker would not be replaced.
     with connected(dask) as client:
         try:
             yield {"scheduler": client}
@@ -97,8 +97,8 @@ def scheduling(dask: Any) -> Iterator[dict[str, Any]]:
 
 
 def worker_count(client: Any) -> int:
-    """How many workers there are by now."""
-    # Without an argument the newest versions give five workers only.
+    """Returns the current number of workers."""
+    # Without an argument the newest versions return at most five workers.
     try:
         facts = client.scheduler_info(n_workers=-1)
     except TypeError:
@@ -107,12 +107,12 @@ def worker_count(client: Any) -> int:
 
 
 def threads_of_worker() -> int:
-    """The threads of the worker whose task this is."""
+    """Returns the number of threads of the worker that runs this task."""
     return max(1, int(distributed().get_worker().state.nthreads))
 
 
 def threads_of_any_worker() -> int | None:
-    """The threads of the worker whose task this is; none outside of a cluster."""
+    """Returns the number of threads of the worker that runs this task; None outside a cluster."""
     module = sys.modules.get("distributed")
     if module is None:
         return None
@@ -123,7 +123,7 @@ def threads_of_any_worker() -> int | None:
 
 
 class Tasks:
-    """Tasks of one call on a cluster, which fails with the first of them."""
+    """The tasks of one call on a cluster; the first failed task fails the call."""
 
     def __init__(self, client: Any, name: str) -> None:
         self._client = client
@@ -134,11 +134,11 @@ class Tasks:
 
     @property
     def count(self) -> int:
-        """How many have not ended."""
+        """The number of unfinished tasks."""
         return len(self._tags)
 
     def submit(self, function: Callable[..., Any], *arguments: Any, tag: Any) -> None:
-        """Let a worker call a function, one at a time in each; ``tag`` is given with its result."""
+        """Runs a function on a worker, one at a time in each; ``tag`` comes with its result."""
         self._submitted += 1
         key = f"{self._prefix}-{self._submitted}"
         call = (_internal.__version__, function, *arguments)
@@ -147,18 +147,18 @@ class Tasks:
         future.add_done_callback(self._queue.put)
 
     def ended(self) -> list[tuple[Any, Any]]:
-        """Wait for at least one task; give tags and results of those that have ended.
+        """Waits for at least one task; returns tags and results of the finished ones.
 
         Raises
         ------
         BedformError
-            A task has failed: the worker's error, or that workers died.
+            A task failed, by the worker's error or because workers died.
         """
         results: list[tuple[Any, Any]] = []
         while not results:
             for future in self._told():
                 if future.status in ("pending", "lost"):
-                    # Its worker died with the result: another one does it again.
+                    # The worker died with the result: the scheduler runs the task again.
                     future.add_done_callback(self._queue.put)
                     continue
                 if future.status != "finished":
@@ -168,8 +168,8 @@ class Tasks:
         return results
 
     def _told(self) -> list[Any]:
-        """Wait for futures that were said to have ended."""
-        # Not `distributed.wait`, which takes the client that is the default.
+        """Waits for futures whose callbacks have run."""
+        # Not `distributed.wait`, which uses the default client.
         told = [self._queue.get()]
         with contextlib.suppress(queue.Empty):
             while True:
@@ -177,14 +177,14 @@ class Tasks:
         return told
 
     def cancel(self) -> None:
-        """Take back what has not ended. Tasks that are being done end by themselves."""
+        """Cancels unfinished tasks. Tasks that are running finish anyway."""
         futures, self._tags = list(self._tags), {}
         if futures:
             self._client.cancel(futures, force=True)
 
 
 def call_in_worker(version: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """In a worker: call a function, whose errors say where they were."""
+    """Runs in a worker: calls a function, and adds the worker's address to its errors."""
     try:
         check_version(version)
         with _one_at_a_time:
@@ -195,7 +195,7 @@ def call_in_worker(version: str, function: Callable[..., Any], *arguments: Any) 
 
 
 def check_version(version: str) -> None:
-    """Fail in a worker whose version is not that of the client."""
+    """Fails in a worker with another version than the client's."""
     ours = _internal.__version__
     if version != ours:
         raise UnsupportedError(

@@ -1,9 +1,9 @@
-"""Conversions on a Dask cluster: the client's side, which hands out tasks, and the workers'.
+"""Conversions on a Dask cluster: submission of tasks by the client, and their execution by workers.
 
-The engine decides what a task is, and what its end means: see its module ``convert``. Here tasks
-become futures of Dask. A worker opens source and target once for many tasks. It does one task at a
-time, with as many threads of the engine as it has of its own, so that the memory of a conversion is
-that of each worker.
+The engine defines the tasks and evaluates their results: see its module ``convert``. Here tasks
+become Dask futures. A worker opens source and target once for many tasks. It runs one task at a
+time, with as many engine threads as it has Dask threads. So the memory limit of a conversion
+applies to each worker.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from bedform._remote import is_url, without_query
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    #: A place and tasks; numbers of finished ones, warnings, how many are taken at a time.
+    #: Takes a place and tasks; returns finished numbers, warnings, and the tasks accepted at a
+    #: time.
     Exchange = Callable[[str, list[str]], tuple[list[int], list[str], int]]
 
-# A worker has the next task at hand when it has done one.
+# A worker has its next task queued while it runs one.
 TASKS_AT_A_WORKER = 2
 
 
@@ -36,9 +37,9 @@ def exchange_on(
     given: Mapping[str, Any],
     exclude: Sequence[str] = (),
 ) -> Iterator[Exchange | None]:
-    """What hands tasks to the workers of a cluster; nothing where there is none.
+    """Yields the function that submits tasks to a cluster; None without one.
 
-    Takes back what is not finished in the end.
+    Cancels unfinished tasks at the end.
     """
     if dask is None:
         yield None
@@ -73,10 +74,10 @@ class RegionPool:
         self._tasks = _dask_cluster.Tasks(client, "convert")
 
     def exchange(self, place: str, tasks: list[str]) -> tuple[list[int], list[str], int]:
-        """Hand tasks to the cluster; wait until one is finished, if there are any.
+        """Submits tasks to the cluster, and waits until one is finished, if there are any.
 
-        Gives the numbers of those that are finished, what is to be said of them, and how many the
-        cluster takes at a time.
+        Returns the numbers of finished tasks, their warnings, and the number of tasks that the
+        cluster accepts at a time.
         """
         job = _json.dump({**self._job, "place": place})
         for task in tasks:
@@ -87,17 +88,17 @@ class RegionPool:
         return [number for number, _ in ended], warnings, TASKS_AT_A_WORKER * workers
 
     def cancel(self) -> None:
-        """Take back what is not finished."""
+        """Cancels unfinished tasks."""
         self._tasks.cancel()
 
 
 def _absolute(place: str) -> str:
-    """A place as another process finds it, which has another working directory."""
+    """Returns an absolute place, for a process with another working directory."""
     return place if is_url(place) else str(Path(place).absolute())
 
 
 def do_task(job: str, task: str) -> list[str]:
-    """In a worker: do one task; give what should be known of it."""
+    """Runs in a worker: does one task and returns its warnings."""
     return _run(_opened(job, _dask_cluster.threads_of_worker()), task)
 
 
@@ -112,7 +113,7 @@ def _run(worker: _internal.RegionWorker, task: str) -> list[str]:
 
 @functools.lru_cache(maxsize=1)
 def _opened(job: str, threads: int) -> _internal.RegionWorker:
-    """Source and target of a conversion; those of the last one stay open."""
+    """Opens source and target of a conversion; the last ones stay open."""
     from bedform._convert import opening_of, readers_of
     from bedform._opening import open_place
 

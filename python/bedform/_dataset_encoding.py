@@ -1,4 +1,4 @@
-"""Data sets as variables to be stored, encoded by xarray's own machinery as ``to_zarr`` does it."""
+"""Encoding of data sets by xarray's own functions, as ``to_zarr`` does it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from bedform._group import Group
 
-# What an encoding may say of a new array; the rest is for the conventions.
+# Keys of an encoding that concern the new array; xarray's conventions use the others.
 _KEYS = {
     "chunks",
     "shards",
@@ -34,26 +34,26 @@ _KEYS = {
     "cache_metadata",
     "write_empty_chunks",
 }
-# xarray's name on storage for the variable without one.
+# xarray's stored name of an unnamed variable.
 UNNAMED = "__values__"
 _IGNORED = {"source", "original_shape", "preferred_chunks"}
 
 
 @dataclass
 class Encoded:
-    """A variable as it is stored: raw values, attributes, fill value, wishes for its layout."""
+    """A variable in its stored form: raw values, attributes, fill value, requested layout."""
 
     name: str
     variable: Variable
     attributes: dict[str, Any]
     fill_value: Any
-    #: The encoding was given for this call, not inherited from where the data come from.
+    #: Whether the caller gave the encoding for this write, instead of the data's source.
     demanded: bool
     encoding: dict[str, Any] = field(default_factory=dict)
 
 
 def check_names(dataset: Dataset) -> None:
-    """Fail unless every name and attribute name can be stored."""
+    """Fails unless every name and attribute name can be stored."""
     for name in [*dataset.variables, *dataset.attrs, *dataset.dims]:
         if not isinstance(name, str) and (name is not None or name in dataset.attrs):
             raise WrongTypeError(f"the name {name!r} cannot be stored; it must be a string or None")
@@ -75,7 +75,7 @@ def check_names(dataset: Dataset) -> None:
 def split(
     dataset: Dataset, encoding: Mapping[Hashable, Mapping[str, Any]]
 ) -> tuple[dict[str, Variable], dict[str, Any]]:
-    """The variables of a data set with their encodings, and its attributes with ``coordinates``."""
+    """Returns the variables with their encodings, and the attributes with ``coordinates``."""
     from xarray import conventions
 
     for name, wishes in encoding.items():
@@ -92,7 +92,7 @@ def split(
 
 
 def existing_encodings(group: Group, names: list[str]) -> dict[str, Variable]:
-    """The stored variables, decoded, so that new values can be encoded exactly as they were."""
+    """Returns the stored variables, decoded, so that new values get the same encoding."""
     from xarray import conventions
 
     from bedform.xarray_backend import BedformDataStore
@@ -104,7 +104,7 @@ def existing_encodings(group: Group, names: list[str]) -> dict[str, Variable]:
 
 
 def encode(name: str, variable: Variable, *, demanded: bool) -> Encoded:
-    """Encode one variable by the CF conventions."""
+    """Encodes one variable by the CF conventions."""
     encoded = _encode_cf(variable, name)
     attributes = dict(encoded.attrs)
     encoding = {key: value for key, value in encoded.encoding.items() if key not in _IGNORED}
@@ -112,7 +112,7 @@ def encode(name: str, variable: Variable, *, demanded: bool) -> Encoded:
     if fill_value is None and encoded.dtype.kind == "f":
         fill_value = np.nan
     if encoded.dtype.kind == "f" and _is_nan(attributes.get("missing_value")):
-        # JSON has no NaN: as a fill value it means the same, and every reader takes it.
+        # JSON has no NaN. As a fill value it has the same meaning and is portable.
         del attributes["missing_value"]
         attributes.setdefault("_FillValue", np.nan)
     if "_FillValue" in attributes:
@@ -161,7 +161,7 @@ def _encode_cf(variable: Variable, name: str) -> Variable:
 
 
 def _is_extended(dtype: np.dtype[Any]) -> bool:
-    """Whether it is a float with more digits than Zarr has."""
+    """Whether the type is a float with more digits than Zarr has."""
     return dtype.itemsize > {"f": 8, "c": 16}.get(dtype.kind, dtype.itemsize)
 
 
@@ -175,7 +175,7 @@ def _encode_fill(value: Any, dtype: np.dtype[Any], name: str) -> Any:
 
 
 def plain_attributes(attributes: Mapping[Any, Any], owner: str) -> dict[str, Any]:
-    """Attributes as JSON has them; the error for others names attribute and owner."""
+    """Converts attributes to JSON values; errors name the attribute and the owner."""
     plain: dict[str, Any] = {}
     for name, value in attributes.items():
         try:
@@ -193,7 +193,7 @@ def check_fits(
     region: Mapping[str, slice],
     append_dim: str | None,
 ) -> Variable:
-    """Bring ``new`` into the order of the stored dimensions; fail unless its sizes fit."""
+    """Transposes ``new`` to the stored order of dimensions; fails unless its sizes fit."""
     if new.dims != existing.dims:
         if set(new.dims) != set(existing.dims):
             raise InvalidArgumentError(
@@ -222,9 +222,9 @@ def check_fits(
 
 
 def check_units(name: str, existing: Variable, encoded: Encoded) -> None:
-    """Fail if times cannot be counted in the unit that the store has.
+    """Fails if times cannot be counted in the stored unit.
 
-    xarray then takes a finer unit, with a warning, and the numbers would be read in the old one.
+    xarray then chooses a finer unit with a warning, and readers would apply the stored one.
     """
     stored = existing.encoding.get("units")
     taken = encoded.attributes.get("units")
@@ -238,7 +238,7 @@ def check_units(name: str, existing: Variable, encoded: Encoded) -> None:
 
 
 def _counts_alike(stored: Mapping[str, Any], taken: Mapping[str, Any]) -> bool:
-    """Whether numbers mean the same times by both."""
+    """Whether both encodings map numbers to the same times."""
     from xarray import Variable, conventions
 
     def times(source: Mapping[str, Any]) -> Any:
@@ -252,7 +252,7 @@ def _counts_alike(stored: Mapping[str, Any], taken: Mapping[str, Any]) -> bool:
 
 
 def check_type(name: str, existing: Variable, new: Variable) -> None:
-    """Fail if fixed-size text would be cut, or a kind of values become another."""
+    """Fails if fixed-size text would be truncated, or values would change their kind."""
     if new.dtype.kind in "biufcMmO" or (new.dtype.kind in "SUT" and existing.dtype.kind in "OT"):
         return
     if new.dtype != existing.dtype:

@@ -1,4 +1,4 @@
-"""The variables of a data set beside the arrays that their values go to."""
+"""Variables of a data set, paired with the arrays that take their values."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from bedform._array import Array
     from bedform._dataset_encoding import Encoded
 
-# Under this size an array is a coordinate or a flag: one chunk.
+# Arrays below this size are coordinates or flags, stored as one chunk.
 SMALL_ARRAY_BYTES = 1 << 20
 
 
 @dataclass
 class Part:
-    """Values and where they go."""
+    """A variable to write, with its array in the store."""
 
     encoded: Encoded
-    #: The array as it is in the store; none for a new one.
+    #: The existing array; None for a new one.
     array: Array | None
-    #: The axis along which it grows.
+    #: The axis along which the array grows; None if it does not.
     axis: int | None
 
     @property
@@ -34,12 +34,12 @@ class Part:
 
     @property
     def length(self) -> int:
-        """How far it grows."""
+        """Number of elements to append along the growing axis."""
         return 0 if self.axis is None else self.encoded.variable.shape[self.axis]
 
 
 def growths(parts: list[Part]) -> list[tuple[_internal.Array, int, int]]:
-    """Arrays that grow, their axes, and how far, as the engine takes them."""
+    """Returns the growing arrays with axis and length, for the engine."""
     return [
         (part.array._inner, part.axis, part.length)
         for part in parts
@@ -48,7 +48,7 @@ def growths(parts: list[Part]) -> list[tuple[_internal.Array, int, int]]:
 
 
 def appended(parts: list[Part]) -> list[tuple[_internal.Array, int, list[int], Any]]:
-    """The same with the values, which are in memory."""
+    """Returns the growing arrays with axis and values in memory, for the engine."""
     taken = []
     for part in parts:
         if part.array is not None and part.axis is not None:
@@ -59,12 +59,12 @@ def appended(parts: list[Part]) -> list[tuple[_internal.Array, int, list[int], A
 
 
 def is_stored(array: Array, data: Any) -> bool:
-    """Whether a small array has these values, bit by bit: appends bring all coordinates again."""
+    """Whether a small array equals the values bitwise; appends repeat all coordinates."""
     if data.shape != array.shape or data.dtype.hasobject or data.nbytes > SMALL_ARRAY_BYTES:
         return False
     try:
         stored = array[...]
     except BedformError:
-        # What cannot be read is to be replaced all the more.
+        # An unreadable array must be replaced.
         return False
     return bool(stored.dtype == data.dtype and np.asarray(stored).tobytes() == data.tobytes())

@@ -1,4 +1,4 @@
-"""Which part of a store ``region=`` means, and whether coordinates are those of the store."""
+"""The argument ``region=``: its slices, and checks of the coordinates in it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class CoordinateWarning(UserWarning):
-    """An append gives the data that a store has other coordinates."""
+    """An append overwrites a coordinate, which relabels the stored data."""
 
 
 def resolve(dataset: Dataset, region: Any, group: Group) -> tuple[dict[str, slice], Dataset]:
-    """The slices that ``region`` means, and the data set without its index coordinates.
+    """Returns the slices of ``region``, and the data set without its index coordinates.
 
-    The index coordinates are not written but compared with those in the store.
+    The index coordinates are compared with those in the store, not written.
     """
     wanted = dict.fromkeys(dataset.dims, "auto") if region == "auto" else region
     if not isinstance(wanted, Mapping):
@@ -106,7 +106,7 @@ def _compare(dataset: Dataset, dim: str, part: slice, group: Group) -> None:
 
 
 def check_coordinate(name: str, stored: Array, ours: Variable) -> None:
-    """Warn of an index coordinate that an append does not extend, but changes."""
+    """Warns if an append changes an index coordinate that it does not extend."""
     if ours.dims != (name,):
         return
     theirs = stored[...]

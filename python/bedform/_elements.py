@@ -1,4 +1,4 @@
-"""What users give as elements, as the engine takes them."""
+"""Conversion of users' values to elements for the engine."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ AnyArray = npt.NDArray[Any]
 
 
 def type_of(dtype: Any) -> np.dtype[Any]:
-    """The type that a user means.
+    """Returns NumPy's type for a type argument.
 
     Raises
     ------
     InvalidArgumentError
-        NumPy knows none.
+        NumPy has no such type.
     """
     try:
         found: np.dtype[Any] = np.dtype(dtype)
@@ -28,7 +28,7 @@ def type_of(dtype: Any) -> np.dtype[Any]:
 
 
 def numpy_type(described: Any) -> np.dtype[Any]:
-    """The type that the engine describes: by NumPy's name, or by a list of fields."""
+    """Returns the engine's type, given as NumPy's name or a list of fields."""
     if isinstance(described, str):
         return np.dtype(described)
     return np.dtype([_field(field) for field in described])
@@ -41,7 +41,7 @@ def _field(field: list[Any]) -> tuple[Any, ...]:
 
 
 class Elements:
-    """Conversions to the elements of an array at ``path``, with this type."""
+    """Converter of values to elements of one type, for the array at ``path``."""
 
     def __init__(self, path: str, dtype: np.dtype[Any]) -> None:
         self._path = path
@@ -49,19 +49,18 @@ class Elements:
         self._is_text = dtype.hasobject
 
     def converted(self, value: Any) -> AnyArray:
-        """``value`` as elements of the array; only conversions that NumPy's assignment makes.
+        """Converts ``value`` to elements, as NumPy's assignment does.
 
         Raises
         ------
         InvalidArgumentError
-            There are masked elements, of which nobody knows what to store; or the type is one that
-            the array cannot hold. Times (``datetime64``) are no numbers: what they count, and from
-            when, would be lost.
+            The values have masked elements, whose stored value is undefined. Or the array cannot
+            hold their type: times (``datetime64``), for example, would lose unit and epoch.
         """
-        # Before anything is made of the value: NumPy takes what is masked in a list for NaN.
+        # Checked first, since NumPy turns masked elements of a list into NaN.
         masked = _masked(value)
         try:
-            # Some hand over masked arrays as their elements.
+            # Some objects return masked arrays when they are converted.
             data = self._array_of(value) if not masked else np.empty(())
             masked = masked or _masked(data)
             data = np.asarray(data)
@@ -76,7 +75,7 @@ class Elements:
             )
         if self._is_text:
             return data.astype(object)
-        # Plain objects whose type NumPy only guesses are converted below, or refused by it.
+        # NumPy only guesses the type of plain objects: the conversion below decides.
         plain = not hasattr(value, "dtype")
         refused = ("SUmM" if plain else "OSUTmM").replace(self._dtype.kind, "")
         if data.size and refused and data.dtype.kind in refused:
@@ -86,25 +85,25 @@ class Elements:
                 f"{self._path} holds {self._dtype}: the imaginary part is lost"
             )
         try:
-            # From the value itself: a list of large integers is one of floats to NumPy.
+            # From the original value, since NumPy makes floats of a list of large integers.
             return np.asarray(value if plain else data, dtype=self._dtype)
         except (OverflowError, TypeError, ValueError) as error:
             raise InvalidArgumentError(f"{self._path} holds {self._dtype}: {error}") from None
 
     def _array_of(self, value: Any) -> AnyArray:
-        # Of plain texts NumPy's own type of text would lose the NULs at their ends.
+        # NumPy's own text type would strip NULs at the ends of plain texts.
         if self._is_text and not hasattr(value, "dtype"):
             return np.array(value, dtype=object)
         return np.asanyarray(value)
 
     def flat(self, data: AnyArray) -> Any:
-        """Converted elements in C order: bytes, or a list of texts."""
+        """Returns converted elements in C order: bytes, or a list of texts."""
         if self._is_text:
             return [self._text_of(element) for element in data.reshape(-1)]
         return np.ascontiguousarray(data).reshape(-1).view(np.uint8)
 
     def _text_of(self, element: Any) -> str:
-        # Anything else would be stored as what it prints, which nobody can read back.
+        # Other objects would be stored in their printed form, which cannot be read back.
         if isinstance(element, str):
             return check_text(element, f"{self._path}: the text")
         raise InvalidArgumentError(
@@ -113,7 +112,7 @@ class Elements:
 
 
 def _masked(value: Any) -> int:
-    """How many elements are masked, also of masked arrays in lists."""
+    """Returns the number of masked elements, including masked arrays in lists."""
     if isinstance(value, np.ma.MaskedArray):
         return int(np.ma.getmaskarray(value).sum())
     if isinstance(value, (list, tuple)):

@@ -1,9 +1,9 @@
-"""Errors by what a caller can do about them.
+"""Exceptions, classified by the caller's remedy.
 
-Every error that a user can get is a :class:`BedformError`, and also the builtin exception that
-Python users expect in its place, so that ``except KeyError`` around ``store["t"]`` works.
-``error.kind`` is the engine's name for it, the same in Rust and C: one class for each kind, and
-below some of them classes for what Python calls by a name of its own:
+Every user-visible error is a :class:`BedformError`, and also the builtin exception that Python
+users expect in its place, so that ``except KeyError`` around ``store["t"]`` works. ``error.kind``
+is the engine's name of the error, as in Rust and C. Each kind has a class, and some have subclasses
+for cases with their own builtin exception:
 
 | class | kind | is also |
 |---|---|---|
@@ -27,8 +27,8 @@ below some of them classes for what Python calls by a name of its own:
 | ``IoError`` | ``Io`` | ``OSError`` |
 | ``InternalError`` | ``Internal`` | ``RuntimeError`` |
 
-What the engine calls ``Interrupted`` is ``KeyboardInterrupt``, or what a signal's handler or a
-callback raised.
+The engine's ``Interrupted`` becomes ``KeyboardInterrupt``, or the exception that a signal handler
+or callback raised.
 """
 
 from __future__ import annotations
@@ -46,32 +46,33 @@ T = TypeVar("T")
 
 
 class BedformError(Exception):
-    """Any failure of Bedform: one line that says what happened, to which object, what to do."""
+    """Any failure of Bedform; its one-line message names the event, the object and the remedy."""
 
     kind = "Io"
 
     @property
     def reason(self) -> str:
-        """What happened, to which object, without what to do."""
+        """The message without the remedy: the event and its object."""
         return str(self).partition(";")[0]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Dask's workers send errors by tblib, which cannot make those of two builtin classes anew.
+        # Dask's workers pickle errors with tblib, which cannot rebuild classes with two builtin
+        # bases.
         return (type(self), self.args, self.__dict__ or None)
 
     def __str__(self) -> str:
-        # KeyError would show its message in quotes.
+        # KeyError would quote its message.
         return _shown.line(self.args[0]) if self.args else ""
 
 
 class NotFoundError(BedformError, KeyError, FileNotFoundError):
-    """No such store, array or group: check the name."""
+    """The store, array or group does not exist: check the name."""
 
     kind = "NotFound"
 
 
 class ExistsError(BedformError, FileExistsError):
-    """It exists and was to be created: open it, or choose another name."""
+    """The object to create exists: open it, or choose another name."""
 
     kind = "Exists"
 
@@ -87,7 +88,7 @@ class WrongTypeError(InvalidArgumentError, TypeError):
 
 
 class InvalidSelectionError(InvalidArgumentError, IndexError):
-    """What is between the brackets is no selection of such an array: fix the selection."""
+    """The expression in the brackets does not select from such an array: fix the selection."""
 
 
 class NoDirectoryError(InvalidArgumentError, NotADirectoryError):
@@ -113,13 +114,13 @@ class CorruptError(BedformError, ValueError):
 
 
 class ConflictError(BedformError):
-    """Another writer was faster: read again and retry, with a new session if it was one."""
+    """Another writer was faster: read again and retry, in a session with a new one."""
 
     kind = "Conflict"
 
 
 class BusyError(ConflictError, BlockingIOError):
-    """Another program is at work on it: retry when that is done."""
+    """Another program is using the object: retry when it has finished."""
 
 
 class SnapshotMovedError(BedformError):
@@ -129,13 +130,13 @@ class SnapshotMovedError(BedformError):
 
 
 class LimitExceededError(BedformError, ValueError):
-    """The data claim more than a limit allows: raise the limit if they are to be trusted."""
+    """The data claim more than a limit allows: raise the limit if you trust them."""
 
     kind = "LimitExceeded"
 
 
 class ReadOnlyError(BedformError, PermissionError):
-    """The store is read-only or was opened so."""
+    """The store is read-only, or was opened for reading."""
 
     kind = "ReadOnly"
 
@@ -167,14 +168,14 @@ class IoError(BedformError, OSError):
 class InternalError(BedformError, RuntimeError):
     """A bug of Bedform: report the message, with the call that led to it.
 
-    Stores stay usable. After it in a call of a session, that session takes no more calls; its
-    commits stand.
+    Stores stay usable. A session in one of whose calls it happens accepts no more calls; its
+    commits stay.
     """
 
     kind = "Internal"
 
 
-#: What a line of `verify` begins with that is of something which cannot be read here.
+#: Prefix of the lines of `verify` about objects that cannot be checked here.
 NOT_CHECKED = "cannot be checked: "
 
 BY_KIND: dict[str, type[BedformError]] = {
@@ -198,14 +199,14 @@ BY_KIND: dict[str, type[BedformError]] = {
     )
 }
 
-#: The exceptions of the extension module: errors, and panics below it, which are bugs.
+#: Exceptions of the extension module: errors, and panics, which are bugs.
 ENGINE_ERRORS = (EngineError, PanicException)
 
 
-# How the message of a panic begins that the engine has met.
+# Prefix of messages of panics that the engine caught.
 _BUG = "a bug of Bedform"
 
-# What to do where the engine's storage, which knows no command and no caller, cannot say it.
+# Remedies for messages of the engine's storage layer, which does not know the caller.
 _REMEDIES = {
     "it is read-only": "choose another place",
     "permission denied": "choose another place or ask its owner",
@@ -213,10 +214,10 @@ _REMEDIES = {
 
 
 def translated(error: EngineError | PanicException, where: str = "") -> BedformError:
-    """The exception of this package for one of the extension module.
+    """Returns this package's exception for one of the extension module.
 
-    Storage names objects as the store knows them: ``where``, the store, is put in front. A file
-    at a URL has its whole URL.
+    Storage messages name objects relative to the store: the store's path ``where`` is put in front.
+    Names of files at URLs are complete already.
     """
     if isinstance(error, PanicException):
         message = str(error)
@@ -235,19 +236,19 @@ def translated(error: EngineError | PanicException, where: str = "") -> BedformE
 
 
 def engine_call(function: Callable[P, T], where: str = "") -> Callable[P, T]:
-    """Let the errors of the engine leave ``function`` as those of this package.
+    """Wraps ``function`` so that errors of the engine become exceptions of this package.
 
-    ``where`` is the store that it is about.
+    ``where`` is the path of the store for messages.
     """
 
-    # Without `functools.wraps`, which takes longer than many calls.
+    # `functools.wraps` would take longer than many calls.
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return function(*args, **kwargs)
         except ENGINE_ERRORS as error:
             raise translated(error, where) from None
         except OverflowError as error:
-            # The extension module takes numbers of 64 bits.
+            # The extension module takes 64-bit numbers.
             text = f"{where}: " if where else ""
             raise InvalidArgumentError(f"{text}a number is out of range: {error}") from None
 
@@ -255,12 +256,12 @@ def engine_call(function: Callable[P, T], where: str = "") -> Callable[P, T]:
 
 
 def check_name(name: Any) -> str:
-    """Give the name or path of an array or group back, if it is text that UTF-8 has.
+    """Return the name or path of an array or group if it is text that UTF-8 can encode.
 
     Raises
     ------
     InvalidArgumentError
-        It is none.
+        It is not text, or not encodable.
     """
     if not isinstance(name, str):
         raise InvalidArgumentError(f"the name of an array or group must be text, not {name!r}")
@@ -268,12 +269,12 @@ def check_name(name: Any) -> str:
 
 
 def check_text(text: str, what: str) -> str:
-    """Give a text back if UTF-8 has it: halves of a pair (lone surrogates) it has not.
+    """Return a text if UTF-8 can encode it; it cannot encode lone surrogates.
 
     Raises
     ------
     InvalidArgumentError
-        It has not; messages call the text ``what``.
+        UTF-8 cannot encode it; messages call the text ``what``.
     """
     if not text.isascii():
         try:

@@ -1,4 +1,4 @@
-"""What a read would do, and at what price."""
+"""Plans of reads, for display."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bedform._text import format_bytes, format_seconds
 
 
 class Explanation:
-    """The plan of one read: a table for people, a dict for programs.
+    """The plan of one read, with its price: ``str`` of it is a table.
 
     Examples
     --------
@@ -21,7 +21,7 @@ class Explanation:
         self._facts, self._sharded = facts, sharded
 
     def to_dict(self) -> dict[str, Any]:
-        """All facts: counts, bytes, seconds."""
+        """Returns all facts: counts, bytes, seconds."""
         return dict(self._facts)
 
     def __str__(self) -> str:
@@ -41,11 +41,11 @@ class Explanation:
         return "\n".join(lines + [f"note: {note}" for note in self._notes()])
 
     def _notes(self) -> list[str]:
-        """What the numbers do not say of themselves."""
+        """Returns explanations of the numbers."""
         notes = []
         if "predicted_cold_seconds" in self._facts:
             notes.append("predicted leaves out opening the store; cached is for objects in memory")
-        # The read had to fetch what the plan then found in the cache.
+        # Measured bytes include indexes that the plan then found in the cache.
         if self._sharded and self._facts.get("measured_bytes", 0) > self._facts["bytes"]:
             notes.append("measured includes shard indexes, which are kept since")
         return notes

@@ -1,18 +1,18 @@
-"""A store with what is committed to it, settled or not, as one NetCDF-4 or HDF5 file.
+"""Export of a store's committed data, settled or not, as one NetCDF-4 or HDF5 file.
 
 Promises
 --------
 - The file appears under its name only when it is complete and durable.
-- Blocks of values stay within ``memory``, whatever the size of the store.
-- xarray reads from a NetCDF file what it reads from the store.
+- Blocks of values stay within ``memory`` for stores of any size.
+- xarray reads the same values from a NetCDF file as from the store.
 
 How
 ---
-Written through ``h5py``, to a hidden name beside the target, array by array, in blocks of whole
-chunks of the store. NetCDF-4 is HDF5 whose dimensions are datasets that the arrays point to. A
-dimension that is the first of every array which has it is a record dimension: unlimited. Types
-that NetCDF lacks are written as xarray writes them: truth values as bytes that an attribute names,
-texts of fixed length with an axis for their characters.
+The export writes through ``h5py`` to a hidden name beside the target. It writes array by array, in
+blocks of whole chunks of the store. NetCDF-4 is HDF5 with dimensions as datasets that arrays refer
+to. A dimension that is the first one of all its arrays is a record dimension: unlimited. Types that
+NetCDF lacks are written in xarray's form. Truth values become bytes, marked by an attribute; text
+of fixed length gets an axis for its characters.
 """
 
 from __future__ import annotations
@@ -53,25 +53,25 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int], object]
 
 SUFFIXES = {".nc": True, ".nc4": True, ".cdf": True, ".h5": False, ".hdf5": False, ".he5": False}
-# What the NetCDF library gives datasets that are dimensions and nothing else.
+# The NetCDF library's name of a dataset for a dimension without a variable.
 _NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable.%10d"
-# Deflate at its fastest; more costs much time for few bytes.
+# The fastest level of Deflate: higher ones cost much time and save few bytes.
 _LEVEL = 1
 _NETCDF_KINDS = "biuf"
-# HDF5 has no larger chunks.
+# The largest chunk of HDF5.
 _CHUNK_BYTES_MAX = (1 << 32) - 1
 
 
 @dataclass(frozen=True)
 class Export:
-    """What :func:`export` wrote."""
+    """Counts of one call of :func:`export`."""
 
     target: str
     arrays: tuple[str, ...]
     byte_count: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as plain values."""
+        """Return the fields as plain values."""
         return asdict(self)
 
 
@@ -85,27 +85,27 @@ def export(
 ) -> Export:
     """Write a store as one file: NetCDF-4 (``.nc``), or HDF5 (``.h5``).
 
-    What sessions have committed is part of it, settled or not; the store stays as it is.
+    Includes the data that sessions have committed, settled or not. The store does not change.
 
     Parameters
     ----------
     store
-        What to write.
+        The store to write.
     target
-        A path that does not exist yet; its suffix says which format.
+        A path that does not exist yet; its suffix selects the format.
     memory
-        The limit for values in memory.
+        Bytes of values in memory, at most.
     arrays
-        Only these.
+        Paths of the arrays to write; all by default.
     progress
-        Called with the bytes done and the bytes in all.
+        Called with the bytes done and the total bytes.
 
     Raises
     ------
     ExistsError
         The target exists.
     UnsupportedError
-        The format has no such type, or no such dimensions.
+        The format lacks a type or the dimensions of an array.
     """
     path = Path(target)
     if path.suffix.lower() not in SUFFIXES:
@@ -157,29 +157,29 @@ def _byte_count(array: Array) -> int:
 
 
 class _Destination(io.FileIO):
-    """What HDF5 writes to.
+    """The file that HDF5 writes to, with deferred errors.
 
-    It is not told that a write has failed: it could not close the file then, would say so at
-    length, and crash when the process ends.
+    HDF5 never sees that a write failed: otherwise it could not close the file, would print long
+    messages, and would crash at the end of the process.
     """
 
-    #: What ended a write: an error of the system, or an exception of a signal's handler.
+    #: The first failure of a write: a system error, or an exception of a signal handler.
     failure: BaseException | None = None
 
     def write(self, data: Any, /) -> int:
-        """Write all of it, or note why that cannot be."""
+        """Writes all of ``data``, or records the failure."""
         view = memoryview(data).cast("B")
         done = 0
         try:
             while self.failure is None and done < len(view):
                 done += super().write(view[done:])
-        # HDF5 would print and forget it.
+        # HDF5 would print the exception and drop it.
         except BaseException as error:  # noqa: BLE001
             self.failure = error
         return len(view)
 
     def truncate(self, size: int | None = None, /) -> int:
-        """Give the file a length, or note why that cannot be."""
+        """Sets the file's length, or records the failure."""
         try:
             return super().truncate(size) if self.failure is None else size or 0
         except BaseException as error:  # noqa: BLE001
@@ -187,16 +187,16 @@ class _Destination(io.FileIO):
             return size or 0
 
     def check(self) -> None:
-        """Fail if a write did."""
+        """Raises the recorded failure."""
         if self.failure is not None:
             raise self.failure
 
 
 @contextlib.contextmanager
 def _noted_interrupts() -> Iterator[Callable[[], None]]:
-    """Have Ctrl-C noted, and raised by what this gives, or at the end.
+    """Defers Ctrl-C: the yielded function raises it, or else the end of the context.
 
-    Python raises it as soon as it runs, often in what HDF5 calls, which prints and forgets it.
+    Python raises it at once otherwise, often in a callback of HDF5, which prints and drops it.
     """
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
@@ -218,7 +218,7 @@ def _noted_interrupts() -> Iterator[Callable[[], None]]:
 
 @contextlib.contextmanager
 def _file(path: os.PathLike[str], target: Path) -> Iterator[tuple[Any, _Destination]]:
-    """A new file; durable when the context ends without an error."""
+    """Creates a file, which is durable when the context ends without an error."""
     import h5py
 
     destination: _Destination | None = None
@@ -241,7 +241,7 @@ def _file(path: os.PathLike[str], target: Path) -> Iterator[tuple[Any, _Destinat
 
 
 def _cannot_write(target: Path, error: OSError | RuntimeError) -> Exception:
-    """What the system said, of the file that the caller named."""
+    """Returns the system's error in terms of the file that the caller named."""
     number = getattr(error, "errno", None)
     if number is None:
         return error
@@ -257,13 +257,13 @@ def _cannot_write(target: Path, error: OSError | RuntimeError) -> Exception:
 
 
 class _HDF5:
-    """Groups, datasets and attributes as the store has them; named dimensions as labels."""
+    """Writer of HDF5 files: groups, datasets, attributes, and dimension names as labels."""
 
     def __init__(self, store: Store, file: Any, arrays: dict[str, Array]) -> None:
         self._store, self._file, self._arrays = store, file, arrays
 
     def write(self, memory: int, progress: Progress | None, total: int) -> None:
-        """Write everything."""
+        """Writes all arrays."""
         self._set_attributes(self._file, self._store._load_attributes())
         for name, group in sorted(self._store.groups().items()):
             self._set_attributes(self._file.require_group(name), group._load_attributes())
@@ -282,7 +282,7 @@ class _HDF5:
         self._finish()
 
     def _finish(self) -> None:
-        """Whatever is left when all values are written."""
+        """Completes the file after all values are written."""
 
     def _set_attributes(self, node: Any, attributes: dict[str, Any]) -> None:
         for name, value in attributes.items():
@@ -343,17 +343,17 @@ class _HDF5:
         return set()
 
     def _stored(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Values as the dataset has them."""
+        """Returns values in the dataset's form."""
         return values
 
 
 class _NetCDF(_HDF5):
-    """As the NetCDF-4 library lays files out."""
+    """Writer of NetCDF-4 files, in the structure of the NetCDF library."""
 
     def __init__(self, store: Store, file: Any, arrays: dict[str, Array]) -> None:
         super().__init__(store, file, arrays)
         self._dims = {name: self._names(array) for name, array in arrays.items()}
-        # By group and name: the length, and the dataset once there is one.
+        # By group and name: the length, and later the dataset.
         self._sizes: dict[tuple[str, str], int] = {}
         self._scales: dict[tuple[str, str], Any] = {}
         for name, array in arrays.items():
@@ -381,7 +381,7 @@ class _NetCDF(_HDF5):
             raise UnsupportedError(f"{name}: NetCDF has no type {kind}; write an .h5 file")
 
     def _add_dimension(self, name: str, dim: str, length: int) -> None:
-        """A dimension is that of an outer group, if one of this length is there."""
+        """Registers a dimension in the group of the array; fails if it has another length there."""
         group = _group_of(name)
         if "/" in dim:
             raise UnsupportedError(f"{name}: NetCDF has no dimension {dim!r}; write an .h5 file")
@@ -393,7 +393,7 @@ class _NetCDF(_HDF5):
             )
 
     def _record_dimensions(self) -> set[tuple[str, str]]:
-        """Those that are first wherever they are; of arrays alone with them, too."""
+        """Returns the dimensions that are always first, in some array of more than one axis."""
         first, later = set(), set()
         for name, dims in self._dims.items():
             keys = [(_group_of(name), dim) for dim in dims]
@@ -428,7 +428,7 @@ class _NetCDF(_HDF5):
         return dataset
 
     def _finish(self) -> None:
-        """Dimensions without a variable, and what points to them."""
+        """Creates datasets for dimensions without a variable, and attaches dimensions to arrays."""
         for number, ((group, dim), length) in enumerate(self._sizes.items()):
             if (group, dim) in self._scales:
                 continue
@@ -467,7 +467,7 @@ class _NetCDF(_HDF5):
                 f"{node.name}: the attribute {name!r} has lists in a list, which NetCDF does not "
                 "have: write an .h5 file, or make it one list"
             )
-        # NCZarr's and NetCDF's own.
+        # Attributes that NCZarr and the NetCDF library reserve.
         if name not in ("_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict"):
             super()._set_attribute(node, name, value)
 
@@ -477,7 +477,7 @@ def _group_of(name: str) -> str:
 
 
 def _has_text_axis(kind: np.dtype[Any]) -> bool:
-    """Whether NetCDF has one more axis for elements of this type: single characters need none."""
+    """Whether NetCDF needs one more axis for this type; single characters need none."""
     return kind.kind == "S" and kind.itemsize > 1
 
 
@@ -500,7 +500,7 @@ def _fill_value(array: Array, kind: np.dtype[Any]) -> Any:
 
 
 def _raw_attributes(array: Array) -> dict[str, Any]:
-    """The attributes, with ``_FillValue`` as a number of the array's type."""
+    """Returns the attributes, with ``_FillValue`` in the array's type."""
     from .xarray_backend import _decode_fill
 
     attributes = array._load_attributes()
@@ -518,7 +518,7 @@ _NO_ATTRIBUTE = "NetCDF and HDF5 have numbers, texts, and lists of them; change 
 
 
 def _attribute(value: Any) -> Any:
-    """A value of an attribute, as JSON has it, as HDF5 has it."""
+    """Converts a JSON value of an attribute to HDF5's form."""
     import h5py
 
     if isinstance(value, bool):
@@ -539,7 +539,7 @@ def _attribute(value: Any) -> Any:
 
 
 def _encoded(text: str) -> bytes:
-    """A text for HDF5, with the bytes that stood in a file and were not UTF-8."""
+    """Encodes a text for HDF5; surrogate escapes become the original bytes again."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -549,7 +549,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _numbers(values: list[Any]) -> np.ndarray[Any, Any]:
-    """A list of numbers, or a regular list of lists of them."""
+    """Converts a list of numbers, or a regular list of such lists."""
     try:
         array = np.asarray(values)
     except ValueError:
@@ -560,11 +560,11 @@ def _numbers(values: list[Any]) -> np.ndarray[Any, Any]:
 
 
 def _blocks(array: Array, memory: int) -> Iterator[tuple[slice, ...]]:
-    """Blocks of whole chunks that fit into the memory, in C order."""
+    """Iterates over blocks of whole chunks that fit into the memory, in C order."""
     shape = tuple(array.shape)
     item = max(np.dtype(array.dtype).itemsize, 1) * (8 if np.dtype(array.dtype).hasobject else 1)
     extent = [max(1, min(chunk, n)) for chunk, n in zip(array.chunks, shape, strict=True)]
-    # From the inside out, so that blocks are long runs of both sides. A block is there twice.
+    # The last axes grow first, so that blocks are long contiguous runs. Each block is held twice.
     for axis in reversed(range(len(shape))):
         room = max(memory // 2 // (math.prod(extent) * item), 1)
         extent[axis] = max(min(extent[axis] * room, shape[axis]), 1)

@@ -1,11 +1,11 @@
-"""Foreign files, read-only: what a NetCDF-4 or HDF5 file says of itself, once.
+"""Metadata of NetCDF-4 and HDF5 files through h5py, read once per file and read-only.
 
-`chunk_map` asks h5py where the bytes of every variable lie; the engine keeps the answer and reads
-the bytes itself. `read_native` is for the variables that only HDF5 can read, `read_region` is
-what the engine calls for those whose elements it has a type for. NetCDF classic files need none of
-these: their header is read in Rust.
+`chunk_map` asks h5py for the byte ranges of every variable. The engine keeps that map and reads the
+bytes itself. `read_native` reads variables that only HDF5 can decode. The engine calls
+`read_region` for those of them whose element type it has. NetCDF classic files need none of this:
+the Rust code parses their header.
 
-Files and links that are named inside a file are refused unless they are allowed for this call.
+Links to other files, and external storage, are refused unless a call allows them.
 """
 
 from __future__ import annotations
@@ -59,21 +59,21 @@ _GROUPS_MAX: Final = 100_000
 _DEPTH_MAX: Final = 64
 _VARIABLES_MAX: Final = 1_000_000
 _PATH_BYTES_MAX: Final = 1024
-#: What a signed offset of the system can say.
+#: The largest value of a signed 64-bit file offset.
 _ARRAY_BYTES_MAX: Final = (1 << 63) - 1
-#: What HDF5 says of filters that it does not have.
+#: Messages of HDF5 about missing filters.
 _NO_FILTER: Final = re.compile(
     r"required filter|filter .*is not registered|can't open directory|plugin|"
     r"filter is not available",
     re.IGNORECASE,
 )
-#: What HDF5 says of files that a writer has marked.
+#: Messages of HDF5 about files that another program writes.
 _BEING_WRITTEN: Final = re.compile(r"already open for (SWMR )?write", re.IGNORECASE)
-#: What h5py says of types that it does not have.
+#: Messages of h5py about types without a NumPy counterpart.
 _NO_TYPE: Final = re.compile(
     r"No NumPy equivalent|No conversion path|Unsupported .*type", re.IGNORECASE
 )
-#: What h5py raises on damaged files, besides what it raises on wrong arguments.
+#: Exceptions of h5py on damaged files; wrong arguments raise some of them, too.
 _H5PY_ERRORS: Final = (
     OSError,
     RuntimeError,
@@ -89,7 +89,7 @@ _H5PY_ERRORS: Final = (
 
 @dataclass(frozen=True)
 class ChunkMapParts:
-    """What `ChunkMap::from_description` in the format crate takes."""
+    """The arguments of `ChunkMap::from_description` in the format crate."""
 
     #: The description: JSON in UTF-8.
     description: bytes
@@ -99,12 +99,12 @@ class ChunkMapParts:
 
 
 def file_kind(path: str | Path) -> str:
-    """What kind of file it is, by its first bytes: "hdf5", "netcdf-classic-1", ...
+    """Returns the format of a file by its first bytes: "hdf5", "netcdf-classic-1", ...
 
     Raises
     ------
     ForeignFileError
-        It is neither, or cannot be read; the message says what it looks like.
+        The file has neither format or cannot be read; the message names its likely format.
     """
     try:
         kind, looks = _internal.place_kind(path)
@@ -123,22 +123,22 @@ def file_kind(path: str | Path) -> str:
 def chunk_map(
     path: str | Path, *, allow_external: bool = False, group: str | None = None
 ) -> ChunkMapParts:
-    """Where the bytes of every variable of a NetCDF-4 or HDF5 file lie.
+    """Returns the byte ranges of every variable of a NetCDF-4 or HDF5 file.
 
     Parameters
     ----------
     path
         The file.
     allow_external
-        Whether variables that lie in other files, which this one names, may be
-        read (through HDF5). Without it they are listed as refused.
+        Whether variables may be read (through HDF5) whose data lie in other files. Without it they
+        are listed as refused.
     group
-        Only this group, what is within it, and the groups that it is within.
+        Restricts the map to this group, the groups above it and all members below it.
 
     Raises
     ------
     ForeignFileError
-        It is not such a file, is damaged, or changed while it was read.
+        The file is not NetCDF-4 or HDF5, is damaged, or changed while it was read.
     """
     if file_kind(path) != "hdf5":
         message = f"{path}: a NetCDF classic file, whose header Bedform reads by itself"
@@ -156,7 +156,7 @@ def chunk_map(
 
 @contextlib.contextmanager
 def _as_one_line(path: str | Path) -> Iterator[None]:
-    """Makes one line that names the file of whatever h5py says of a damaged one."""
+    """Converts exceptions of h5py into a `ForeignFileError` of one line that names the file."""
     try:
         yield
     except ForeignFileError:
@@ -169,7 +169,7 @@ def _as_one_line(path: str | Path) -> Iterator[None]:
 
 
 def _refusal(path: str | Path, error: Exception) -> ForeignFileError:
-    """The error for what h5py raised, by what is behind it."""
+    """Returns the error for an exception of h5py, with its kind and a remedy."""
     text = str(error)
     said = text.strip("'\"").splitlines()[0] if text else type(error).__name__
     cannot = f"{path}: HDF5 cannot read it ({said})"
@@ -206,7 +206,7 @@ def _source(path: str | Path) -> dict[str, Any]:
 
 
 class _Walk:
-    """One pass over a file."""
+    """One pass over a file that collects groups, dimensions and variables."""
 
     def __init__(self, file: h5py.File, *, allow_external: bool) -> None:
         self.file = file
@@ -247,7 +247,7 @@ class _Walk:
     def group(
         self, path: str, name: str, stored: h5py.Group, above: tuple[tuple[int, int], ...]
     ) -> Group:
-        """A group with all that is within it; the file calls it `name`."""
+        """Returns a group with its members; `name` is its name in the file."""
         self.group_count += 1
         if self.group_count > _GROUPS_MAX:
             message = f"{self.file.filename}: more than {_GROUPS_MAX} groups"
@@ -264,7 +264,7 @@ class _Walk:
     def add(
         self, group: Group, name: str, member: Any, above: tuple[tuple[int, int], ...]
     ) -> Refusal | None:
-        """Takes a member into its group, or says why not."""
+        """Adds a member to its group, or returns the reason of a refusal."""
         if isinstance(member, Refusal):
             return member
         if isinstance(member, h5py.Group):
@@ -314,7 +314,7 @@ def _address(stored: h5py.Group | h5py.Dataset) -> tuple[int, int]:
 
 
 def _path_in(group: Group, name: str | None) -> str | Refusal:
-    """The path of a member that is shown by this name, or why it has none."""
+    """Returns the path of a member with this shown name, or the reason of a refusal."""
     if name is None:
         return Refusal("a name that cannot be shown")
     path = f"{group.path}/{name}" if group.path else name
@@ -324,13 +324,13 @@ def _path_in(group: Group, name: str | None) -> str | Refusal:
 
 
 def _bytes_of(dataset: h5py.Dataset) -> int:
-    """Bytes of a dataset, whatever its axes of length 0 say."""
+    """Returns the bytes of a dataset; axes of length 0 count as 1."""
     count: int = math.prod(size for size in dataset.shape if size)
     return count * int(dataset.id.get_type().get_size())
 
 
 def _within(root: Group, only: str | None, file_name: str) -> list[Group]:
-    """All groups, each before those within it; or those that have to do with one of them."""
+    """Returns all groups, parents first; or only those above and below the group `only`."""
     groups: list[Group] = []
     pending = [root]
     while pending:
@@ -367,7 +367,7 @@ def _describe_group(group: Group) -> dict[str, Any]:
 def _describe_variable(
     variable: Variable, named_types: NamedTypes
 ) -> tuple[dict[str, Any], ChunkTable | None]:
-    """A variable without its attributes, and its chunks."""
+    """Returns the description of a variable without its attributes, and its chunks."""
     dataset = variable.dataset
     element = element_type(dataset, named_types)
     storage, table = describe_storage(
@@ -388,7 +388,7 @@ def _describe_variable(
 
 
 def _fill_value(dataset: h5py.Dataset, data_type: str | None) -> str | None:
-    """One element as it would be stored, for what was never written; None for zeros."""
+    """Returns one element of the fill value in hexadecimal, as stored; None for zeros."""
     undefined = dataset.id.get_create_plist().fill_value_defined() == h5py.h5d.FILL_VALUE_UNDEFINED
     if data_type in {None, "O"} or undefined:
         return None
@@ -403,7 +403,7 @@ def read_native(
     shape: tuple[int, ...] | None = None,
     allow_external: bool = False,
 ) -> npt.NDArray[Any]:
-    """Elements of a variable through HDF5: for those whose storage the map calls native.
+    """Reads elements of a variable through HDF5, for storage that the map calls native.
 
     Parameters
     ----------
@@ -412,12 +412,12 @@ def read_native(
     variable
         Path of the variable in the map.
     selection
-        Integers and slices with positive steps, as NumPy's basic indexing has them.
+        Integers and slices with positive steps, as in NumPy's basic indexing.
     shape
-        Shape of the variable in the map, where it may be more than the dataset's own: what
-        the file does not have is the fill value.
+        Shape of the variable in the map, which may exceed the dataset's own. Elements beyond the
+        dataset are the fill value.
     allow_external
-        Whether variables that lie in other files may be read.
+        Whether variables in other files may be read.
 
     Returns
     -------
@@ -427,13 +427,13 @@ def read_native(
     Raises
     ------
     ForeignFileError
-        There is no such variable, or HDF5 cannot read it.
+        The variable does not exist, or HDF5 cannot read it.
     """
     with _as_one_line(path), _opened(path) as file:
         dataset = open_path(file, variable, allow_external=allow_external)
         text = h5py.check_string_dtype(dataset.dtype)
         is_text = text is not None and text.length is None
-        # Bytes that are not UTF-8 become what Python has for them.
+        # Bytes that are not UTF-8 become surrogate escapes.
         source: Any = dataset.asstr("utf-8", "surrogateescape") if is_text else dataset
         if dataset.shape == ():
             return _scalar(source[()], dataset.dtype)
@@ -445,7 +445,7 @@ def read_native(
 
 
 def _opened(path: str | Path) -> h5py.File:
-    """The file; one that a single writer keeps whole (SWMR) as its readers open it."""
+    """Opens the file; a file with an unfinished SWMR writer as its readers do."""
     try:
         return h5py.File(path, "r")
     except OSError as error:
@@ -455,7 +455,7 @@ def _opened(path: str | Path) -> h5py.File:
 
 
 def _scalar(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """The one element of a dataset without axes, which may be a text or a list of its own."""
+    """Wraps the element of a dataset without axes, which may be a text or a list."""
     if dtype.kind != "O":
         return np.asarray(value)
     scalar = np.empty((), object)
@@ -472,9 +472,9 @@ def read_region(
     shape: tuple[int, ...],
     allow_external: bool = False,
 ) -> npt.NDArray[Any]:
-    """Elements of a region through HDF5, of fixed size; else as `read_native`.
+    """Reads a region of elements of fixed size through HDF5; otherwise as `read_native`.
 
-    Of a region that the dataset ends within, only what is there is read.
+    Elements of the region beyond the dataset's end are the fill value.
     """
     with _as_one_line(path), _opened(path) as file:
         dataset = open_path(file, variable, allow_external=allow_external)

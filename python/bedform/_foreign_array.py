@@ -1,4 +1,4 @@
-"""Variables of foreign files: their elements, by the engine or the library of the format."""
+"""Variables of foreign files, read by the engine or by the library of the format."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from bedform._elements import AnyArray
     from bedform._foreign_store import ForeignStore
 
-#: Bytes of a part of what the library reads.
+#: Bytes of one request to the library of the format.
 _PIECE_BYTES: Final = 64 << 20
-#: Attributes by which stored values become what they mean.
+#: Attributes that define the meaning of stored values.
 _MEANINGS: Final = frozenset({"units", "calendar", "scale_factor", "add_offset", "_Unsigned"})
-#: What an element of any length takes at least, in memory.
+#: The assumed bytes in memory of an element of variable length.
 _OBJECT_BYTES: Final = 64
 
 
 class ForeignArray(BasicReads, HasAttributes):
-    """A variable of a foreign file: the calls of :class:`bedform.Array` that read.
+    """A variable of a foreign file, with the reading interface of :class:`bedform.Array`.
 
-    Values are raw: packed numbers stay packed. Decoding by conventions is xarray's.
+    Values are raw: packed numbers stay packed. xarray decodes them by conventions.
     """
 
     def __init__(self, store: ForeignStore, described: dict[str, Any]) -> None:
@@ -54,38 +54,39 @@ class ForeignArray(BasicReads, HasAttributes):
         super().__init__()
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Foreign files are never written."""
+        """Fails: foreign files are never written."""
         self._store._refuse_change()
 
     def _set(self, selected: _selection.Selected, value: Any) -> None:  # noqa: ARG002
         self._store._refuse_change()
 
     def _open(self) -> _internal.Array | None:
-        """The engine's handle: over the bytes of the file, or what the library makes of them."""
+        """Opens the engine's handle, which reads the file's bytes or calls the library."""
         store, data_type = self._store, self._described["data_type"]
         if self._native is None:
             return engine_call(store._inner.array)(self.path)
         if data_type is None or self._dtype.hasobject:
             return None
-        # What lies in other files changes without this one.
+        # Data in other files can change without a change of this one: they are not cached.
         is_kept = not store._allow_external
         return engine_call(store._inner.array)(self.path, self._region_reader(), is_kept)
 
     def _region_reader(self) -> Callable[[list[int], list[int]], Any]:
-        """What gives the elements of a region through the library, for the engine to call."""
+        """Returns the function through which the engine reads regions by the library."""
         store = self._store
         path, where, options = self.path, store._path, self._native_options()
         shape, dtype = self.shape, self._dtype.newbyteorder("=")
 
         def read(start: list[int], lengths: list[int]) -> Any:
-            # A function without the array, which would hold itself by the engine's handle.
+            # The closure must not hold the array, which would be a cycle through the engine's
+            # handle.
             values = _translated(read_region, where, path, start, lengths, shape=shape, **options)
             return np.ascontiguousarray(values, dtype=dtype).reshape(-1).view(np.uint8)
 
         return read
 
     def _native_options(self) -> dict[str, Any]:
-        """How the library is asked for elements."""
+        """Returns the arguments of reads through the library."""
         return {
             "item_bytes": _OBJECT_BYTES if self._dtype.hasobject else self._dtype.itemsize,
             "filters": [one["id"] for one in self._described["encoding"]["filters"]],
@@ -95,7 +96,7 @@ class ForeignArray(BasicReads, HasAttributes):
 
     @property
     def _inner(self) -> _internal.Array | None:
-        """The engine's handle, if it reads the variable; in a child process one of its own."""
+        """The engine's handle, if it reads the variable; a forked child process opens its own."""
         self._store._check_open()
         if self._process is not _fork.current and self._opened is not None:
             _fork.leave_behind(self._opened)
@@ -108,12 +109,12 @@ class ForeignArray(BasicReads, HasAttributes):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Elements along each axis, as they were when the file was opened."""
+        """Elements along each axis at the time of opening."""
         return tuple(self._described["shape"])
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of the elements; big-endian where the file says so."""
+        """The type of the elements; big-endian if the file's is."""
         return self._dtype
 
     @property
@@ -125,12 +126,12 @@ class ForeignArray(BasicReads, HasAttributes):
 
     @property
     def _type_words(self) -> str:
-        """What the elements are where NumPy says `object` of them: text, or the file's words."""
+        """The element type in words, where NumPy has only `object`."""
         return str(self._described["encoding"]["dtype"])
 
     @property
     def dims(self) -> tuple[str, ...]:
-        """The names of the axes."""
+        """Names of the axes."""
         group = self.path.rpartition("/")[0]
         return self._store._names_in(group)[self.path]
 
@@ -145,7 +146,7 @@ class ForeignArray(BasicReads, HasAttributes):
 
     @property
     def encoding(self) -> dict[str, Any]:
-        """How the variable is stored, in the words of xarray's engine for such files."""
+        """How the variable is stored, in the words of xarray's backend for such files."""
         encoding = _foreign_encoding.variable_encoding(
             self._described, self._store.style, source=self._store._shown, names=self.dims
         )
@@ -169,14 +170,14 @@ class ForeignArray(BasicReads, HasAttributes):
 
     @property
     def fill_value(self) -> Any:
-        """What elements are that were never written."""
+        """Value of elements that were never written."""
         if self._inner is None:
             return None
         raw = self._inner.fill_bytes()
         return np.frombuffer(raw, dtype=self._dtype.newbyteorder("="))[0]
 
     def info(self) -> dict[str, Any]:
-        """Everything that is known of the variable, as plain values."""
+        """Returns all known properties of the variable as plain values."""
         storage = next(iter(self._described["storage"]), None)
         if isinstance(self._described["storage"], str):
             storage = self._described["storage"]
@@ -210,12 +211,12 @@ class ForeignArray(BasicReads, HasAttributes):
             read = engine_call(self._inner.read)
             buffer = self._fill_by(read, selected, buffer, may_take=may_take)
         if not self._dtype.isnative:
-            # The engine gives the machine's order; the variable's type says the file's.
+            # The engine returns native byte order; the dtype has the file's.
             buffer.byteswap(inplace=True)
         return buffer
 
     def _means_what(self, again: ForeignArray) -> bool:
-        """Whether values of a variable that was opened again mean what those of this one do."""
+        """Whether a reopened variable has the same shape, type and decoding attributes."""
 
         def meaning(array: ForeignArray) -> dict[str, str]:
             attributes = array._load_attributes()
@@ -257,7 +258,7 @@ class ForeignArray(BasicReads, HasAttributes):
             values = self._read_texts(selected)
         elif slices is not None:
             whole = self._read_native(slices)
-            # Only what is wanted was read.
+            # The library returned only the selection.
             values = whole.reshape(selected.result)
         else:
             values = _selection.taken(self._read_native(None), selected)
@@ -271,7 +272,7 @@ class ForeignArray(BasicReads, HasAttributes):
         return bool(self._described["data_type"] == "O")
 
     def _read_texts(self, selected: _selection.Selected) -> AnyArray:
-        """Texts of any length, which the engine finds without the library."""
+        """Reads texts of variable length, which the engine finds without the library."""
         read = engine_call(self._store._inner.texts)
         lengths, whole = read(self.path, selected.engine)
         values = np.empty(len(lengths), object)
@@ -293,7 +294,7 @@ class ForeignArray(BasicReads, HasAttributes):
         ]
         values = found[0] if len(found) == 1 else np.concatenate(found)
         if values.shape != wanted:
-            # Elements that are arrays themselves: NumPy gives them as more axes.
+            # Elements that are arrays become further axes in NumPy.
             raise UnsupportedError(
                 f"{self._store._shown}: {self.path!r} has {self.not_storable}, which Bedform does "
                 "not read: read it with h5py"
@@ -301,7 +302,7 @@ class ForeignArray(BasicReads, HasAttributes):
         return values
 
     def explain(self, selection: Any = ...) -> Any:
-        """The plan of a read: what would be fetched, at what price. Reads nothing."""
+        """Return the plan of a read, with its requests and price. Reads nothing."""
         from bedform._explanation import Explanation
 
         if self._inner is None:
@@ -312,7 +313,7 @@ class ForeignArray(BasicReads, HasAttributes):
         return Explanation(plan | native | self._measured(selected))
 
     def workload(self, selection: Any = ..., *, clients: int = 1) -> dict[str, Any]:
-        """The requests of a read that ``clients`` share, as :func:`bedform.simulate` takes them."""
+        """Return the requests of a read shared by ``clients``, for :func:`bedform.simulate`."""
         if self._inner is None or self._native is not None:
             raise UnsupportedError(
                 f"{self._store._shown}: {self.path!r} is read by the library of its format: its "
@@ -324,7 +325,7 @@ class ForeignArray(BasicReads, HasAttributes):
         return found
 
     def _pieces(self) -> Iterator[Any]:
-        """Keys that cover the variable, each about 64 MiB."""
+        """Iterates over slices that cover the variable, of about 64 MiB each."""
         if not self.ndim or 0 in self.shape:
             yield ...
             return
@@ -340,7 +341,7 @@ class ForeignArray(BasicReads, HasAttributes):
 def _pieces_of(
     slices: tuple[slice, ...], sizes: tuple[int, ...], item_bytes: int
 ) -> Iterator[tuple[slice, ...]]:
-    """The same selection in parts along its first axis, which are read one after another."""
+    """Splits a selection along its first axis into parts that are read one after another."""
     first, *rest = slices
     rows = max(1, _PIECE_BYTES // (item_bytes * math.prod(sizes[1:])))
     for at in range(0, sizes[0], rows):
@@ -350,7 +351,7 @@ def _pieces_of(
 
 
 def _translated(read: Callable[..., Any], *arguments: Any, **options: Any) -> AnyArray:
-    """What a read through the library gives; its errors as those of this package."""
+    """Reads through the library; raises its errors as exceptions of this package."""
     path, variable = arguments[:2]
     if is_url(path):
         raise UnsupportedError(
@@ -364,7 +365,7 @@ def _translated(read: Callable[..., Any], *arguments: Any, **options: Any) -> An
 
 
 def _slices(selected: _selection.Selected) -> tuple[slice, ...] | None:
-    """The selection as slices that go forward; ``None`` where it is none of such."""
+    """Returns the selection as slices with positive steps; ``None`` if it is of another kind."""
     kind, axes = selected.engine[:2]
     if kind != "orthogonal" or not all(
         isinstance(axis, tuple) and axis[1] > 0 and axis[2] > 0 for axis in axes

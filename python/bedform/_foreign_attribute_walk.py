@@ -1,6 +1,6 @@
-"""Attributes of HDF5 files as h5py gives them, in a chunk map's description.
+"""Attributes of HDF5 files, converted from h5py to a chunk map's description.
 
-`_foreign_attributes` says what forms they have, and gives them to Python.
+`_foreign_attributes` defines the forms and converts them to Python.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bedform._limits import limit_met
 
 __all__ = ["DescribedAttributes", "describe_attributes", "endian_of"]
 
-#: Attributes that hold NetCDF's own bookkeeping; no library shows them.
+#: Attributes of NetCDF's internal bookkeeping, which all libraries hide.
 HIDDEN: Final = frozenset(
     {
         "CLASS",
@@ -34,7 +34,7 @@ HIDDEN: Final = frozenset(
     }
 )
 _NUMBER_KINDS: Final = "biufc"
-#: What attributes are called that have no text and no numbers.
+#: Names of attributes that are neither text nor numbers.
 _KINDS: Final = {
     h5py.h5t.COMPOUND: "an attribute of records",
     h5py.h5t.REFERENCE: "an attribute of references",
@@ -50,19 +50,19 @@ _NO_UTF8: Final = re.compile("[\udc80-\udcff]")
 class DescribedAttributes:
     """The attributes of one object."""
 
-    #: As a description has them, in the order of the file.
+    #: The attributes as in a description, in the order of the file.
     shown: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    #: Names and reasons of those that are not shown.
+    #: Names and reasons of the hidden attributes.
     refused: list[tuple[str, str]] = field(default_factory=list)
 
 
 def describe_attributes(
     attributes: h5py.AttributeManager, *, is_netcdf: bool
 ) -> DescribedAttributes:
-    """The attributes that users see.
+    """Returns the attributes for users.
 
-    Those of types that neither text nor numbers can show (references, compounds) are refused, and
-    in NetCDF files those that its library does not show.
+    Attributes that are neither text nor numbers (references, compounds) are refused. In NetCDF
+    files so are those that the netCDF4 library hides.
     """
     described = DescribedAttributes()
     names: set[str] = set()
@@ -75,7 +75,7 @@ def describe_attributes(
         except (TypeError, ValueError, OSError) as error:
             if limit_met(error):
                 raise
-            # h5py has no NumPy type for it.
+            # h5py has no NumPy type for the value.
             value = None
         reason = _reason_of(attributes, name, value, is_netcdf=is_netcdf)
         if reason is not None:
@@ -93,7 +93,7 @@ def _reason_of(
     *,
     is_netcdf: bool,
 ) -> str | None:
-    """Why an attribute is not shown, if it is not."""
+    """Returns the reason why an attribute is hidden, if it is."""
     if value is None:
         kind = _KINDS.get(attributes.get_id(name).get_type().get_class(), _OTHER_KIND)
         return f"{kind}, which h5py reads"
@@ -105,7 +105,7 @@ def _reason_of(
 
 
 def _name_of(name: str | bytes) -> str:
-    """The name of an attribute as it is shown: bytes that are not UTF-8 as `%FE`."""
+    """Returns the shown name of an attribute: bytes that are not UTF-8 become `%FE`."""
     text = name_text(name)
     if _NO_UTF8.search(text) is None:
         return text.replace("\0", "")
@@ -113,7 +113,7 @@ def _name_of(name: str | bytes) -> str:
 
 
 def _clean(text: str | bytes) -> str:
-    """Text without zeros, which writers in C leave at the end; bytes that are not UTF-8 marked."""
+    """Removes NULs, which writers in C append, from a text, and marks bytes that are not UTF-8."""
     whole = name_text(text).replace("\0", "")
     return _NO_UTF8.sub(lambda found: f"{MARK}c{ord(found[0]) - 0xDC00:02x}", whole)
 
@@ -139,12 +139,12 @@ def _describe(attributes: h5py.AttributeManager, name: str) -> dict[str, Any] | 
 
 
 def _drop_single(value: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The libraries show an array of length one as its element."""
+    """Replaces an array of length one by its element, as the libraries do."""
     return value[0, ...] if value.ndim and value.shape[0] == 1 else value
 
 
 def _describe_values(value: npt.NDArray[Any]) -> dict[str, Any]:
-    """Numbers, or characters of one byte, as a description has them."""
+    """Returns numbers, or characters of one byte, in the description's form."""
     dtype = value.dtype
     return {
         "values": {
@@ -157,7 +157,7 @@ def _describe_values(value: npt.NDArray[Any]) -> dict[str, Any]:
 
 
 def endian_of(dtype: np.dtype[Any]) -> str:
-    """The byte order of a type in the description's words."""
+    """Returns the byte order of a type in the description's words."""
     if dtype.byteorder in "=|":
         return sys.byteorder
     return "big" if dtype.byteorder == ">" else "little"

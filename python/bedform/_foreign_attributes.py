@@ -1,4 +1,4 @@
-"""Attributes of foreign files, from a chunk map's description into Python, without HDF5.
+"""Attributes of foreign files, converted from a chunk map's description, without HDF5.
 
 The forms in the description are those of ``chunk_map`` in the format crate: ``{"text": ..}``,
 ``{"texts": [..]}`` and ``{"values": {data_type, endian, shape, data}}``.
@@ -13,18 +13,18 @@ import numpy as np
 
 __all__ = ["MARK", "NOT_NETCDF", "Style", "python_attributes"]
 
-#: Whose words attributes and encodings are given in.
+#: The xarray backend whose forms of attributes and encodings are used.
 Style = Literal["netcdf4", "h5netcdf"]
 
-#: Numbers that NetCDF does not have; the netCDF4 library does not show such attributes.
+#: Numeric types that NetCDF lacks; the netCDF4 library hides such attributes.
 NOT_NETCDF: Final = {"b1", "f2", "c8", "c16"}
-#: A byte that is not UTF-8 in a text of a description: `text_of_bytes` in the format crate.
+#: Marks a byte that is not UTF-8 in a text: `text_of_bytes` in the format crate.
 MARK: Final = "\ue002"
 _MARKED_BYTE: Final = re.compile(MARK + "c([89a-f][0-9a-f])")
 
 
 def python_attributes(described: list[tuple[str, dict[str, Any]]], style: Style) -> dict[str, Any]:
-    """The attributes as xarray's engine for that library shows them.
+    """Returns the attributes as xarray's backend for that library shows them.
 
     >>> python_attributes([("units", {"text": "K"})], "netcdf4")
     {'units': 'K'}
@@ -59,7 +59,7 @@ def _python_values(name: str, values: dict[str, Any], style: Style) -> Any:
             return texts[0] if shape is None else texts
         if shape is not None:
             return array.tolist()
-        # xarray wants the bytes where they stand for values of the variable.
+        # xarray needs bytes for attributes that are values of the variable.
         keep = name in {"_FillValue", "missing_value"}
         element = array.tobytes().rstrip(b"\0")
         return np.bytes_(element) if keep else _without_zeros(element)
@@ -69,5 +69,5 @@ def _python_values(name: str, values: dict[str, Any], style: Style) -> Any:
 
 
 def _unmarked(text: str) -> str:
-    """Text of a description as users see it: with Python's marks for bytes that are not UTF-8."""
+    """Returns a text with surrogate escapes in place of marked bytes."""
     return _MARKED_BYTE.sub(lambda found: chr(0xDC00 | int(found[1], 16)), text)

@@ -1,11 +1,11 @@
-"""A chunk map made in a process of its own.
+"""A chunk map made in a child process.
 
-HDF5 can crash or loop on damaged files. What it does to a child process is an error of one line
-here; the answer is kept, so that the process is paid for once for each file.
+HDF5 can crash or loop on damaged files. A crash of the child becomes an error of one line here. The
+map is kept, so each file needs the process only once.
 
-The child writes one byte before it opens the file. What ends it earlier is no fault of the file.
-Then it writes the length of the description (8 bytes, little-endian), the description, and for
-each chunk table its number of chunks (8) and its columns.
+The child writes one byte before it opens the file; if it ends earlier, the file is not at fault.
+Then it writes the length of the description (8 bytes, little-endian), the description, and for each
+chunk table its number of chunks (8 bytes) and its columns.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ __all__ = ["SlowOpenWarning", "failure", "isolated_chunk_map", "time_limit"]
 
 _TIME: Final = "BEDFORM_MAP_TIME"
 _SECONDS: Final = 20.0
-#: A person wonders by then what is going on.
+#: Seconds after which a warning explains the delay.
 _QUIET_SECONDS: Final = 2.0
 _MEMORY_BYTES_MAX: Final = 4 << 30
 _REFUSED: Final = 3
 _READY: Final = b"\x01"
 _COLUMNS: Final = ("<u8", "<u8", "<u8", "<u4")
-#: Signals that somebody else sends, or that the system sends for a limit.
+#: Signals from outside the process, or from the system at a limit.
 _SENT: Final = {
     signal.SIGHUP: "it was ended from outside",
     signal.SIGINT: "it was ended from outside",
@@ -56,7 +56,7 @@ _SENT: Final = {
 
 
 class SlowOpenWarning(UserWarning):
-    """A file is being opened for longer than a person waits without wondering."""
+    """Opening a file takes longer than two seconds."""
 
 
 def isolated_chunk_map(
@@ -66,26 +66,25 @@ def isolated_chunk_map(
     group: str | None = None,
     seconds: float | str | None = None,
 ) -> ChunkMapParts:
-    """The same as `chunk_map`, made in a child process that may take so long and 4 GiB.
+    """Makes the map of `chunk_map` in a child process, limited to 4 GiB and the given time.
 
-    `seconds` is a number or a time such as ``"2min"``; without it `BEDFORM_MAP_TIME` counts, else
+    `seconds` is a number or a time such as ``"2min"``; the default is `BEDFORM_MAP_TIME`, or else
     20 s.
 
     Raises
     ------
     ForeignFileError
-        As `chunk_map`; also where HDF5 crashes on the file or does not come to an end, and where
-        the system gives the process too little.
+        As `chunk_map`; also if HDF5 crashes or exceeds the time, or the system limits the process.
     """
-    # Python takes 0.1 s for h5py: not before there is such a file.
+    # Importing h5py takes 0.1 s: only when such a file is opened.
     from bedform._foreign import file_kind
 
     limit = time_limit(seconds)
-    # A wrong path or kind needs no process.
+    # A wrong path or format needs no process.
     file_kind(path)
     arguments = [str(path), str(int(allow_external)), *([] if group is None else [group])]
     command = python_command("bedform._foreign_child", arguments)
-    # It calculates nothing: threads that wait would count against the limits.
+    # The child computes nothing, and idle threads would count against the limits.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     try:
         child = subprocess.Popen(  # noqa: S603
@@ -108,7 +107,7 @@ def isolated_chunk_map(
 
 
 def time_limit(given: float | str | None) -> float:
-    """The seconds that HDF5 may take: as given, as the environment says, or the default."""
+    """Returns the seconds for HDF5: the argument, the environment variable, or the default."""
     name, text = ("map_time", given) if given is not None else (_TIME, os.environ.get(_TIME))
     if given is None and not text:
         return _SECONDS
@@ -122,7 +121,7 @@ def time_limit(given: float | str | None) -> float:
 
 
 def _outcome(path: str | Path, child: subprocess.Popen[bytes], limit: float) -> tuple[bytes, bytes]:
-    """What the child wrote. After a while it is said that it takes time."""
+    """Returns the child's output; warns of the delay after two seconds."""
     remedy = f"give it more with map_time= or {_TIME}, such as 5min"
     left = limit
     if limit > _QUIET_SECONDS:
@@ -143,7 +142,7 @@ def _outcome(path: str | Path, child: subprocess.Popen[bytes], limit: float) -> 
 
 
 def failure(path: str | Path, code: int, *, is_ready: bool, said: list[str]) -> ForeignFileError:
-    """The error for a child that ended with this code, after these lines."""
+    """Returns the error for a child that exited with this code, after these lines."""
     last = said[-1] if said else f"exit status {code}"
     if code == _REFUSED and said:
         kind, _, message = last.partition(" ")
@@ -196,7 +195,7 @@ def _write_parts(parts: ChunkMapParts, output: BinaryIO) -> None:
 
 
 def _limit_memory() -> None:
-    """Take no more memory than a map needs, nor than the caller may take."""
+    """Limits the memory of the process to the need of a map and the caller's own limit."""
     bound = min(_MEMORY_BYTES_MAX, memory_bytes_max() or _MEMORY_BYTES_MAX)
     resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,7 +1,7 @@
-"""Dimension names in HDF5 files, as the netCDF library finds them.
+"""Dimension names in HDF5 files, determined as in the netCDF library.
 
-A dimension is a dataset marked as a scale. Variables name theirs by references; where they do not,
-names are made up: `phony_dim_N`, counted over the whole file, groups within a group before it.
+A dimension is a dataset marked as a scale, and variables refer to their dimensions. Axes without a
+reference get made-up names: `phony_dim_N`, counted over the whole file, inner groups first.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = [
 
 @dataclass
 class Variable:
-    """A dataset on its way into the map."""
+    """A dataset and its properties for the chunk map."""
 
     path: str
     dataset: h5py.Dataset
-    #: Shape as NetCDF sees it; along a dimension that can grow, the dimension's length.
+    #: Shape in NetCDF's view: along a growing dimension, the dimension's length.
     shape: tuple[int, ...]
     elsewhere: bool
-    #: Its name in the file.
+    #: Name in the file.
     name: str
     dimension_names: list[str] = field(default_factory=list)
     unlabeled: bool = False
@@ -40,11 +40,11 @@ class Variable:
 
 @dataclass
 class Group:
-    """A group on its way into the map."""
+    """A group and its properties for the chunk map."""
 
     path: str
     stored: h5py.Group
-    #: Its name in the file.
+    #: Name in the file.
     name: str
     attributes: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     dimensions: list[dict[str, Any]] = field(default_factory=list)
@@ -53,18 +53,18 @@ class Group:
     groups: list[Group] = field(default_factory=list)
 
     def refuse(self, name: str, reason: str) -> None:
-        """Lists a member of this name in the file as refused."""
+        """Lists a member with this name in the file as refused."""
         shown = name.encode("utf-8", "replace").decode()
         self.refused.append({"name": shown, "reason": reason})
 
     def refuse_attributes(self, owner: str, refused: list[tuple[str, str]]) -> None:
-        """Lists attributes of a variable of this name, or of the group itself, as refused."""
+        """Lists attributes of a variable with this name, or of the group itself, as refused."""
         for name, reason in refused:
             self.refused.append({"name": f"{owner}:{name}", "reason": reason})
 
 
 def scale_dimension(dataset: h5py.Dataset, name: str) -> dict[str, Any] | None:
-    """The dimension that a dataset stands for, if it is a scale."""
+    """Returns the dimension of a dataset that is a scale; None for others."""
     if not h5py.h5ds.is_scale(dataset.id) or not dataset.shape:
         return None
     dimension = {
@@ -91,7 +91,7 @@ class _Namer:
             self.next_id = max(self.next_id, identity + 1)
 
     def label(self, variable: Variable) -> list[dict[str, Any] | None]:
-        """For each axis its dimension, as far as the file names it."""
+        """Returns the dimension of each axis, as far as the file names it."""
         dataset = variable.dataset
         own = self.scales.get(_address(dataset.id))
         ids = dataset.attrs.get("_Netcdf4Coordinates")
@@ -113,7 +113,7 @@ class _Namer:
     def phony(
         self, group: Group, size: int, taken: list[str], *, unlimited: bool
     ) -> dict[str, Any]:
-        """A dimension of the group that fits an axis without a name, made if there is none."""
+        """Returns a dimension of the group for an unnamed axis: an existing one, or a new one."""
         for dimension in group.dimensions:
             fits = (dimension["size"], dimension["unlimited"]) == (size, unlimited)
             if fits and dimension["name"] not in taken:
@@ -133,7 +133,7 @@ def _address(identifier: Any) -> tuple[int, int]:
 def name_dimensions(
     file: h5py.File, root: Group, scales: dict[tuple[int, int], dict[str, Any]]
 ) -> None:
-    """Gives every variable its dimension names, and every dimension that can grow its length."""
+    """Sets the dimension names of every variable, and the length of every growing dimension."""
     namer = _Namer(file, scales)
     labels: list[tuple[Variable, list[dict[str, Any] | None]]] = []
     for variable in _variables(root):
@@ -178,10 +178,10 @@ def _grows(variable: Variable, axis: int) -> bool:
 
 
 def refuse_names_alike(group: Group, scales: dict[tuple[int, int], dict[str, Any]]) -> None:
-    """Of members shown by one path keeps the one that the file names so, else the first.
+    """Refuses all but one of the members with the same shown path.
 
-    Of dimensions of one name the first is kept: a variable that refers to another has an axis
-    without a name.
+    It keeps the member with that name in the file, or else the first. Of dimensions with one name
+    it keeps the first; variables that refer to another one get an unnamed axis.
     """
     members: list[Variable | Group] = [*group.variables, *group.groups]
     kept: dict[str, Variable | Group] = {}
@@ -226,5 +226,5 @@ def _drop_dimensions_alike(
 
 
 def variable_name(name: str) -> str | None:
-    """The name that users see of a dataset; None if it cannot be shown."""
+    """Returns the shown name of a dataset; None if it cannot be shown."""
     return display_name(name.removeprefix(NON_COORDINATE))

@@ -1,10 +1,10 @@
-"""What xarray shows of a foreign variable: attributes, encoding and type, in an engine's words.
+"""xarray's view of a foreign variable: attributes, encoding and type in a backend's words.
 
-xarray's engines `netcdf4` and `h5netcdf` agree on names, dimensions and values, and differ in how
-they say how a variable is stored. `style_of` chooses: `netcdf4` for files that are NetCDF, classic
-ones too, and `h5netcdf` for other HDF5 files, many of which the netCDF4 library refuses to open.
+xarray's backends `netcdf4` and `h5netcdf` agree on names, dimensions and values, and describe the
+storage of a variable differently. `style_of` chooses one: `netcdf4` for NetCDF files, including
+classic ones, and `h5netcdf` for other HDF5 files, since netCDF4 cannot open many of those.
 
-All functions take pieces of a chunk map's description, as `json.loads` gives them.
+All functions take parts of a chunk map's description, as `json.loads` returns them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LZF: Final = 32000
 _BLOSC: Final = 32001
 _LZ4: Final = 32004
 _ZSTD: Final = 32015
-#: What h5py knows beside compressors; every other filter is an unknown compressor to it.
+#: h5py's names of filters; h5py treats all other filters as unknown compressors.
 _H5PY_NAMES: Final = {
     _DEFLATE: "gzip",
     _SZIP: "szip",
@@ -57,14 +57,14 @@ _BLOSC_COMPRESSORS: Final = (
 
 
 def style_of(description: dict[str, Any]) -> Style:
-    """The engine whose words fit a file best; the module says how it is chosen."""
+    """Returns the backend whose words fit a file best."""
     return "h5netcdf" if description["format"] == "hdf5" else "netcdf4"
 
 
 def variable_dtype(array: dict[str, Any], style: Style) -> np.dtype[Any]:
-    """The type of the elements that the engine of this style gives, before any decoding.
+    """Returns the type of the elements in the backend of this style, before any decoding.
 
-    Text of any length has the type `object`, with the mark that xarray puts on it.
+    Text of variable length has the type `object`, with xarray's metadata for text.
     """
     words = array["encoding"]["dtype"]
     if words == "str":
@@ -77,11 +77,11 @@ def variable_dtype(array: dict[str, Any], style: Style) -> np.dtype[Any]:
 
 
 def variable_attributes(array: dict[str, Any], style: Style) -> dict[str, Any]:
-    """The attributes of a variable as the engine of this style shows them."""
+    """Returns the attributes of a variable as the backend of this style shows them."""
     attributes = python_attributes(array["attributes"], style)
     fill = attributes.get("_FillValue")
     if isinstance(fill, str) and str(array["data_type"]).startswith("S"):
-        # xarray does the same: libraries give the fill value of characters as text.
+        # As in xarray, since libraries return the fill value of characters as text.
         attributes["_FillValue"] = np.bytes_(fill.encode())
     if style == "netcdf4":
         attributes.pop("least_significant_digit", None)
@@ -91,16 +91,16 @@ def variable_attributes(array: dict[str, Any], style: Style) -> dict[str, Any]:
 def variable_encoding(
     array: dict[str, Any], style: Style, *, source: str, names: tuple[str, ...]
 ) -> dict[str, Any]:
-    """The encoding of a variable as the engine of this style shows it.
+    """Returns the encoding of a variable as the backend of this style shows it.
 
     Parameters
     ----------
     array
-        The array in the description.
+        The array's entry in the description.
     style
-        The engine.
+        The backend.
     source
-        What the engine would say is the file.
+        The file name that the backend would report.
     names
         The dimension names; see `dimension_names`.
     """
@@ -143,7 +143,7 @@ def _encoding_dtype(array: dict[str, Any], style: Style) -> Any:
 
 
 def _netcdf4_filters(filters: list[dict[str, Any]]) -> dict[str, Any]:
-    """What `netCDF4.Variable.filters` says."""
+    """Returns the result of `netCDF4.Variable.filters`."""
     values = {item["id"]: item["values"] for item in filters}
     said: dict[str, Any] = {
         "zlib": _DEFLATE in values,
@@ -173,13 +173,13 @@ def _netcdf4_filters(filters: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _h5netcdf_filters(filters: list[dict[str, Any]]) -> dict[str, Any]:
-    """What `h5netcdf.Variable.filters` says, and what xarray adds to it."""
+    """Returns the result of `h5netcdf.Variable.filters`, with xarray's additions."""
     values = {item["id"]: item["values"] for item in filters}
     said: dict[str, Any] = {
         "zlib": _DEFLATE in values,
         "szip": _SZIP in values,
         "bzip2": _BZIP2 in values,
-        # h5netcdf takes the number of LZ4 for that of Blosc; so does this, to say the same.
+        # h5netcdf confuses the number of LZ4 with that of Blosc; this repeats it.
         "blosc": _LZ4 in values,
         "zstd": _ZSTD in values,
         "shuffle": _SHUFFLE in values,
@@ -211,19 +211,19 @@ def _h5py_szip(values: list[int]) -> tuple[str, int] | None:
 
 
 def group_attributes(group: dict[str, Any], style: Style) -> dict[str, Any]:
-    """The attributes of a group as the engine of this style shows them."""
+    """Returns the attributes of a group as the backend of this style shows them."""
     return python_attributes(group["attributes"], style)
 
 
 def unlimited_dimensions(group: dict[str, Any]) -> set[str]:
-    """The dimensions of a group that can grow, for a dataset's encoding."""
+    """Returns the growing dimensions of a group, for a dataset's encoding."""
     return {item["name"] for item in group["dimensions"] if item["unlimited"]}
 
 
 def dimension_names(description: dict[str, Any], group: str) -> dict[str, tuple[str, ...]]:
-    """For each variable of a group, by its path, the names of its dimensions.
+    """Returns the dimension names of each variable of a group, by the variable's path.
 
-    Where a file has none they are those that the netCDF library makes up.
+    Files without names get those that the netCDF library makes up.
     """
     return {
         array["path"]: tuple(array["dimension_names"] or ())

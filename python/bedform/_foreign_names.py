@@ -1,7 +1,7 @@
-"""Names inside foreign files, and what reading one of them may go wrong with.
+"""Names inside foreign files, and the error of reading such a file.
 
-A name of a member is text that need not be a segment of a path. It is shown with the bytes that a
-path cannot have as ``%2F`` and so on; the NetCDF classic parser in Rust does the same.
+A member's name need not be a valid path segment. It is shown with invalid bytes escaped as ``%2F``
+and so on, like in the NetCDF classic parser in Rust.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ _NAME_BYTES_MAX = 255
 
 
 class ForeignFileError(ValueError):
-    """A foreign file cannot be read, or names what is refused; the message says what to do.
+    """A foreign file cannot be read, or refers to a refused place; the message has the remedy.
 
-    `kind` is the name of the package's error by remedy; `bedform._errors.BY_KIND` has its class.
+    `kind` is the engine's name of the error; `bedform._errors.BY_KIND` maps it to a class.
     """
 
     def __init__(self, message: str, kind: str = "Corrupt") -> None:
@@ -23,12 +23,12 @@ class ForeignFileError(ValueError):
 
 
 def name_text(name: str | bytes) -> str:
-    """A name as text: h5py gives those that are not UTF-8 as bytes."""
+    """Returns a name as text; h5py returns names that are not UTF-8 as bytes."""
     return name.decode("utf-8", "surrogateescape") if isinstance(name, bytes) else name
 
 
 def display_name(name: str, bytes_max: int | None = _NAME_BYTES_MAX) -> str | None:
-    r"""The name as a segment of a path, of so many bytes at most; None if it has none.
+    r"""Returns the name as a path segment, bounded in bytes; None if it has none.
 
     >>> display_name("temperature"), display_name("a\\b"), display_name("..")
     ('temperature', 'a%5Cb', '%2E%2E')
@@ -43,7 +43,7 @@ def display_name(name: str, bytes_max: int | None = _NAME_BYTES_MAX) -> str | No
 
 def _display_character(character: str) -> str:
     code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:  # A byte that is not UTF-8, as h5py hands it over.
+    if 0xDC80 <= code <= 0xDCFF:  # A byte that is not UTF-8, as a surrogate of h5py.
         return f"%{code - 0xDC00:02X}"
     if code < 0x20 or 0x7F <= code < 0xA0 or character in "/\\":
         return "".join(f"%{byte:02X}" for byte in character.encode())

@@ -1,8 +1,8 @@
-"""Filters that HDF5 has from plug-ins: where they are found, and what to install.
+"""Plug-in filters of HDF5: their sources, and remedies for missing ones.
 
-A filter is looked for in the HDF5 library and in ``HDF5_PLUGIN_PATH`` by the library itself, then
-in the package hdf5plugin, then among the plug-ins that the package netCDF4 ships. Whether a program
-has imported these packages makes no difference.
+The HDF5 library finds filters that are built in or lie in ``HDF5_PLUGIN_PATH``. Then this module
+offers the package hdf5plugin, and the plug-ins of the package netCDF4. It does not matter whether
+the program has imported these packages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["has_filters", "lacking", "load_plugins", "plugin_sources"]
 
 _PACKAGE: Final = "hdf5plugin"
-#: Filters by their registered numbers, those that hdf5plugin has.
+#: Names of the filters in hdf5plugin by their registered numbers.
 _NAMES: Final = {
     307: "bzip2",
     32001: "Blosc",
@@ -38,9 +38,9 @@ _SZIP: Final = 4
 
 
 def plugin_sources() -> list[str]:
-    """Where this process would find plug-ins: a package to import, directories. Imports nothing."""
+    """Returns sources of plug-ins: a package to import, and directories. Imports nothing."""
     sources = []
-    # A module of the same name may have no place, and be no package.
+    # A module of the same name may have no location, or be no package.
     with contextlib.suppress(ImportError, ValueError):
         if importlib.util.find_spec(_PACKAGE) is not None:
             sources.append(_PACKAGE)
@@ -53,12 +53,12 @@ def plugin_sources() -> list[str]:
 
 
 def load_plugins(sources: Iterable[str]) -> None:
-    """Let the HDF5 library of this process find filters in what `plugin_sources` gave."""
+    """Adds the sources of `plugin_sources` to the HDF5 library of this process."""
     import h5py
 
     for source in sources:
         if source == _PACKAGE:
-            # One that does not fit this HDF5 helps nobody, and does no harm.
+            # A package that does not fit this HDF5 is skipped.
             with contextlib.suppress(ImportError, OSError, RuntimeError):
                 importlib.import_module(source)
         else:
@@ -73,7 +73,7 @@ def has_filters(filters: Sequence[int]) -> bool:
 
 
 def lacking(filters: Sequence[int]) -> str:
-    """What to install for filters that are not to be had.
+    """Returns the remedy for missing filters.
 
     >>> lacking([307])
     'compressed with bzip2 (filter 307), which HDF5 does not have here: pip install hdf5plugin'

@@ -1,4 +1,4 @@
-"""How an HDF5 dataset is stored, as a chunk map's description has it."""
+"""Storage of HDF5 datasets, in the form of a chunk map's description."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ ChunkTable = tuple[
     npt.NDArray[np.uint32],
 ]
 
-#: The types that a file has names for.
+#: The named types of a file.
 NamedTypes: TypeAlias = list[tuple[str, h5py.h5t.TypeID]]
 
 _FIXED_TEXT_BYTES_MAX: Final = 1 << 20
-#: The engine's own limit; larger chunks are left to HDF5.
+#: The engine's own limit in bytes; HDF5 reads larger chunks.
 _CHUNK_BYTES_MAX: Final = 2 << 30
 _FILTERS_MAX: Final = 16
 _ZSTD: Final = 32015
@@ -40,22 +40,22 @@ _BLOSC_COMPRESSORS: Final = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"
 class ElementType:
     """The type of a dataset's elements."""
 
-    #: NumPy's words with the byte order, `str` for text of any length, or h5py's words.
+    #: NumPy's name with the byte order, `str` for text of variable length, or h5py's name.
     words: str
-    #: In the map's words; None where the engine has no such type.
+    #: The map's name; None if the engine lacks the type.
     data_type: str | None
     #: `little` or `big`.
     endian: str
     #: NumPy's type; None where it has none.
     dtype: np.dtype[Any] | None
-    #: Why only the native library can read it; None if the stored bytes are the elements.
+    #: The reason why only the native library can read it; None if stored bytes are elements.
     native: str | None
     #: Name and members, if it is an enumeration that is not a bool.
     enumeration: dict[str, Any] | None = None
 
 
 def element_type(dataset: h5py.Dataset, named_types: NamedTypes) -> ElementType:
-    """What the elements are, and whether their bytes can be taken as they are."""
+    """Returns the element type, and whether the stored bytes are elements as they are."""
     stored = dataset.id.get_type()
     try:
         dtype = dataset.dtype
@@ -92,7 +92,7 @@ def _enumeration(
     values = h5py.check_enum_dtype(dtype)
     if values is None:
         return None
-    # A dataset does not say which named type it was made with: the first equal one is taken.
+    # A dataset does not record its named type: use the first equal one.
     return {
         "name": next((name for name, known in named_types if stored.equal(known)), ""),
         "members": [(str(member), str(int(value))) for member, value in values.items()],
@@ -102,7 +102,7 @@ def _enumeration(
 def describe_encoding(
     dataset: h5py.Dataset, element: ElementType, *, unlabeled: bool
 ) -> dict[str, Any]:
-    """What the file says on how the dataset is stored."""
+    """Returns the stored encoding of a dataset: chunks, filters, enumeration."""
     properties = dataset.id.get_create_plist()
     chunked = properties.get_layout() == h5py.h5d.CHUNKED
     return {
@@ -122,18 +122,18 @@ def _filters(properties: h5py.h5p.PropDCID) -> list[tuple[int, list[int]]]:
 def describe_storage(
     dataset: h5py.Dataset, element: ElementType, shape: tuple[int, ...], *, elsewhere: bool
 ) -> tuple[str | dict[str, Any], ChunkTable | None]:
-    """Where the bytes of a dataset are, and its chunks if they can be read without HDF5.
+    """Returns the byte ranges of a dataset, and its chunks if HDF5 is not needed to read them.
 
     Parameters
     ----------
     dataset
         The dataset.
     element
-        What `element_type` said of it.
+        The result of `element_type`.
     shape
-        Its shape as NetCDF sees it, at least its own along axes that can grow.
+        The shape in NetCDF's view, which may exceed the dataset's along growing axes.
     elsewhere
-        Whether it lies in another file.
+        Whether the dataset lies in another file.
     """
     properties = dataset.id.get_create_plist()
     outside = "it lies in another file" if elsewhere else outside_storage(dataset)
@@ -181,11 +181,11 @@ def _describe_chunks(
         return _native("chunks or filters over the limits"), None
     growing = [axis for axis, size in enumerate(dataset.maxshape) if size is None]
     if len(growing) == 1 and growing != [0]:
-        # HDF5 gives wrong places for the chunks of such arrays, if an extensible array has them.
+        # For extensible array indexes of such datasets HDF5 returns wrong chunk offsets.
         return _native("HDF5 does not say where its chunks lie"), None
     grown = zip(dataset.shape, shape, chunk_shape, strict=True)
     if any(own != seen and own % chunk for own, seen, chunk in grown):
-        # HDF5 says nothing on the bytes of a chunk behind the end of its dataset.
+        # HDF5 does not define the bytes of a chunk beyond the end of its dataset.
         return _native("it is shorter than its dimension and ends inside a chunk"), None
     table = _chunk_table(dataset, chunk_shape, shape)
     if codecs and _has_whole_edge_chunk(table, shape, chunk_shape, chunk_bytes):
@@ -195,7 +195,7 @@ def _describe_chunks(
 
 
 def _codec(code: int, values: list[int]) -> str | dict[str, Any] | None:
-    """A filter in the map's words; None if the engine has no codec for it."""
+    """Returns a filter as a codec of the map; None if the engine lacks it."""
     if code == h5py.h5z.FILTER_DEFLATE and values and values[0] <= 9:
         return {"zlib": {"level": values[0]}}
     if code == h5py.h5z.FILTER_SHUFFLE and values and values[0]:
@@ -227,7 +227,7 @@ def _codec(code: int, values: list[int]) -> str | dict[str, Any] | None:
 def _chunk_table(
     dataset: h5py.Dataset, chunk_shape: tuple[int, ...], shape: tuple[int, ...]
 ) -> ChunkTable:
-    """All chunks of the dataset inside its shape, ascending by their position in the grid."""
+    """Returns all chunks inside the shape, ascending by their index in the grid."""
     found: list[Any] = []
     if hasattr(dataset.id, "chunk_iter"):
         dataset.id.chunk_iter(found.append)
@@ -253,9 +253,9 @@ def _chunk_table(
 def _has_whole_edge_chunk(
     table: ChunkTable, shape: tuple[int, ...], chunk_shape: tuple[int, ...], chunk_bytes: int
 ) -> bool:
-    """Whether a chunk that reaches over the edge has as many bytes as one without filters.
+    """Whether an edge chunk has the byte count of an unfiltered chunk.
 
-    HDF5 can be told to leave such chunks unfiltered, and does not say so in the filter mask.
+    HDF5 can store edge chunks without filters, and does not mark that in the filter mask.
     """
     indexes, _, lengths, masks = table
     grid = [-(-size // chunk) for size, chunk in zip(shape, chunk_shape, strict=True)]

@@ -1,10 +1,10 @@
-"""Foreign files as stores: NetCDF classic, NetCDF-4, HDF5, read-only.
+"""Foreign files as read-only stores: NetCDF classic, NetCDF-4, HDF5.
 
-The engine reads from the file where the bytes of every variable lie, and fetches and decodes them.
-For a file that it does not understand the library of the format is asked once; the answer, a chunk
-map, is kept in the file's sidecar for as long as the file is the same. What only the library can
-read goes through it, called by the engine for elements that it has a type for, and that is said
-once per file.
+The engine parses the byte ranges of every variable from the file, and fetches and decodes them. For
+a file that it cannot parse it asks the library of the format once. The resulting chunk map is kept
+in the file's sidecar as long as the file is unchanged. Variables that only the library can decode
+are read through it; the engine calls it for element types that it has. A warning says so once per
+file.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class NativeReadWarning(UserWarning):
-    """A variable is read through its native library, which is slower; said once for each file."""
+    """A variable is read through its native library, which is slower; warned once per file."""
 
 
 def open_foreign(
@@ -52,21 +52,21 @@ def open_foreign(
     map_time: float | str | None = None,
     opened: _internal.ForeignFile | None = None,
 ) -> ForeignStore:
-    """The foreign file at ``where`` as a store; ``opened`` is a handle of the engine."""
+    """Opens the foreign file at ``where`` as a store; ``opened`` is an existing engine handle."""
     path = where if is_url(where) else _behind_links(where)
     shown = without_query(where)
     return ForeignStore(path, shown, options, allow_external, map_time, opened)
 
 
 def _behind_links(where: str) -> str:
-    """Links are the user's own here: the file that they lead to is the one to read."""
+    """Resolves links, which are the user's own: the target is the file to read."""
     return os.path.realpath(where)
 
 
 def find_file(
     where: str, options: dict[str, Any], *, allow_external: bool
 ) -> _internal.ForeignFile | None:
-    """The handle of a file that the engine knows by its header, or by a chunk map that is kept."""
+    """Returns the handle of a file that the engine can parse, or that has a kept chunk map."""
     return _find(_behind_links(where), _json.dump(options), allow_external=allow_external)
 
 
@@ -84,7 +84,7 @@ def _open_file(
         parts = isolated_chunk_map(path, allow_external=allow_external, seconds=map_time)
     except ForeignFileError as error:
         raise BY_KIND.get(error.kind, BedformError)(str(error)) from None
-    # Columns that came over a pipe may lie anywhere; copies are aligned.
+    # Columns from the pipe may be unaligned; copies are aligned.
     tables = [(a.copy(), b.copy(), c.copy(), d.copy()) for a, b, c, d in parts.tables]
     return engine_call(_internal.ForeignFile.from_description)(
         path, parts.description, tables, allow_external, opening
@@ -92,9 +92,9 @@ def _open_file(
 
 
 class ForeignStore(ReadsAhead, Members, HasAttributes):
-    """A foreign file as a store, read-only: the calls of :class:`bedform.Store` that read.
+    """A foreign file as a read-only store, with the reading methods of :class:`bedform.Store`.
 
-    A context manager; pickles as path and options.
+    It is a context manager and pickles as path and options.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class ForeignStore(ReadsAhead, Members, HasAttributes):
 
     @property
     def _inner(self) -> _internal.ForeignFile:
-        """The engine's handle; in a child process one of its own."""
+        """The engine's handle; a forked child process opens a handle of its own."""
         self._check_open()
         if self._process is not _fork.current:
             _fork.leave_behind(self._opened)
@@ -147,7 +147,7 @@ class ForeignStore(ReadsAhead, Members, HasAttributes):
         self.close()
 
     def close(self) -> None:
-        """Let further calls, of its variables and groups, too, be errors. May be called twice."""
+        """Close the file: later calls on it and its members fail. May be called twice."""
         self._is_closed = True
         if self._process is _fork.current:
             self._opened.drop_prefetched()
@@ -164,12 +164,12 @@ class ForeignStore(ReadsAhead, Members, HasAttributes):
 
     @property
     def mode(self) -> str:
-        """``"r"``: files are only read."""
+        """``"r"``: foreign files are read-only."""
         return "r"
 
     @property
     def store_path(self) -> str:
-        """Where the file is."""
+        """Path or URL of the file."""
         return self._shown
 
     @property
@@ -184,7 +184,7 @@ class ForeignStore(ReadsAhead, Members, HasAttributes):
         self._refuse_change()
 
     def group_attributes(self, path: str) -> dict[str, Any]:
-        """The attributes of a group."""
+        """Return the attributes of a group."""
         return _foreign_encoding.group_attributes(self._group(path), self.style)
 
     def _group(self, path: str) -> dict[str, Any]:
@@ -196,18 +196,18 @@ class ForeignStore(ReadsAhead, Members, HasAttributes):
         return found
 
     def _names_in(self, group: str) -> dict[str, tuple[str, ...]]:
-        """The dimension names of the variables of a group, found for all of them at once."""
+        """Returns the dimension names of a group's variables; computed for all of them together."""
         if group not in self._dimension_names:
             found = _foreign_encoding.dimension_names(self._description, group)
             self._dimension_names[group] = found
         return self._dimension_names[group]
 
     def dimensions(self, path: str = "") -> dict[str, int]:
-        """The dimensions that a group defines, with their lengths."""
+        """Return the dimensions that a group defines, with their lengths."""
         return {item["name"]: item["size"] for item in self._group(path)["dimensions"]}
 
     def unlimited_dimensions(self, path: str = "") -> set[str]:
-        """The dimensions of a group that can grow."""
+        """Return the dimensions of a group that can grow."""
         return _foreign_encoding.unlimited_dimensions(self._group(path))
 
     @property
@@ -216,10 +216,10 @@ class ForeignStore(ReadsAhead, Members, HasAttributes):
         return self.unlimited_dimensions()
 
     def refused(self) -> dict[str, str]:
-        """Members that are not shown, and why: links to other files, names that cannot be shown.
+        """Return members that are not shown, with reasons: external links, unprintable names.
 
-        An attribute that is no text and no number is ``variable:attribute``, one of a group
-        ``group/:attribute``.
+        An attribute that is neither text nor number has the key ``variable:attribute``; one of a
+        group has ``group/:attribute``.
         """
         found = {}
         for path, group in self._groups.items():
@@ -229,7 +229,7 @@ class ForeignStore(ReadsAhead, Members, HasAttributes):
         return found
 
     def _left_out(self, path: str = "") -> dict[str, str]:
-        """Members of a group that are not shown, and why; attributes are no members."""
+        """Returns hidden members of a group with reasons, without attributes."""
         prefix = f"{path}/" if path else ""
 
         def is_attribute(name: str) -> bool:
@@ -240,11 +240,11 @@ class ForeignStore(ReadsAhead, Members, HasAttributes):
         return {name: reason for name, reason in refused.items() if not is_attribute(name)}
 
     def arrays(self) -> dict[str, ForeignArray]:
-        """Every variable, by its path in the file."""
+        """Return every variable by its path in the file."""
         return {path: self[path] for path in self._arrays}
 
     def _refuse_change(self, *_: object, **__: object) -> Any:
-        """Foreign files are never written."""
+        """Fails: foreign files are never written."""
         raise ReadOnlyError(foreign_is_read(self._shown))
 
     create_array = create_arrays = create_dataset = create_group = _refuse_change
@@ -254,7 +254,7 @@ class ForeignStore(ReadsAhead, Members, HasAttributes):
     __setitem__ = __delitem__ = _refuse_change
 
     def groups(self) -> dict[str, ForeignGroup]:
-        """Every group but the root, by path."""
+        """Return every group but the root, by path."""
         return {path: ForeignGroup(self, path) for path in self._groups if path}
 
     def _nodes_below(self) -> Iterator[tuple[str, str]]:
@@ -284,7 +284,7 @@ class ForeignStore(ReadsAhead, Members, HasAttributes):
         raise NotFoundError(unknown_member(path, self._shown, members, below))
 
     def _blocks_of(self, array: ForeignArray) -> dict[str, Any]:  # noqa: ARG002
-        """What the encoding of a variable says of blocks for Dask beyond what the file says."""
+        """Returns Dask blocks for the encoding of a variable, beyond those of the file."""
         return {}
 
     def _array_at(self, path: str) -> ForeignArray:
@@ -294,7 +294,7 @@ class ForeignStore(ReadsAhead, Members, HasAttributes):
         return found
 
     def info(self) -> dict[str, Any]:
-        """The contents of the file as plain values; ``replicas`` as in :meth:`Store.info`."""
+        """Return the file's contents as plain values; ``replicas`` as in :meth:`Store.info`."""
         return {
             "path": self._shown,
             "format": self.format,
@@ -309,10 +309,10 @@ class ForeignStore(ReadsAhead, Members, HasAttributes):
         return conditions_of(self._path)
 
     def verify(self, progress: Callable[[int, int], object] | None = None) -> list[str]:
-        """Read every variable once, and give one line per variable that cannot be read.
+        """Read every variable once, and return one line for each unreadable variable.
 
-        Foreign files carry the checksums that their format gives them, often none. The line of a
-        variable that may be whole, but that nothing here reads, begins with ``cannot be checked:``.
+        Foreign files have only the checksums of their format, often none. The line of a variable
+        that may be intact, but that Bedform cannot read, begins with ``cannot be checked:``.
         """
         problems = []
         for number, (path, array) in enumerate(self.arrays().items()):
@@ -369,11 +369,11 @@ class ForeignGroup(Members, HasAttributes):
         return self._store.unlimited_dimensions(self.path)
 
     def _left_out(self) -> dict[str, str]:
-        """Members of the group that are not shown, and why."""
+        """Returns hidden members of the group with reasons."""
         return self._store._left_out(self.path)
 
     def groups(self) -> dict[str, ForeignGroup]:
-        """Every group below the group, by its path from here."""
+        """Return every group below the group by its path from here."""
         prefix = f"{self.path}/"
         return {
             path.removeprefix(prefix): group
@@ -382,7 +382,7 @@ class ForeignGroup(Members, HasAttributes):
         }
 
     def arrays(self) -> dict[str, ForeignArray]:
-        """Every variable below the group, by its path from here."""
+        """Return every variable below the group by its path from here."""
         prefix = f"{self.path}/"
         return {
             path.removeprefix(prefix): array

@@ -1,7 +1,7 @@
-"""Values on their way from one process to another: as bytes that no code comes out of.
+"""Arrays encoded for a pipe between processes, in a form that cannot carry code.
 
-The process that reads a foreign file may be at the mercy of the file. So its answers are a header
-in JSON and a body of plain bytes, and whatever does not fit its header is an error.
+A damaged file may take over the process that reads it. So its answers are a header in JSON and a
+body of plain bytes, and a mismatch of the two is an error.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _DEPTH_MAX: Final = 32
 
 
 def encode_values(values: Values, parts: list[bytes]) -> dict[str, Any]:
-    """The header of an array; its bytes are put behind those in `parts`.
+    """Returns the header of an array, and appends its bytes to `parts`.
 
     Raises
     ------
     ForeignFileError
-        It has elements that mean nothing outside their file: references.
+        The elements are references, which have no meaning outside their file.
     """
     header: dict[str, Any] = {"shape": list(values.shape)}
     dtype = values.dtype
@@ -64,7 +64,7 @@ def _is_plain_list(item: Any, first: Any) -> bool:
 
 
 def _described(dtype: np.dtype[Any]) -> Any:
-    """A type as JSON has it: NumPy's words, or a list of names, types, shapes and offsets."""
+    """Returns a type as JSON: NumPy's name, or lists of names, types and offsets."""
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         return {"base": _described(base), "shape": list(shape)}
@@ -97,7 +97,7 @@ def _encode_bytes(kind: str, items: list[bytes], parts: list[bytes]) -> dict[str
 
 
 class _Body:
-    """What is left of the bytes behind a header."""
+    """The unread bytes of a body."""
 
     def __init__(self, data: memoryview) -> None:
         self.data = data
@@ -111,12 +111,12 @@ class _Body:
 
 
 def decode_values(header: dict[str, Any], data: memoryview) -> Values:
-    """The array that `encode_values` gave.
+    """Returns the array from the header and bytes of `encode_values`.
 
     Raises
     ------
     ValueError, TypeError, KeyError
-        The header and the bytes are no such array.
+        The header and the bytes do not match.
     """
     return _decode(header, _Body(data), _DEPTH_MAX)
 
@@ -160,7 +160,7 @@ def _pieces(whole: AnyStr, lengths: list[int]) -> list[AnyStr]:
 
 
 def split_texts(whole: bytes, lengths: list[int]) -> list[str]:
-    """Texts that lie one behind the other in UTF-8, whatever in them is not UTF-8."""
+    """Splits concatenated UTF-8 texts; invalid bytes become surrogate escapes."""
     if whole.isascii():
         return _pieces(whole.decode(), lengths)
     return [piece.decode("utf-8", "surrogateescape") for piece in _pieces(whole, lengths)]

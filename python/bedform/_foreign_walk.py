@@ -1,8 +1,8 @@
-"""The members of an HDF5 file, without leaving it.
+"""Traversal of an HDF5 file that never leaves the file unasked.
 
-HDF5 follows links into other files, and reads other files as the storage of a dataset, without
-being asked. Here every link is looked at before it is followed: what names another file is refused,
-unless the caller allows it for this one file.
+HDF5 follows links into other files, and reads external storage, by default. This module inspects
+every link before it follows it. It refuses links to other files unless the caller allows them for
+this file.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ __all__ = [
     "refuse_outside",
 ]
 
-#: What the netCDF library puts before the name of a variable that is not the coordinate of the
-#: dimension of the same name.
+#: Prefix of the netCDF library for a variable with the name of a dimension that is not its
+#: coordinate.
 NON_COORDINATE: Final = "_nc4_non_coord_"
 _SOFT_LINKS_MAX: Final = 16
 _NOT_A_VARIABLE: Final = b"This is a netCDF dimension but not a netCDF variable"
@@ -37,7 +37,7 @@ _NOT_A_VARIABLE: Final = b"This is a netCDF dimension but not a netCDF variable"
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a member is not shown."""
+    """The reason why a member is not shown."""
 
     reason: str
 
@@ -46,7 +46,7 @@ Member: TypeAlias = h5py.Group | h5py.Dataset | h5py.Datatype | Refusal
 
 
 def members(group: h5py.Group, *, allow_external: bool) -> Iterator[tuple[str, Member]]:
-    """The members of a group by their names, in the order of the file."""
+    """Iterates over the members of a group with their names, in the order of the file."""
     for name in map(name_text, group):
         yield name, open_member(group, name, allow_external=allow_external)
 
@@ -54,9 +54,9 @@ def members(group: h5py.Group, *, allow_external: bool) -> Iterator[tuple[str, M
 def open_member(
     group: h5py.Group, name: str, *, allow_external: bool, links_left: int = _SOFT_LINKS_MAX
 ) -> Member:
-    """The member of this name, or why it is refused. Follows no link out of the file by itself.
+    """Returns the member of this name, or a refusal. Follows no link to another file.
 
-    It asks for links at the low level: `name in group` would already follow them.
+    It inspects links by the low-level API: `name in group` would already follow them.
     """
     encoded = name.encode("utf-8", "surrogateescape")
     kind = group.id.links.get_info(encoded).type
@@ -87,7 +87,7 @@ def open_member(
 
 
 def _follow(group: h5py.Group, path: str, *, allow_external: bool, links_left: int) -> Member:
-    """What a soft link stands for, each step of its path looked at by itself."""
+    """Resolves a soft link, with a check of each step of its path."""
     found: Member = group.file["/"] if path.startswith("/") else group
     for name in path.split("/"):
         if name in {"", "."}:
@@ -105,15 +105,15 @@ def _has(group: h5py.Group, name: str) -> bool:
 
 
 def is_variable(dataset: h5py.Dataset) -> bool:
-    """False for a dataset that only stands for a dimension."""
+    """Whether a dataset is a variable, and not merely a dimension."""
     name = dataset.attrs.get("NAME") if h5py.h5ds.is_scale(dataset.id) else None
     return not (isinstance(name, bytes) and name.startswith(_NOT_A_VARIABLE))
 
 
 def outside_storage(dataset: h5py.Dataset) -> str | None:
-    """What other files a dataset takes its bytes from, as the end of a sentence; None if none.
+    """Returns the other files of a dataset's storage as the end of a sentence; None if none.
 
-    Asks only for the creation properties: the shape of a virtual dataset would open its sources.
+    It reads only the creation properties: the shape of a virtual dataset would open its sources.
     """
     properties = dataset.id.get_create_plist()
     if properties.get_layout() == h5py.h5d.VIRTUAL:
@@ -124,7 +124,7 @@ def outside_storage(dataset: h5py.Dataset) -> str | None:
 
 
 def refuse_outside(dataset: h5py.Dataset, *, allow_external: bool) -> Refusal | None:
-    """Why the storage of a dataset is refused, if it is."""
+    """Returns the refusal of a dataset with storage in other files, if any."""
     outside = outside_storage(dataset)
     if outside is None or allow_external:
         return None
@@ -132,12 +132,12 @@ def refuse_outside(dataset: h5py.Dataset, *, allow_external: bool) -> Refusal | 
 
 
 def open_path(file: h5py.File, path: str, *, allow_external: bool) -> h5py.Dataset:
-    """The dataset at a path of the map.
+    """Returns the dataset at a path of the map.
 
     Raises
     ------
     ForeignFileError
-        It does not exist, is no dataset, or names another file.
+        The path does not exist, is not a dataset, or leads to another file.
     """
     found: Member = file["/"]
     for segment in path.split("/"):
@@ -160,10 +160,10 @@ def open_path(file: h5py.File, path: str, *, allow_external: bool) -> h5py.Datas
 
 
 def _stored_name(group: h5py.Group, segment: str, *, allow_external: bool) -> str | None:
-    """The name in the file of the member that the map shows as `segment`.
+    """Returns the name in the file of the member that the map shows as `segment`.
 
-    The name itself counts first, unless it only stands for a dimension; else the first that is
-    shown so.
+    The same name takes precedence, unless it is merely a dimension; else the first member that is
+    shown under `segment`.
     """
     other = NON_COORDINATE + segment
     if _has(group, segment) and display_name(segment) == segment:

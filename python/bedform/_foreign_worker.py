@@ -1,12 +1,12 @@
-"""Elements that only HDF5 can read, read in a process of their own.
+"""Reads through the HDF5 library in a worker process.
 
-HDF5 can crash or loop on damaged files, whose bytes may be anybody's. What it does to the worker is
-an error of one line here. One worker serves all reads of this process, one after another; it ends
-when it has had nothing to do for a minute, and is started again when there is something.
+HDF5 can crash or loop on damaged files, and files may come from anywhere. A crash of the worker
+becomes an error of one line here. One worker serves all reads of this process, one after another.
+It exits after a minute without requests and is restarted on demand.
 
-A request is a line of JSON. An answer is a byte before the file is opened, two lengths (8 bytes
-each, little-endian), a header in JSON and a body, as `_foreign_values` has them. A worker that has
-more to do than its time allows is ended by the system's alarm clock, wherever it loops.
+A request is a line of JSON. An answer is one byte before the file is opened, two lengths (8 bytes
+each, little-endian), a header in JSON and a body: see `_foreign_values`. The system's alarm clock
+ends a worker that exceeds its time.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ __all__ = ["read_native", "read_region"]
 
 _IDLE_SECONDS: Final = 60
 _MEMORY_BYTES_MAX: Final = 4 << 30
-#: What any device and any filter gives, in bytes per second.
+#: A rate that any device and filter reaches, in bytes per second.
 _BYTES_PER_SECOND: Final = 1 << 20
 _HEADER_BYTES_MAX: Final = 1 << 30
 _READY: Final = b"\x01"
 
 
 def lengths_of(slices: Sequence[slice], shape: Sequence[int]) -> tuple[int, ...]:
-    """How many elements slices take of each axis."""
+    """Returns the number of elements that slices take along each axis."""
     axes = zip(slices, shape, strict=True)
     return tuple(len(range(*part.indices(size))) for part, size in axes)
 
@@ -65,26 +65,26 @@ def read_native(
     allow_external: bool = False,
     seconds: float | str | None = None,
 ) -> npt.NDArray[Any]:
-    """The same as `_foreign.read_native`, without the risk.
+    """Reads as `_foreign.read_native` does, in the worker process.
 
     Parameters
     ----------
     path, variable, shape, allow_external
-        As there.
+        As in `_foreign.read_native`.
     selection
         Slices with positive steps; None for everything.
     item_bytes
-        About the bytes of an element.
+        Approximate bytes of an element.
     filters
-        The numbers of the variable's filters: those that this process has registered for itself
-        are not the worker's.
+        The numbers of the variable's filters. The worker lacks filters that this process registered
+        for itself.
     seconds
         As for `isolated_chunk_map`.
 
     Raises
     ------
     ForeignFileError
-        As `_foreign.read_native`; also where HDF5 crashes or does not come to an end.
+        As in `_foreign.read_native`; also if HDF5 crashes or exceeds its time.
     """
     sizes: Sequence[int] = shape
     if selection is not None:
@@ -107,7 +107,7 @@ def read_region(
     allow_external: bool = False,
     seconds: float | str | None = None,
 ) -> npt.NDArray[Any]:
-    """The same as `_foreign.read_region`, without the risk; the rest as `read_native`."""
+    """Reads as `_foreign.read_region` does, in the worker; arguments as in `read_native`."""
     region = {"start": list(start), "lengths": list(lengths)}
     request = {**region, "shape": shape, "filters": filters}
     expected = math.prod(lengths) * item_bytes
@@ -127,7 +127,7 @@ def _read(
         "path": str(path),
         "variable": variable,
         "allow_external": allow_external,
-        # Files that a file names may be relative to it.
+        # External files may be named relative to this directory.
         "directory": str(Path.cwd()),
         "seconds": time_limit(seconds) + expected / _BYTES_PER_SECOND,
         "bytes": expected,
@@ -136,13 +136,13 @@ def _read(
         return _worker.read(request)
     except _LacksFiltersError as error:
         if has_filters(error.filters):
-            # Whoever registers filters here wants them to be used.
+            # The user registered the filters in this process: read here, without the worker.
             return _answer(request)
         raise
 
 
 class _LacksFiltersError(ForeignFileError):
-    """The worker has not all filters of a variable."""
+    """The worker lacks some filters of a variable."""
 
     def __init__(self, message: str, kind: str, filters: list[int]) -> None:
         super().__init__(message, kind)
@@ -150,7 +150,7 @@ class _LacksFiltersError(ForeignFileError):
 
 
 class _Worker:
-    """The process that reads for this one."""
+    """The worker process and its pipes."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -168,7 +168,7 @@ class _Worker:
                 said = f"HDF5 gave no elements ({_shown.line(error)}); it is damaged"
                 raise ForeignFileError(f"{request['path']}: {said}") from None
             except BaseException:
-                # What has not been taken would be taken for the answer to another question.
+                # An unread answer would be taken for that of the next request.
                 self.stop()
                 raise
 
@@ -190,7 +190,7 @@ class _Worker:
                 return _values_of(*answer)
             said = self.stop()
             code = process.returncode
-            # One that had nothing to do for a minute may have ended just now.
+            # The worker may have exited just now, after its idle minute: try once more.
             if is_ready or code != 0 or is_last:
                 raise _failure(path, code, said, request["seconds"], is_ready=is_ready)
         raise AssertionError
@@ -204,14 +204,14 @@ class _Worker:
         return self.process
 
     def stop(self) -> list[str]:
-        """Ends the worker; gives the lines that it has said."""
+        """Ends the worker; returns the lines of its error output."""
         process, self.process = self.process, None
         if process is None:
             return []
         if process.stdin is not None:
             with contextlib.suppress(OSError):
                 process.stdin.close()
-        # What ends by itself says why; what loops has to be ended.
+        # A crashed worker exits and reports the reason; a looping one is killed.
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.2)
         process.kill()
@@ -230,7 +230,7 @@ atexit.register(lambda: _worker.stop())
 
 def _enter_child() -> None:
     global _worker
-    # The parent's, and perhaps its lock is held.
+    # The worker belongs to the parent, and its lock may be held.
     _fork.leave_behind(_worker)
     _worker = _Worker()
 
@@ -257,7 +257,7 @@ def _started(path: str) -> subprocess.Popen[bytes]:
 
 
 def _take_answer(pipe: IO[bytes], bytes_max: int) -> tuple[bytes, bytearray] | None:
-    """The header and the body of an answer; None if the worker ended before it had one."""
+    """Returns the header and the body of an answer; None if the worker ended too early."""
     lengths = pipe.read(16)
     if len(lengths) < 16:
         return None
@@ -288,7 +288,7 @@ def _values_of(header: bytes, body: bytearray) -> npt.NDArray[Any]:
 def _failure(
     path: str, code: int, said: list[str], seconds: float, *, is_ready: bool
 ) -> ForeignFileError:
-    """The error for a worker that ended with this code before it had an answer."""
+    """Returns the error for a worker that exited with this code before its answer."""
     if code != -signal.SIGALRM:
         return failure(path, code, is_ready=is_ready, said=said)
     message = (
@@ -299,7 +299,7 @@ def _failure(
 
 
 def _answer(request: dict[str, Any]) -> npt.NDArray[Any]:
-    """The elements of a request, read in this process."""
+    """Reads the elements of a request in this process."""
     from bedform import _foreign as in_process
 
     path, variable = request["path"], request["variable"]
@@ -317,7 +317,7 @@ def _answer(request: dict[str, Any]) -> npt.NDArray[Any]:
 
 
 def _serve(source: BinaryIO, output: BinaryIO) -> None:
-    """Answers requests until there are none."""
+    """Answers requests until the input ends or a minute passes without one."""
     import h5py
 
     own = memory_bytes_max()
@@ -346,7 +346,7 @@ def _serve(source: BinaryIO, output: BinaryIO) -> None:
             parts.clear()
             message = f"{_where(request)} takes too much memory: read less of it at once"
             header = {"error": ["LimitExceeded", message, []]}
-        # The reader may take its time.
+        # The alarm does not cover the time in which the reader takes the answer.
         signal.setitimer(signal.ITIMER_REAL, 0)
         text = json.dumps(header).encode()
         output.write(len(text).to_bytes(8, "little"))
@@ -357,7 +357,7 @@ def _serve(source: BinaryIO, output: BinaryIO) -> None:
 
 
 def _said(error: ForeignFileError, request: dict[str, Any]) -> str:
-    """What went wrong, with the file and the variable."""
+    """Returns an error's message with the file and the variable."""
     said = str(error)
     return said if said.startswith(request["path"]) else f"{_where(request)}: {said}"
 
@@ -367,12 +367,12 @@ def _where(request: dict[str, Any]) -> str:
 
 
 def _memory_bytes(expected: int) -> int:
-    """The memory that an answer of so many bytes may take on its way."""
+    """Returns the limit of memory, in bytes, for an answer of this size."""
     return _MEMORY_BYTES_MAX + 4 * expected
 
 
 def _limit_memory(expected: int, own: int | None) -> None:
-    """Take no more memory than the answer needs, nor than the caller may take."""
+    """Limits the memory of the process to the answer's need and the caller's own limit."""
     bound = _memory_bytes(expected)
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (bound if own is None else min(bound, own), hard))
@@ -380,11 +380,11 @@ def _limit_memory(expected: int, own: int | None) -> None:
 
 def _main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # A terminal sends it to all; the caller decides.
+    # A terminal sends Ctrl-C to all its processes; only the caller reacts.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
-    # What a library prints is no answer.
+    # Output of libraries goes to stderr, not into the answers.
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     _serve(sys.stdin.buffer, output)

@@ -1,23 +1,22 @@
-"""Handles in a child process.
+"""Engine handles after a fork.
 
-A fork copies locks that threads of the parent hold, and not the threads: whoever waits for such a
-lock waits for ever. So a child uses no handle of the engine that its parent has opened, but opens
-its own.
+A fork copies the locks that the parent's threads hold, but not the threads: waiting for such a lock
+never ends. So a child process never uses a handle of its parent, but opens its own.
 """
 
 from __future__ import annotations
 
 import os
 
-# Another object in every process.
+# An identity of this process: a fork replaces the object.
 current = object()
 
-# The parent's handles. To close them is the parent's affair.
+# The parent's handles, which only the parent may close.
 _left_behind: list[object] = []
 
 
 def leave_behind(handle: object) -> None:
-    """Keep a handle of the parent until this process ends, untouched."""
+    """Keeps a handle of the parent untouched until this process ends."""
     _left_behind.append(handle)
 
 

@@ -25,15 +25,14 @@ if TYPE_CHECKING:
     from bedform._store import Store
 
 
-# What is stored is at fault, or this version lacks what it needs. Consolidated metadata may name
-# what is gone.
+# Errors of damaged or unsupported arrays. Consolidated metadata may name arrays that are gone.
 _REFUSALS = (CorruptError, LimitExceededError, NotFoundError, UnsupportedError)
 
 
 class Group(Creating, StoredNode):
     """A group of a store: arrays and groups below one path.
 
-    Its members are there by name as in a dictionary, in h5py and in zarr-python.
+    Members are accessed by name as in a dictionary, h5py and zarr-python.
     """
 
     def __init__(self, store: Store, path: str) -> None:
@@ -51,7 +50,7 @@ class Group(Creating, StoredNode):
 
     @property
     def parent(self) -> Group:
-        """The group that holds this one; of the root the root."""
+        """The parent group; for the root the root itself."""
         above = self._path.rpartition("/")[0]
         return Group(self._store, above) if above else self._store
 
@@ -76,24 +75,24 @@ class Group(Creating, StoredNode):
         return f"{self._path}/{inner}" if self._path and inner else self._path or inner
 
     def _kind(self, name: str) -> str | None:
-        """What lies under a name: ``"array"``, ``"group"`` or nothing."""
+        """Returns the kind of the node at a name: ``"array"``, ``"group"`` or None."""
         return self._store._call(self._store._inner.kind)(self._join(name))
 
     def _is_array(self) -> bool:
-        """True for a store whose root is a single array, not a group."""
+        """Whether the store's root is a single array instead of a group."""
         return not self._path and self._store._inner.is_array()
 
     def arrays(self) -> dict[str, Array]:
-        """Every array below the group that can be read, by its path from here.
+        """Return every readable array below the group by its path from here.
 
         A store that is a single array has it under the empty name. :meth:`refused` has the others.
         """
         return self._opened_arrays()[0]
 
     def refused(self) -> dict[str, str]:
-        """Every array below the group that cannot be read, by its path from here, and why.
+        """Return every unreadable array below the group by its path from here, with the reason.
 
-        Its metadata are damaged, or need what this version lacks: a data type, a codec.
+        Its metadata are damaged, or need an unsupported feature, such as a data type or codec.
 
         Examples
         --------
@@ -108,7 +107,7 @@ class Group(Creating, StoredNode):
     def _opened_arrays(
         self, exclude: Collection[str] = (), *, nested: bool = True
     ) -> tuple[dict[str, Array], dict[str, str]]:
-        """The arrays that can be read, and why the others cannot; of ``exclude`` none is opened."""
+        """Returns the readable arrays, and reasons for the others; skips those in ``exclude``."""
         if self._is_array():
             return {"": self._store.array("")}, {}
         arrays, refused = {}, {}
@@ -122,7 +121,7 @@ class Group(Creating, StoredNode):
         return arrays, refused
 
     def groups(self) -> dict[str, Group]:
-        """Every group below the group, by its path from here."""
+        """Return every group below the group by its path from here."""
         return {
             name: Group(self._store, path) for path, name, kind in self._below() if kind == "group"
         }
@@ -133,7 +132,7 @@ class Group(Creating, StoredNode):
         try:
             return self._kind(name.strip("/")) is not None
         except _REFUSALS:
-            # What is there cannot be read.
+            # The node exists but cannot be read.
             return True
 
     def __getitem__(self, name: str) -> Any:
@@ -141,7 +140,7 @@ class Group(Creating, StoredNode):
         if isinstance(key, (slice, tuple, list)) or key is Ellipsis:
             raise self._no_group("[...]") if self._is_array() else self._no_item(key)
         path = self._join(name)
-        # Not its kind first: both read the metadata, and loops look the same array up each time.
+        # Not the kind first: both calls read the metadata, and loops often repeat the lookup.
         try:
             return self._store.array(path)
         except (NotFoundError, SnapshotMovedError) as error:
@@ -152,7 +151,7 @@ class Group(Creating, StoredNode):
         raise NotFoundError(self._unknown(name))
 
     def _unknown(self, name: str) -> str:
-        """The message of a name that is not there; without names where nobody lists them."""
+        """Returns the message for an unknown name; without other names if they cannot be listed."""
         if self._is_array():
             return str(self._no_group(""))
         try:
@@ -168,20 +167,20 @@ class Group(Creating, StoredNode):
         )
 
     def __setitem__(self, name: str, value: Any) -> None:
-        """Create an array of these values; of an array of Bedform or xarray also its description.
+        """Create an array with these values; arrays of Bedform and xarray bring their metadata.
 
-        A name that is taken is an error: ``group["x"][...] = values`` replaces elements.
+        A taken name is an error: ``group["x"][...] = values`` replaces elements.
         """
         self.create_array(name, data=value)
 
     def __delitem__(self, name: str) -> None:
-        # Also what another program has removed in part, which has no kind any more.
+        # Also deletes nodes that another program has partly removed and that have no kind.
         try:
             self._store._call(self._store._inner.delete)(self._join(name))
         except NotFoundError:
             raise NotFoundError(self._unknown(name)) from None
 
-    # What it looks like ---------------------------------------------------------------------------
+    # Representation -----------------------------------------------------------------------------
 
     def _where(self) -> str:
         return self._store._place_of(self._path)

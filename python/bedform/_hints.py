@@ -1,4 +1,4 @@
-"""Messages that say what to do where people often come to a wrong place first."""
+"""Error messages with remedies for frequent mistakes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _NAMES_MAX = 12
 
 
 def did_you_mean(name: object, names: Iterable[str]) -> str:
-    """``": did you mean 't'?"``, or nothing where no name is near."""
+    """Returns ``": did you mean 't'?"``, or an empty text without a similar name."""
     near = near_names(name, names)
     return f": did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def near_names(name: object, names: Iterable[str]) -> list[str]:
-    """Names that somebody may have meant: of a typing error, in other case, in a group below."""
+    """Returns similar names: with a typing error, another case, or in a group below."""
     wanted = str(name)
     known = [one for one in names if one != wanted]
     last = wanted.strip("/").rpartition("/")[2]
@@ -30,7 +30,7 @@ def near_names(name: object, names: Iterable[str]) -> list[str]:
 
 
 def unknown_member(name: str, where: str, members: Iterable[str], below: Iterable[str]) -> str:
-    """The message of a name that a group lacks."""
+    """Returns the message for a name that a group lacks."""
     there = sorted(members)
     known = ", ".join(there[:_NAMES_MAX]) + (", ..." if len(there) > _NAMES_MAX else "")
     meant = did_you_mean(name, below)
@@ -38,7 +38,7 @@ def unknown_member(name: str, where: str, members: Iterable[str], below: Iterabl
 
 
 def foreign_is_read(where: str) -> str:
-    """The message of whatever would change a foreign file."""
+    """Returns the message for an attempt to change a foreign file."""
     stem = where.rpartition(".")[0] or where
     return (
         f"{where}: foreign files are never written; convert it with 'bedform convert', as in "
@@ -53,7 +53,7 @@ _FILES = (".nc", ".nc4", ".cdf", ".h5", ".hdf5", ".he5", ".hdf")
 
 
 def many_places(given: Any, what: str) -> str:
-    """The message of a list of files where one is opened."""
+    """Returns the message for a list of files in a call that opens one."""
     if isinstance(given, dict):
         return f"{what} must be a path or URL, not a dictionary: stores in memory have none"
     return (
@@ -63,7 +63,7 @@ def many_places(given: Any, what: str) -> str:
 
 
 def no_place(given: Any, what: str) -> str:
-    """The message of an object that has no path."""
+    """Returns the message for an object without a path."""
     kind = f"{type(given).__module__}.{type(given).__qualname__}"
     library = kind.partition(".")[0]
     if library == "xarray":
@@ -84,17 +84,17 @@ def no_place(given: Any, what: str) -> str:
 
 
 def missing_place(where: str) -> str:
-    """The message of a path where nothing is."""
+    """Returns the message for a path that does not exist."""
     near = near_paths(where)
     hint = f"did you mean {' or '.join(near)}?" if near else "check the path"
     return f"{where}: no such file or store; {hint}"
 
 
 def near_paths(where: str) -> list[str]:
-    """What lies beside a path that is not there and has a similar name."""
+    """Returns existing paths beside a missing one with similar names."""
     parent = Path(where).absolute().parent
     try:
-        # Hidden names are work in progress: nothing that somebody means.
+        # Hidden names are temporary; no user means them.
         names = [entry.name for entry in parent.iterdir() if entry.name[0] != "."]
     except OSError:
         return []
@@ -103,7 +103,7 @@ def near_paths(where: str) -> list[str]:
 
 
 def other_place(where: str) -> str | None:
-    """The message of a directory or file that is known, and not opened; else nothing."""
+    """Returns the message for a recognized place that cannot be opened; else None."""
     path = Path(where)
     try:
         if not path.is_dir():
@@ -127,7 +127,7 @@ def other_place(where: str) -> str | None:
 
 
 def virtual_variable(name: str) -> str:
-    """The message of a variable of VirtualiZarr, which has references in the place of elements."""
+    """Returns the message for a variable of VirtualiZarr, which has references for elements."""
     return (
         f"{name!r} is virtual, it names parts of files: write the data set that "
         "xr.open_mfdataset(paths, engine='bedform') gives, or convert the files with bf.convert"
@@ -141,7 +141,7 @@ def _archive(where: str, path: Path) -> str | None:
 
 
 def file_as_store(where: str, call: str, source: str | None = None) -> str | None:
-    """The message of a store that would be created under the name of a file; else nothing."""
+    """Returns the message for a new store with the name of a file; else None."""
     if not where.lower().endswith(_FILES):
         return None
     stem = where.rpartition(".")[0]
@@ -159,7 +159,7 @@ def file_as_store(where: str, call: str, source: str | None = None) -> str | Non
 
 
 def wrong_mode(mode: object) -> str:
-    """The message of a mode that other libraries have."""
+    """Returns the message for a mode of other libraries."""
     remedy = {
         "w": "bf.create(path) makes a store where there is none",
         "w-": "bf.create(path) makes a store",
@@ -173,7 +173,7 @@ def wrong_mode(mode: object) -> str:
 
 
 def label_in_brackets(array: Any, key: Any) -> str | None:
-    """The message of brackets with a date, a name or a coordinate in them; else nothing."""
+    """Returns the message for a date, name or coordinate in brackets; else None."""
     entries = key if isinstance(key, tuple) else (key,)
     at = next((at for at, entry in enumerate(entries) if _is_label(entry)), None)
     if at is None:
@@ -195,7 +195,7 @@ def label_in_brackets(array: Any, key: Any) -> str | None:
 
 
 def name_of_place(where: str) -> str:
-    """What an array is called that is all of its store: as the store, without the suffix."""
+    """Returns the name of an array that is a whole store: the store's, without the suffix."""
     return where.rstrip("/").rsplit("/", 1)[-1].removesuffix(".zarr") or "array"
 
 

@@ -1,9 +1,9 @@
-"""The blocks that Dask reads an array in where a replica has what is read most of it.
+"""Dask blocks of an array with a replica of its most frequent reads.
 
-A replica is laid out for reads that were learnt. Blocks which follow its chunks are read fast, and
-a task that computes along the axis of these reads finds all of it in one block. So ``chunks={}``
-follows the replica that saves most, if it holds at least half of the array: the rest of the array
-is read in the same blocks, which do not fit its chunks.
+A replica has a layout for learnt reads. Blocks that follow its chunks are read fast, and a task
+that computes along the axis of these reads finds all of it in one block. So ``chunks={}`` follows
+the replica that saves most time, if it holds at least half of the array. The rest of the array is
+read in the same blocks, which do not match its chunks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SHARE_MIN: Final = 0.5
 
 
 def hot_replicas(where: str) -> dict[str, dict[str, Any]]:
-    """For each array of a file or store the replica of a box that saves most of its reads."""
+    """Returns for each array the box-shaped replica that saves most time of its reads."""
     found: dict[str, tuple[float, dict[str, Any]]] = {}
     try:
         replicas = current_replicas_of(where)
@@ -48,7 +48,7 @@ def hot_blocks(
     shape: tuple[int, ...],
     item_size: int,
 ) -> PreferredChunks | None:
-    """The blocks that follow a replica; nothing where it holds too little of the array.
+    """Returns the blocks that follow a replica; None if it holds too little of the array.
 
     >>> replica = {"held": {"runs": [[[0, 100]], [[3, 7]]]}, "chunks": [100, 2], "shards": [100, 7]}
     >>> dict(hot_blocks(replica, ("t", "x"), (100, 10), 4 << 20))
@@ -63,12 +63,12 @@ def hot_blocks(
     blocks = block_shape(held, item_size, tuple(replica["chunks"]), tuple(replica["shards"]))
     firsts = (first for first, _ in runs)
     lengths = [_lengths(*axis) for axis in zip(shape, blocks, firsts, strict=True)]
-    # Blocks of a caller may be any: they cut the chunks of the array or those of the replica.
+    # A caller's blocks are never warned about: they cut chunks of the array or of the replica.
     return PreferredChunks(dims, lengths, [1] * len(shape))
 
 
 def _lengths(size: int, block: int, first: int) -> int | tuple[int, ...]:
-    """Blocks along an axis, one of which begins at ``first``; one length where all are alike."""
+    """Returns blocks along an axis with a border at ``first``; one length if all are equal."""
     before = first % block
     if before == 0:
         return block

@@ -1,6 +1,6 @@
-"""Stores, groups and arrays as HTML, for notebooks: what they hold, how it is cut.
+"""Stores, groups and arrays as HTML for notebooks: members, properties and layouts.
 
-Names and values are those of any file: each is made printable, bounded and escaped.
+Names and values come from any file: each is made printable, bounded and escaped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MEMBERS_MAX = 100
 _ATTRIBUTES_MAX = 50
 _VALUE_CHARACTERS_MAX = 200
-# Of the picture: its size in pixels, and how many lines are still told from each other.
+# The picture: its size in pixels, and the most lines that stay distinguishable.
 _PIXELS = 160
 _PIXELS_MIN = 24
 _LINES_MAX = 32
@@ -30,7 +30,7 @@ _CELL = "padding:1px 8px;text-align:left;vertical-align:top"
 
 
 def shown(value: Members | BasicReads) -> str:
-    """A group or array as HTML; of one that cannot be read, why."""
+    """Renders a group or array as HTML; if it cannot be read, the reason."""
     try:
         return _array_html(value) if isinstance(value, BasicReads) else _group_html(value)
     except BedformError as error:
@@ -38,7 +38,7 @@ def shown(value: Members | BasicReads) -> str:
 
 
 def _group_html(group: Members) -> str:
-    """A store, a group or a file: its members with shapes, types, sizes and layouts."""
+    """Renders a store, group or file: members with shapes, types, sizes and layouts."""
     rows, shown = [], group._sorted()
     for path, kind in shown[:_MEMBERS_MAX]:
         rows.append(_member_row(group, path, kind))
@@ -52,7 +52,7 @@ def _group_html(group: Members) -> str:
 
 
 def _array_html(array: BasicReads) -> str:
-    """An array: what it is, how it is cut, and a picture of that."""
+    """Renders an array: properties, and a picture of its layout."""
     facts = [
         ("dimensions", _dimensions(array)),
         ("type", _type(array)),
@@ -77,9 +77,9 @@ def layout_svg(
     shards: Sequence[int] | None,
     dims: Sequence[str],
 ) -> str:
-    """The last two axes of an array with the borders of its shards and chunks.
+    """Draws the last two axes of an array with the borders of its shards and chunks.
 
-    Where there are too many chunks to see, only those of the first shard are drawn.
+    If the chunks are too many to see, it draws only those of the first shard.
     """
     if not shape or 0 in shape:
         return ""
@@ -103,7 +103,7 @@ def layout_svg(
 
 
 def byte_text(count: int) -> str:
-    """A number of bytes in the unit that it is read in."""
+    """Formats a number of bytes with a fitting unit."""
     value, unit = float(count), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB", "PiB"):
         if value < 1024:
@@ -124,7 +124,7 @@ def _grid(
     stroke: float,
     opacity: str,
 ) -> str:
-    """Lines every ``cell`` elements: over all of ``shape``, or, where many, over ``within``."""
+    """Draws lines every ``cell`` elements over ``shape``, or over ``within`` if too many."""
     few = all(length / max(step, 1) <= _LINES_MAX for length, step in zip(shape, cell, strict=True))
     area = [
         length if few else min(part, length) for part, length in zip(within, shape, strict=True)

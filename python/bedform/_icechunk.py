@@ -1,7 +1,7 @@
 """Stores of Icechunk: a session's, or the newest commit of a local repository's branch ``main``.
 
-Icechunk reads the bytes, and decides by its own means which virtual chunks may be read; the engine
-does the rest. A snapshot never changes, so that nothing is looked at twice.
+Icechunk reads the bytes, and decides by its configuration which virtual chunks are allowed. The
+engine does the rest. A snapshot never changes, so nothing is checked twice.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from bedform._remote import is_url
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: What all documents of Zarr v3 are called: no directory is.
+#: Name of all documents of Zarr v3, and of no directory.
 _DOCUMENT = "zarr.json"
 _BRANCH = "main"
-#: Read by the engine for all other sets of references.
+#: The engine reads this variable for all other sets of references.
 _ROOTS_VARIABLE = "BEDFORM_ALLOW_EXTERNAL"
 
 
 class IcechunkSnapshot(References):
-    """The name of a snapshot; it brings the session along, which pickles as Icechunk has it."""
+    """A snapshot of Icechunk: its name, a ``str``, together with the session."""
 
     __slots__ = ("_is_local", "_place", "_session")
 
@@ -41,7 +41,7 @@ class IcechunkSnapshot(References):
 
     @classmethod
     def of_session(cls, session: Any, name: str, place: str, *, is_local: bool) -> IcechunkSnapshot:
-        """A read-only session; its sidecar is that of ``place``."""
+        """Wraps a read-only session; ``place`` determines the sidecar."""
         made = cls(name)
         made._session, made._place, made._is_local = session, place, is_local
         return made
@@ -50,7 +50,7 @@ class IcechunkSnapshot(References):
         return (_restore, (self._session, str(self), self._place, self._is_local))
 
     def open(self, options: dict[str, Any]) -> _internal.Store:
-        """The engine's handle."""
+        """Opens the engine's handle."""
         own = {name: value for name, value in options.items() if name != "allow_external"}
         return engine_call(_internal.Store.open_callback, str(self))(
             str(self),
@@ -67,7 +67,7 @@ def _restore(session: Any, name: str, place: str, is_local: bool) -> IcechunkSna
 
 
 class _Objects:
-    """The keys of a store of Icechunk as the engine asks for them, from any thread."""
+    """Access of the engine to the keys of an Icechunk store, from any thread."""
 
     def __init__(self, store: Any) -> None:
         from zarr.core.buffer import default_buffer_prototype
@@ -77,21 +77,21 @@ class _Objects:
         self._sync: Callable[[Any], Any] = sync
 
     def size(self, key: str) -> int | None:
-        """The bytes of an object; nothing without it."""
+        """Returns the bytes of an object; None if it does not exist."""
         return self._sync(self._size(key)) if _is_key(key) else None
 
     async def _size(self, key: str) -> int | None:
         try:
             size: int = await self._store.getsize(key)
         except Exception:
-            # What is missing is an error there as any other.
+            # Icechunk raises the same exception for missing objects as for other errors.
             if await self._store.exists(key):
                 raise
             return None
         return size
 
     def read(self, key: str, start: int, length: int) -> bytes:
-        """Bytes of an object."""
+        """Returns bytes of an object."""
         from zarr.abc.store import RangeByteRequest
 
         request = RangeByteRequest(start, start + length)
@@ -112,18 +112,18 @@ class _Objects:
         return found
 
     def list(self, path: str) -> list[tuple[str, bool]]:
-        """The names directly below a path, each with whether it is a directory."""
+        """Returns the names directly below a path, each with whether it is a directory."""
         return [*self._sync(self._entries(path))]
 
 
 def _is_key(key: str) -> bool:
-    """Whether a key is one that Icechunk takes: of a document or of a chunk."""
+    """Whether Icechunk accepts a key: that of a document or a chunk."""
     name = key.rpartition("/")[2]
     return name == _DOCUMENT or (name.isdecimal() and "/c/" in f"/{key}") or name == "c"
 
 
 def snapshot_of(given: Any) -> IcechunkSnapshot:
-    """The snapshot that a session of Icechunk is, or the store of one."""
+    """Returns the snapshot of an Icechunk session, or of a session's store."""
     session = getattr(given, "session", given)
     if not hasattr(session, "snapshot_id"):
         raise InvalidArgumentError(
@@ -139,10 +139,10 @@ def snapshot_of(given: Any) -> IcechunkSnapshot:
 
 
 def newest_snapshot(where: str, external: bool | list[str]) -> IcechunkSnapshot:
-    """The newest snapshot of the branch ``main`` of the repository in a directory.
+    """Returns the newest snapshot of the branch ``main`` of the repository in a directory.
 
-    Containers of virtual chunks are authorised where ``external`` allows them, or
-    `BEDFORM_ALLOW_EXTERNAL`.
+    Containers of virtual chunks are authorised if ``external`` or `BEDFORM_ALLOW_EXTERNAL` allows
+    them.
     """
     try:
         import icechunk
@@ -167,7 +167,7 @@ def newest_snapshot(where: str, external: bool | list[str]) -> IcechunkSnapshot:
 
 
 def _roots_of(external: list[str] | Literal[False]) -> list[str]:
-    """The roots that were given, and those of the environment, as Icechunk has places."""
+    """Returns the roots of the argument and the environment as URLs, as Icechunk has them."""
     given = [root for root in os.environ.get(_ROOTS_VARIABLE, "").split(";") if root]
     roots = [*(external or ()), *map(absolute_root, given)]
     return [root if is_url(root) else f"file://{root}" for root in roots]

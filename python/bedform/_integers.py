@@ -1,7 +1,7 @@
-"""Whole numbers that users give: positions, lengths, axes, sizes.
+"""Checks of whole numbers in arguments: positions, lengths, axes, sizes.
 
-Nothing is rounded, and no text is read as a number: a float that comes out of a division is a
-mistake that would otherwise be written to the wrong place.
+Nothing is rounded, and text is no number: a float from a division is usually a mistake, and would
+write to the wrong place.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from bedform._errors import InvalidArgumentError
 from bedform._text import parse_bytes
 
 _MOST = (1 << 63) - 1
-#: Bytes of the documents of a replica (`BESIDE_BYTES` of the engine).
+#: Least bytes of a replica, those of its documents (`BESIDE_BYTES` of the engine).
 _REPLICA_BYTES_MIN = 16 << 10
 
 
 def integer(value: Any, what: str, *, least: int = 0) -> int:
-    """``value``, if it is a whole number from ``least`` on.
+    """Returns ``value`` if it is a whole number, at least ``least``.
 
     Raises
     ------
     InvalidArgumentError
-        It is none.
+        It is not such a number.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def integer(value: Any, what: str, *, least: int = 0) -> int:
     3
     """
     try:
-        # Truth values count as numbers in Python, and as nothing that anybody meant.
+        # In Python truth values are integers, but no caller means them as such.
         number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
     except TypeError:
         number = None
@@ -48,12 +48,12 @@ def integer(value: Any, what: str, *, least: int = 0) -> int:
 
 
 def integers(values: Any, what: str) -> tuple[int, ...]:
-    """Whole numbers from 0 on, one for each axis; one alone is that of a single axis.
+    """Returns non-negative whole numbers, one for each axis; a single number is for one axis.
 
     Raises
     ------
     InvalidArgumentError
-        One of them is none.
+        An entry is not such a number.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def integers(values: Any, what: str) -> tuple[int, ...]:
 
 
 def byte_count(size: Any, what: str) -> int:
-    """Bytes, from a number or a text such as ``"64 MiB"``.
+    """Returns bytes from a number or a text such as ``"64 MiB"``.
 
     Raises
     ------
@@ -92,12 +92,12 @@ def byte_count(size: Any, what: str) -> int:
 
 
 def budget_text(budget: str | int) -> str:
-    """Give a budget of replicas as the engine takes it; a whole number counts bytes.
+    """Returns a budget of replicas in the engine's form; a whole number counts bytes.
 
     Raises
     ------
     InvalidArgumentError
-        It counts fewer bytes than any replica takes, as where a percent sign is forgotten.
+        It is less than the bytes of any replica, perhaps since a percent sign is missing.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The extension module: the engine behind plain arguments."""
+"""The extension module: the engine, with arguments of builtin types."""
 
 from collections.abc import Callable
 from os import PathLike
@@ -46,7 +46,7 @@ def replica_conditions(
 def sidecar_warnings() -> list[str]: ...
 def learn(source: str | list[str], progress: Callable[[int, int], object] | None = None) -> str: ...
 
-# What reads count: what they span, exact selections, another source whose learnt reads they are.
+# Reads to optimize for: spanned axes with weights, exact selections, a source with learnt reads.
 _Reads: TypeAlias = tuple[
     list[tuple[list[str], float, list[tuple[str, int, int]]]],
     list[tuple[str, float, tuple[Any, ...]]],

@@ -1,4 +1,4 @@
-"""Attributes as JSON: what Zarr stores, and back."""
+"""Attributes as JSON, in Zarr's form, and back."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import numpy as np
 
 from bedform._errors import InvalidArgumentError, WrongTypeError, check_text
 
-# The engine marks numbers that JSON lacks, and integers over 64 bits, by a character of the
-# private use area.
+# The engine's mark, from the private use area, before numbers that JSON lacks and integers of more
+# than 64 bits.
 _MARK = "\ue000"
-# It has another one in the place of halves of pairs of UTF-16 that stand alone, which Python's
-# texts may have, and their last three digits.
+# The engine's mark of a lone surrogate, which Python's texts may have, before its last three
+# hexadecimal digits.
 _HALF = re.compile("\ue002([89a-f][0-9a-f]{2})")
-# Either of them, also as JSON escapes it.
+# Either mark, also in JSON's escaped form.
 _MARKS = re.compile(r"\ue000|\ue002|\\u[eE]00[02]")
-# Python reads no decimal number of more than 4,300 digits unless it is told to.
+# Python parses at most 4,300 decimal digits by default.
 _BITS_MAX = 14_000
 _NON_FINITE = {
     f"{_MARK}NaN": math.nan,
@@ -30,7 +30,7 @@ _NON_FINITE = {
 
 
 class _Word(str):
-    """The word of a number that the engine marks: no text of a user's."""
+    """The text of a marked number, to be distinguished from a user's text."""
 
     __slots__ = ()
 
@@ -40,7 +40,7 @@ def _is_large(value: int) -> bool:
 
 
 def _number(text: str) -> int | float | None:
-    """Return the number that a marked text stands for; nothing for any other text."""
+    """Returns the number that a marked text denotes; None for any other text."""
     if text[:1] != _MARK:
         return None
     digits = text[1:].removeprefix("-")
@@ -50,13 +50,13 @@ def _number(text: str) -> int | float | None:
 
 
 def _plain(value: Any, mark: str = "") -> Any:
-    """``value`` as JSON has it; numbers that JSON lacks as ``mark`` and the words of Zarr v3."""
+    """Converts a value to JSON; numbers that JSON lacks become ``mark`` and a word of Zarr v3."""
     if isinstance(value, dict):
         return {str(key): _plain(entry, mark) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(entry, mark) for entry in value]
     if isinstance(value, (np.ndarray, np.generic)):
-        # Without its unit a time is a number that nobody can read back.
+        # A time without its unit would be an ambiguous number.
         if value.dtype.kind in "mM":
             raise WrongTypeError(
                 f"{value.dtype} cannot be an attribute: it is not JSON; store text, such as "
@@ -96,27 +96,27 @@ def _text_of(value: bytes) -> str:
 
 
 def plain_attribute(value: Any) -> Any:
-    """An attribute as the engine takes it: numbers that it marks stay numbers."""
+    """Converts an attribute for the engine; numbers that JSON lacks get the engine's mark."""
     return _plain(value, _MARK)
 
 
 def dump_attributes(attributes: Any) -> str:
-    """Attributes as a JSON object for the engine."""
+    """Returns attributes as a JSON object for the engine."""
     if attributes is not None and not isinstance(attributes, Mapping):
         raise InvalidArgumentError(f"attributes must be a mapping, not {attributes!r}")
     return dump(plain_attribute(dict(attributes or {})), "attributes")
 
 
 def dump(document: Any, what: str = "") -> str:
-    """A document for the engine, as JSON.
+    """Returns a document for the engine, as JSON.
 
     Raises
     ------
     InvalidArgumentError
-        UTF-8 lacks one of its texts: its key is named, or ``what``.
+        A text cannot be encoded as UTF-8: the message has its key, or ``what``.
     """
     text = json.dumps(document)
-    # As Python writes every surrogate, those of pairs, too.
+    # Python escapes every surrogate so, including those of pairs.
     if "\\ud" in text:
         _check_texts(document, what)
     return text
@@ -150,7 +150,7 @@ def _text(value: str) -> str:
 
 
 def load(text: str) -> Any:
-    """A JSON document of the engine; what it marks comes back as numbers."""
+    """Parses a JSON document of the engine; marked texts become numbers again."""
     document = json.loads(text)
     has_marks = _MARKS.search(text) is not None
     return _restore(document) if has_marks else document

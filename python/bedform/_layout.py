@@ -1,4 +1,4 @@
-"""Layouts: how the elements of an array become bytes."""
+"""Layouts: the division of an array into chunks and shards."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Readers = str | Sequence[str]
 
 @dataclass(frozen=True)
 class Regular:
-    """Chunks of one shape, in shards of one shape, in an order.
+    """A regular layout: chunks of one shape, in shards of one shape, in an order.
 
     Parameters
     ----------
     chunks
-        Elements of a chunk along each axis: what is decoded as a whole.
+        Elements of a chunk along each axis; a chunk is decoded as a whole.
     shards
-        Elements of a shard along each axis, a multiple of the chunk's: the object that is written
-        as a whole. Without it a shard holds as many chunks as make about 64 MiB.
+        Elements of a shard along each axis, a multiple of the chunk's; a shard is written as a
+        whole object. By default a shard holds chunks of about 64 MiB together.
     order
-        How the chunks of a shard follow each other.
+        The order of the chunks in a shard.
 
     Examples
     --------
@@ -38,29 +38,29 @@ class Regular:
     order: Order = "row-major"
 
 
-#: Bytes of a shard whose chunks alone were chosen.
+#: Bytes of a shard if only its chunks are given.
 SHARD_BYTES = 64 << 20
 
 
 def check_layout(layout: Any) -> None:
-    """Fail for what is no layout.
+    """Fails for values that are no layout.
 
     Raises
     ------
     InvalidArgumentError
-        It is neither ``"auto"`` nor a :class:`Regular`.
+        The value is neither ``"auto"`` nor a :class:`Regular`.
     """
     if not isinstance(layout, Regular) and layout != "auto":
         raise InvalidArgumentError(f"layout must be 'auto' or a bedform.Regular, not {layout!r}")
 
 
 def described_readers(readers: Any) -> str | list[str]:
-    """Which readers a layout has to suit, as the engine takes it, which knows their names.
+    """Returns the readers that a layout must suit in the engine's form; it checks the names.
 
     Raises
     ------
     InvalidArgumentError
-        They are no names.
+        The value contains no names.
     """
     names = [readers] if isinstance(readers, str) else readers
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):

@@ -1,4 +1,4 @@
-"""Members of files that a data set lacks, named in one warning."""
+"""Warnings about members of files that a data set lacks."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class LeftOutWarning(UserWarning):
 
 
 class ArchiveWarning(UserWarning):
-    """Files of an archive differ in variables that are then those of the first file."""
+    """Files of an archive differ in variables of which the first file's values are used."""
 
 
 @contextmanager
 def said_by_caller() -> Iterator[None]:
-    """Let an open not warn of members that are left out: its caller does."""
+    """Suppresses an open's warning of omitted members: the caller itself warns."""
     token = _IS_SAID_BY_CALLER.set(True)
     try:
         yield
@@ -34,12 +34,12 @@ def said_by_caller() -> Iterator[None]:
 
 
 def warn_of_left_out(where: str, left_out: Mapping[str, str], stacklevel: int) -> None:
-    """Warn of the members of many files that are not shown, unless the caller does."""
+    """Warns of omitted members of many files, unless the caller does."""
     if left_out and not _IS_SAID_BY_CALLER.get():
         said = f"{where}: left out: {reasons_of(left_out)}"
         warnings.warn(_shown.line(said), LeftOutWarning, stacklevel=stacklevel + 1)
 
 
 def reasons_of(left_out: Mapping[str, str]) -> str:
-    """Each member with the reason why it is not shown."""
+    """Returns each member with the reason of its omission."""
     return "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())

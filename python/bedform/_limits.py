@@ -1,4 +1,4 @@
-"""Limits of the environment, which make an operation fail whatever the data are."""
+"""Limits of the environment that make an operation fail for any data."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from bedform._text import format_bytes
 __all__ = ["limit_met", "memory_bytes_max", "memory_remedy"]
 
 _ERRNO: Final = re.compile(r"errno = (\d+)")
-#: What HDF5 and the loader of libraries say of memory that they did not get.
+#: Messages of HDF5 and the dynamic loader about refused memory.
 _NO_MEMORY: Final = re.compile(
     r"memory allocation failed|(can't|cannot|unable to|could ?n[o']t) allocate|"
     r"failed to map segment|MemoryError|out of memory",
     re.IGNORECASE,
 )
-#: Those of which the engine has no error of its own.
+#: Remedies for errors that the engine does not explain.
 _REMEDIES: Final = {
     errno.EFBIG: "raise the limit on the size of a file (RLIMIT_FSIZE) with ulimit -f",
     errno.ENOSPC: "free some space on the device",
@@ -28,13 +28,13 @@ _REMEDIES: Final = {
 
 
 def memory_bytes_max() -> int | None:
-    """Bytes of address space that this process may have; None without a limit."""
+    """Returns the limit of this process's address space in bytes; None without a limit."""
     bounds = [bound for bound in resource.getrlimit(resource.RLIMIT_AS) if bound >= 0]
     return min(bounds, default=None)
 
 
 def memory_remedy() -> str:
-    """What to do where memory was refused, by the limit that this process has."""
+    """Returns the remedy for refused memory, with the limit of this process."""
     bound = memory_bytes_max()
     which = (
         "ulimit -v, or a control group's" if bound is None else f"{format_bytes(bound)}, ulimit -v"
@@ -43,16 +43,16 @@ def memory_remedy() -> str:
 
 
 def limit_met(error: BaseException | str) -> tuple[str, str] | None:
-    """The kind and the remedy of a failure that a limit explains; None for any other.
+    """Returns the kind and the remedy of a failure at a limit; None for other failures.
 
-    `error` is an exception, or what a process said before it ended.
+    `error` is an exception, or the output of a process before its end.
     """
     text = str(error)
     if isinstance(error, MemoryError) or _NO_MEMORY.search(text):
         return "LimitExceeded", memory_remedy()
     code = error.errno if isinstance(error, OSError) else None
     if code is None and (found := _ERRNO.search(text)):
-        # A lock that another program has is no limit.
+        # A lock held by another program is not a limit.
         code = int(found[1]) if int(found[1]) != errno.EAGAIN else None
     if code == errno.ENOMEM:
         return "LimitExceeded", memory_remedy()

@@ -1,7 +1,7 @@
-"""What callers give as a place: paths, URLs, and objects of other libraries that stand for one.
+"""Conversion of callers' places to paths and URLs, including objects of other libraries.
 
-Bedform opens by path or URL, since its processes and threads open the place again. An object that
-has a path is opened by it; one that has none is refused with what to do.
+Bedform opens by path or URL, since its processes and threads open the place again. An object with a
+path is opened by that path; others are refused with a remedy.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _REMOTE |= {"http": "http", "https": "https"}
 
 
 def location(given: Any, what: str = "path") -> str:
-    """The path or URL that ``given`` stands for.
+    """Returns the path or URL of ``given``.
 
     Raises
     ------
     WrongTypeError
-        It is nothing that has a place.
+        The object has no place.
     """
     where = _place_of(given, what)
     if where.startswith("file:"):
@@ -36,12 +36,12 @@ def location(given: Any, what: str = "path") -> str:
 
 
 def check_new_store(where: str, call: str, source: str | None = None) -> None:
-    """Fail for a new store under the name of a NetCDF or HDF5 file.
+    """Fails for a new store with the name of a NetCDF or HDF5 file.
 
     Raises
     ------
     InvalidArgumentError
-        It would have that name.
+        The name has the suffix of such a file.
     """
     said = _hints.file_as_store(where, call, source)
     if said is not None:
@@ -63,7 +63,7 @@ def _place_of(given: Any, what: str) -> str:
 
 
 def _of_file_url(url: str) -> str:
-    """The path of ``file:///a/b``."""
+    """Returns the path of ``file:///a/b``."""
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
         raise InvalidArgumentError(
@@ -73,7 +73,7 @@ def _of_file_url(url: str) -> str:
 
 
 def _of_file_object(given: Any) -> str | None:
-    """The path of an open file; files in memory have none."""
+    """Returns the path of an open file; None for files in memory."""
     name = getattr(given, "name", None)
     return name if hasattr(given, "read") and isinstance(name, str) else None
 
@@ -89,7 +89,7 @@ def _of_h5py(given: Any) -> str | None:
 
 
 def _of_fsspec(given: Any) -> str | None:
-    """The place of a mapper, or of a file that fsspec opens."""
+    """Returns the place of an fsspec mapper or file."""
     system = getattr(given, "fs", None)
     for name in ("root", "path", "name"):
         place = getattr(given, name, None)
@@ -99,7 +99,7 @@ def _of_fsspec(given: Any) -> str | None:
 
 
 def _on(system: Any, place: str) -> str | None:
-    """A path on a file system of fsspec."""
+    """Returns the path or URL of a path on an fsspec file system."""
     while hasattr(system, "sync_fs"):
         system = system.sync_fs
     named = getattr(system, "protocol", "file")
@@ -113,7 +113,7 @@ def _on(system: Any, place: str) -> str | None:
 
 
 def _of_zarr(given: Any) -> str | None:
-    """The place of a store of zarr-python, or of a group or array in one."""
+    """Returns the place of a zarr-python store, or of a group or array in one."""
     inner = getattr(given, "store", None)
     if inner is not None and hasattr(given, "path"):
         place = _of_zarr(inner)

@@ -1,4 +1,4 @@
-"""What the groups of stores and of foreign files share: their members, as a mapping."""
+"""The mapping interface of groups, shared by stores and foreign files."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 class Members(Stored):
-    """The members of a group, by name, in the words of dictionaries, h5py and zarr-python.
+    """Base class of groups: members by name, with methods of dict, h5py and zarr-python.
 
-    A subclass has ``__getitem__``, and gives the nodes below it.
+    A subclass provides ``__getitem__`` and the nodes below the group.
     """
 
     def _nodes_below(self) -> Iterator[tuple[str, str]]:
-        """The path from here and the kind, ``"array"`` or ``"group"``, of all that is below."""
+        """Iterates over path (from here) and kind, ``"array"`` or ``"group"``, of all nodes."""
         raise NotImplementedError
 
     def _where(self) -> str:
-        """What messages call it."""
+        """Returns the group's name for messages."""
         raise NotImplementedError
 
     def __getitem__(self, name: str) -> Any:
@@ -37,7 +37,7 @@ class Members(Stored):
         return sum(1 for _ in self)
 
     def __bool__(self) -> bool:
-        """True, also of a group without members, as in h5py."""
+        """True, also for a group without members, as in h5py."""
         return True
 
     def __contains__(self, name: object) -> bool:
@@ -78,17 +78,17 @@ class Members(Stored):
         return [self[name] for name in self.group_keys()]
 
     def nmembers(self, max_depth: int | None = 0) -> int:
-        """How many arrays and groups there are, so many groups deep; ``None`` for all."""
+        """Return the number of arrays and groups, ``max_depth`` groups deep; ``None`` for all."""
         paths = (path for path, _ in self._nodes_below() if path)
         return sum(max_depth is None or path.count("/") <= max_depth for path in paths)
 
     def members(self, max_depth: int | None = 0) -> tuple[tuple[str, Any], ...]:
-        """Paths from here with their arrays and groups.
+        """Return paths from here with their arrays and groups.
 
         Parameters
         ----------
         max_depth
-            How many groups deep; 0 for the members of the group itself, ``None`` for all.
+            Number of groups to descend; 0 for the group's own members, ``None`` for all.
         """
         return tuple(
             (path, self[path])
@@ -97,7 +97,7 @@ class Members(Stored):
         )
 
     def visit(self, function: Callable[[str], Any]) -> Any:
-        """Call ``function(path)`` for all that is below, until it gives something; give that."""
+        """Call ``function(path)`` for all nodes below until one call returns a value; return it."""
         for path, _ in self._sorted():
             found = function(path)
             if found is not None:
@@ -105,21 +105,21 @@ class Members(Stored):
         return None
 
     def visititems(self, function: Callable[[str, Any], Any]) -> Any:
-        """Call ``function(path, member)`` for all that is below, until it gives something."""
+        """Call ``function(path, member)`` for all nodes below until one call returns a value."""
         return self.visit(lambda path: function(path, self[path]))
 
     def _sorted(self) -> list[tuple[str, str]]:
-        """All that is below by name, a group before what it holds."""
+        """Returns all nodes below by name, each group before its members."""
         nodes = ((path, kind) for path, kind in self._nodes_below() if path)
         return sorted(nodes, key=lambda node: node[0].split("/"))
 
     def tree(self, level: int | None = None) -> Tree:
-        """What is below, as a text to print.
+        """Return the nodes below as a printable tree.
 
         Parameters
         ----------
         level
-            How many groups deep; without it all.
+            Number of groups to descend; all by default.
 
         Examples
         --------
@@ -140,7 +140,7 @@ class Members(Stored):
         return Tree(lines)
 
     def _no_item(self, key: Any) -> WrongTypeError:
-        """The error of brackets that hold no name."""
+        """Returns the error for brackets without a name."""
         return WrongTypeError(
             f"{self._where()} is a group, which has members by name, not {key!r}: choose an array "
             f"first, such as group[{next(iter(self.array_keys()), 'name')!r}][...]"

@@ -1,4 +1,4 @@
-"""New arrays: their arguments on the way to the engine."""
+"""Descriptions of new arrays for the engine, from checked arguments."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from bedform._layout import Regular, check_layout, described_readers
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-# Zarr's names for what NumPy calls otherwise.
+# Zarr's names of types that NumPy names differently.
 _ZARR_NAMES = {"bool": "bool", "object": "string", "str": "string"}
 
-#: What a description takes where nothing is given.
+#: Default arguments of a description.
 DEFAULTS: dict[str, Any] = {
     "dims": None,
     "layout": "auto",
@@ -52,7 +52,7 @@ def describe(
     codecs_beyond_zarr: bool = False,
     readers: Any = "any",
 ) -> dict[str, Any]:
-    """What the engine makes an array of; the layout that it leaves open is the engine's."""
+    """Returns the engine's description of a new array; with ``"auto"`` the engine lays it out."""
     lengths = list(integers(shape, "the shape"))
     _check_described(layout, dims, reads, append_length)
     wanted_readers = described_readers(readers)
@@ -81,7 +81,7 @@ def describe(
 
 @contextmanager
 def about(name: str) -> Iterator[None]:
-    """Let errors say which array's description they are about."""
+    """Adds the array's name to errors of its description."""
     try:
         yield
     except (InvalidArgumentError, UnsupportedError) as error:
@@ -89,7 +89,7 @@ def about(name: str) -> Iterator[None]:
 
 
 def described_codecs(codecs: Any, beyond_zarr: bool) -> dict[str, Any]:
-    """Which codecs arrays get, as the engine has it."""
+    """Returns the codec arguments in the engine's form."""
     if codecs is None or (isinstance(codecs, str) and codecs == "auto"):
         return {"codecs": "auto", "codecs_beyond_zarr": bool(beyond_zarr)}
     if isinstance(codecs, str) or not isinstance(codecs, Iterable):
@@ -103,9 +103,9 @@ def described_codecs(codecs: Any, beyond_zarr: bool) -> dict[str, Any]:
 
 
 def sampled(values: Any, description: Mapping[str, Any]) -> np.ndarray[Any, Any] | None:
-    """All elements of a new array, by which its codecs are chosen; nothing if they are elsewhere.
+    """Returns the elements by which a new array's codecs are chosen; None if not in memory.
 
-    Without them the first write chooses, which costs a document more.
+    Without them the first write chooses, which costs another write of the metadata document.
     """
     if type(values) is not np.ndarray or description["codecs"] != "auto" or not values.size:
         return None
@@ -116,7 +116,7 @@ def sampled(values: Any, description: Mapping[str, Any]) -> np.ndarray[Any, Any]
         and list(values.shape) == description["shape"]
         and _zarr_name(kind) == description["dtype"]
     )
-    # As a list of elements: a scalar has no buffer otherwise.
+    # As a flat array: a scalar would have no buffer.
     return values.reshape(-1) if is_same and values.flags.c_contiguous else None
 
 
@@ -130,7 +130,7 @@ def _described_layout(layout: Regular) -> dict[str, Any]:
 
 
 def _check_described(layout: Any, dims: Any, reads: Any, append_length: Any) -> None:
-    """Fail for arguments of a new array that are of no type that they may have."""
+    """Fails for arguments of a new array that have the wrong type."""
 
     def refuse(what: str, expected: str, value: object) -> InvalidArgumentError:
         return InvalidArgumentError(f"{what} must be {expected}, not {value!r}")
@@ -163,7 +163,7 @@ def _zarr_name(kind: np.dtype[Any]) -> Any:
 
 
 def _fill(value: Any, kind: np.dtype[Any]) -> Any:
-    """The fill value as Zarr metadata have it, every bit of a NaN included."""
+    """Returns the fill value in Zarr's form, with every bit of a NaN."""
     if value is None:
         return None
     if kind.kind in "OUT":

@@ -1,4 +1,4 @@
-"""Stores and foreign files, opened and created by path or URL."""
+"""Opening and creating stores and foreign files by path or URL."""
 
 from __future__ import annotations
 
@@ -63,22 +63,22 @@ def create(
     Parameters
     ----------
     path
-        A directory that is missing or empty, missing parents are made; or the URL of a place in an
-        object store: ``s3://bucket/path``, ``gs://`` or ``az://``.
+        A missing or empty directory, whose parents are created; or the URL of a place in an object
+        store: ``s3://bucket/path``, ``gs://`` or ``az://``.
     attributes
-        Of the root group.
+        Attributes of the root group.
     cache
-        Bytes of decoded chunks and shard indexes to keep between reads; 0 keeps nothing.
+        Bytes of decoded chunks and shard indexes to keep between reads; 0 disables the cache.
     durability
-        What an acknowledged write survives: a power cut (``"disk"``) or this process
-        (``"process"``).
+        The failure that a finished write survives: a power cut (``"disk"``) or the end of this
+        process (``"process"``).
     storage_options
         As in :func:`open`.
 
     Raises
     ------
     ExistsError
-        There is a store already, or the log of one that is gone.
+        A store exists already, or the log of a deleted one.
     """
     where = location(path)
     check_new_store(where, "bf.create")
@@ -99,7 +99,7 @@ def create(
 def _stage(
     target: Path, *, replaces: bool, durability: Durability
 ) -> tuple[_internal.StagedStore, Store]:
-    """An empty store that the engine builds for ``target`` under a hidden name."""
+    """Creates an empty store for ``target`` under a hidden name."""
     _check_durability(durability, ("disk", "process"))
     options = {
         "freshness": "read",
@@ -136,81 +136,80 @@ def open(  # noqa: A001 - the name users expect
     Parameters
     ----------
     path
-        A Zarr v3 or v2 store, or an array of one, a NetCDF or an HDF5 file; or the URL of one:
-        ``s3://bucket/path``, ``gs://``, ``az://``, or ``http://`` and ``https://``, which are only
-        read. ``~`` and ``file://`` are understood. Open files, stores of zarr-python and mappers of
-        fsspec that have a path or URL are opened by it. A list of NetCDF and HDF5 files, or a
-        pattern such as ``"era5_*.nc"``, is opened as one store: see ``concat_dim``. A set of
-        references is opened as the Zarr store that it is: kerchunk's JSON, its directory of Parquet
-        files, its dictionary, and a data set of VirtualiZarr. So is a read-only session of
-        Icechunk, or the directory of a repository, of which the newest commit of the branch
-        ``main`` is read.
+        A Zarr v3 or v2 store or one of its arrays, a NetCDF or HDF5 file, or the URL of one:
+        ``s3://bucket/path``, ``gs://``, ``az://``, ``http://`` and ``https://`` (read-only). ``~``
+        and ``file://`` are expanded. Open files, stores of zarr-python and mappers of fsspec are
+        opened by their path or URL. A list of NetCDF and HDF5 files, or a pattern such as
+        ``"era5_*.nc"``, is opened as one store: see ``concat_dim``. A set of references is opened
+        as a Zarr store: kerchunk's JSON, Parquet directory or dictionary, and a data set of
+        VirtualiZarr. Icechunk is read from a read-only session, or from the directory of a
+        repository, at the newest commit of its branch ``main``.
     mode
-        ``"r"``, or ``"r+"`` to write as well.
+        ``"r"`` to read, ``"r+"`` to read and write.
     concat_dim
-        The dimension along which many files are joined: variables that have it have the elements of
-        all files, in the order of the list, or of a pattern's files by their labels along it. All
-        others are those of the first file. Without it the one dimension that can grow, or else the
-        one with other labels in each file.
+        The dimension along which many files are joined. Variables with it have the elements of all
+        files, in the order of the list; a pattern's files are sorted by their labels. Other
+        variables come from the first file. The default is the one dimension that can grow, or else
+        the one whose labels differ between the files.
     compat
-        The checks that many files must pass. ``"equals"``: coordinates along other dimensions, to a
-        millionth, and labels along the joined one that rise or fall throughout; other variables
-        that differ are warned of. ``"override"``: nothing is compared, coordinates are those of the
-        first file.
+        The checks of many files. ``"equals"`` compares coordinates of other dimensions, with a
+        relative tolerance of 1e-6, and requires labels of the joined dimension that rise or fall
+        throughout. It warns of other variables that differ. ``"override"`` compares nothing and
+        takes the coordinates of the first file.
     cache
-        Bytes of decoded chunks and shard indexes to keep between reads; 0 keeps nothing.
+        Bytes of decoded chunks and shard indexes to keep between reads; 0 disables the cache.
     prefetch
-        What may be read ahead where reads follow a pattern: bytes, or a text such as ``"64 MiB"``;
-        ``False`` for nothing. ``"auto"``, which `BEDFORM_PREFETCH` may say otherwise, is half of
-        ``cache``, ahead of reads of the main thread alone.
+        Bytes for readahead where reads follow a pattern, as a number or a text such as ``"64
+        MiB"``; ``False`` disables it. ``"auto"`` is half of ``cache``, and follows reads of the
+        main thread only; `BEDFORM_PREFETCH` can change that.
     replicas
-        Whether replicas (:func:`bedform.optimize`) are read where that is faster.
+        Whether reads use replicas (:func:`bedform.optimize`) where they are faster.
     freshness
-        When to look for changes of other writers: before every ``"read"``, at ``"open"`` or
-        ``"never"``. Without it before every read, and at opening where the store has a URL. A
-        handle that does not look keeps the shape that it saw, and reads the fill value for rows
-        that others have removed since.
+        When to check for changes by other writers: before every ``"read"``, at ``"open"`` or
+        ``"never"``. The default is ``"read"`` for a path and ``"open"`` for a URL. A handle without
+        checks keeps the shape of its opening, and reads the fill value for rows that others have
+        removed since.
     durability
-        What an acknowledged write survives: a power cut (``"disk"``) or this process
-        (``"process"``).
+        The failure that a finished write survives: a power cut (``"disk"``) or the end of this
+        process (``"process"``).
     threads
-        Threads that decode; one per core without it.
+        Number of threads that decode; one per core by default.
     profile
-        The storage's parameters (:class:`bedform.Profile`), or a path or URL whose kept profile to
-        take. Without it the kept profile of the storage, if there is one, else that of a local
-        disk, or of an object store.
+        The storage's parameters (:class:`bedform.Profile`), or a path or URL whose kept profile is
+        used. The default is the kept profile of the storage, or else that of a local disk or an
+        object store.
     allow_external
-        Whether a foreign file may name other files that are then read, too. Of a set of references
-        directories and URLs below which the files may lie that it names, beside the directory of
-        the set; ``True`` allows any.
+        Whether a foreign file may refer to other files, which are then read, too. For a set of
+        references, the directories and URLs below which referenced files may lie, besides the
+        directory of the set; ``True`` allows any.
     map_time
-        How long HDF5 may look for where the data of a file lie, in seconds or as a time such as
-        ``"5min"``. Without it `BEDFORM_MAP_TIME` counts, else 20 seconds. Not needed where a chunk
-        map is kept.
+        The longest time for HDF5 to locate the data of a file, in seconds or as a text such as
+        ``"5min"``. The default is `BEDFORM_MAP_TIME`, or else 20 seconds. It does not apply where a
+        chunk map is kept.
     direct_reads
-        Whether large reads of what the page cache does not have may go past it, where the device
-        is faster than the page cache takes bytes in, when they are made for the first time; the
-        second time they go through it. Without them already what was read once stays in the page
-        cache, for this process and others.
+        Whether large reads of uncached data may bypass the page cache, on devices that are faster
+        than the page cache is filled. Only the first read of a byte range bypasses it, the second
+        does not. ``False`` keeps data in the page cache from the first read on, for this process
+        and others.
     storage_options
-        How an object store is reached: ``anonymous`` (requests are not signed), ``endpoint`` (a
-        server that is not the vendor's), ``region``, ``single_writer`` (nobody else writes: for
-        servers that know no conditional writes); ``deadline_seconds`` (how long a request is
-        tried), ``stall_seconds`` (how long a silent server is waited for) and
-        ``bytes_per_second_min`` (what a body brings at least). Credentials are taken from the
-        environment, where each vendor's tools look for them, and are part of no pickle.
+        Options of an object store: ``anonymous`` (requests are not signed), ``endpoint`` (the URL
+        of another server than the vendor's), ``region``, and ``single_writer`` (no other program
+        writes: for servers without conditional writes). ``deadline_seconds`` limits the retries of
+        a request, ``stall_seconds`` the wait for a silent server, and ``bytes_per_second_min`` is
+        the lowest rate of a body. Credentials come from the environment, as with each vendor's
+        tools, and are never pickled.
     progress
-        Called with the files done and the files in all, where many are opened for the first time.
+        Called with the files done and their total, when many files are opened for the first time.
 
     Returns
     -------
     Store, ForeignStore or Array
-        An array where the path is that of an array, and not of a group.
+        An array if the path names an array rather than a group.
 
     Raises
     ------
     NotFoundError
-        There is nothing that can be read.
+        The path has nothing that can be read.
     """
     if mode not in ("r", "r+"):
         raise InvalidArgumentError(wrong_mode(mode))
@@ -288,13 +287,13 @@ def open(  # noqa: A001 - the name users expect
 
 
 def _told(opened: Any) -> Any:
-    """What was opened, after a warning of what keeps sidecars from being read."""
+    """Returns ``opened``, after a warning if sidecars cannot be read."""
     warn_of_sidecars(stacklevel=4)
     return opened
 
 
 def _snapshot_of(given: Any) -> IcechunkSnapshot | None:
-    """The snapshot that ``given`` is, if it is an object of Icechunk."""
+    """Returns the snapshot of ``given`` if it is an object of Icechunk."""
     if type(given).__module__.partition(".")[0] != "icechunk":
         return None
     from bedform._icechunk import snapshot_of
@@ -305,9 +304,9 @@ def _snapshot_of(given: Any) -> IcechunkSnapshot | None:
 def references_in(
     where: str, kind: str
 ) -> Callable[[bool | list[str]], ParquetReferences | IcechunkSnapshot] | None:
-    """What gives the references in a directory of that kind, with what they may name elsewhere.
+    """Returns a function that opens the references in a directory of that kind, else None.
 
-    Nothing for what the engine opens alone.
+    Its argument allows the places of referenced files, as ``allow_external`` does.
     """
     if kind == "directory" and _is_repository(where):
         from bedform._icechunk import newest_snapshot
@@ -319,13 +318,13 @@ def references_in(
 
 
 def _is_repository(where: str) -> bool:
-    """Whether a directory is a repository of Icechunk, of its format 1 or 2."""
+    """Whether a directory is an Icechunk repository of format 1 or 2."""
     has = (os.path.lexists(f"{where}/{name}") for name in ("snapshots", "refs", "repo"))
     return next(has) and any(has)
 
 
 def references_at(where: str) -> Store | None:
-    """The references in a directory, which the engine alone cannot open, for work of the engine."""
+    """Opens references that the engine alone cannot, for work of the engine; None for others."""
     if is_url(where):
         return None
     found = references_in(where, _kind_of(where))
@@ -334,7 +333,7 @@ def references_at(where: str) -> Store | None:
 
 
 def _kind_of(where: str) -> str:
-    """What the engine finds at a path of this machine, or is given as references."""
+    """Returns the kind of a local path, as the engine finds it, or of references."""
     if isinstance(where, References):
         return "references"
     _check_local(where)
@@ -343,18 +342,18 @@ def _kind_of(where: str) -> str:
 
 
 def _root_of(store: Store) -> Store | Array:
-    """The store, or the array that is all it has: that is what its path names."""
+    """Returns the store, or its root array if the path names a single array."""
     return store.array("") if store._is_array() else store
 
 
 def open_place(path: Any, mode: Literal["r", "r+"] = "r", **options: Any) -> Any:
-    """As :func:`open`; of a single array the store that it is the root of."""
+    """Opens as :func:`open` does, but returns the store of a single array."""
     opened = open(path, mode, **options)
     return opened._store if isinstance(opened, Array) else opened
 
 
 def _open_url(where: str, options: dict[str, Any], *, allow_external: Any) -> Any:
-    """The store or file at a URL, whichever the engine finds there."""
+    """Opens the store or file at a URL."""
     from bedform._foreign_store import open_foreign
 
     store = _reopen(where, options)
@@ -368,7 +367,7 @@ def _open_url(where: str, options: dict[str, Any], *, allow_external: Any) -> An
 def _file_at(
     where: str, options: dict[str, Any], *, allow_external: bool, map_time: float | str | None
 ) -> Any:
-    """The foreign file at a path, if the engine reads it by itself: most do, and are read once."""
+    """Opens the foreign file at a path if the engine reads it without h5py, as it does most."""
     from bedform._foreign_store import find_file, open_foreign
 
     if isinstance(where, References) or not Path(where).is_file():
@@ -395,9 +394,9 @@ def _open_foreign(
 
 
 def given_profile(profile: Any) -> dict[str, Any] | None:
-    """The document of a profile, or of the one kept for a path that was given.
+    """Returns the document of a profile, or of the one kept for a given path.
 
-    Without it the engine takes the one that is kept for the place, and refines it.
+    With None the engine uses and refines the kept profile of the storage.
     """
     if profile is None:
         return None

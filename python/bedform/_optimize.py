@@ -1,4 +1,4 @@
-"""Which replicas a store or file should have, and how they are made."""
+"""The function ``optimize``: planning and making replicas, or new layouts of a store."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MEMORY = "512 MiB"
 
 
 class Optimization:
-    """What replicas a source gets, and what became of that.
+    """Plan and outcome of the replicas of a source.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class Optimization:
         return list(self.done["made"]) if self.done else []
 
     def to_dict(self) -> dict[str, Any]:
-        """Plan and outcome; the outcome is ``None`` for a dry run."""
+        """Returns plan and outcome; the outcome is ``None`` for a dry run."""
         return {"plan": self.plan, "done": self.done}
 
     def __repr__(self) -> str:
@@ -148,70 +148,71 @@ def optimize(
     dry_run: bool = False,
     progress: Callable[[int, int], object] | None = None,
 ) -> Optimization | Reorganization:
-    """Make replicas of a file or store, in layouts that fit its reads; it stays as it is.
+    """Make replicas of a file or store in layouts that fit its reads; the source does not change.
 
-    Replicas lie in the sidecar. Whoever reads the file or store by Bedform afterwards gets what
-    they hold from them, where that is faster. Of a file that has changed none is read; of a store
-    nothing that was written since. They may be deleted at any time.
+    Replicas lie in the sidecar. Later reads of the file or store by Bedform take data from them
+    where that is faster. A changed file makes all its replicas unused; a store only those parts
+    that were written since. Replicas may be deleted at any time.
 
     Parameters
     ----------
     path
-        A NetCDF or HDF5 file, or a Zarr store; or a list or pattern of files that are opened as
-        one. Replicas of these count for every list of files that begins with the same one, as
-        far as the same files stand at the same positions.
+        A NetCDF or HDF5 file, a Zarr store, or a list or pattern of files that are opened as one.
+        Replicas of a list apply to every list that begins with the same file, as far as both have
+        the same files at the same positions.
     concat_dim, compat
         As in :func:`bedform.open`.
     budget
-        How much all replicas of the file may take together: a share of the file, or a size.
+        Limit of the bytes of all replicas of the file: a share of the file, or a size.
     reads
-        The dimensions that reads span, with weights, as in :func:`convert`; without it those that
-        were learnt (:func:`watch`, :func:`learn`).
+        The dimensions that reads span, with weights, as in :func:`convert`; the default is the
+        learnt reads (:func:`watch`, :func:`learn`).
     region
-        Where such reads are: for a dimension its first position, and its end, exclusive.
+        The region of such reads: for a dimension its first position, and its end, exclusive.
     selections
-        Exactly what will be read, for each array a list: what ``oindex`` takes (``rows``, or
-        ``(rows, slice(None))``), or ``{"points": (y, x)}`` for what ``vindex`` takes. A replica
-        then holds just these elements, one after the other.
+        The exact reads, a list for each array: keys of ``oindex`` (``rows``, or ``(rows,
+        slice(None))``), or ``{"points": (y, x)}`` with a key of ``vindex``. A replica then holds
+        just these elements, one after the other.
     like
-        Another file or store of the same form, whose learnt reads count.
+        Another file or store of the same form whose learnt reads are used.
     sidecar
-        A directory for sidecars, for the replicas to lie in. Programs read them where
-        ``BEDFORM_SIDECAR`` names it. Without it they lie where that says, at the site for those who
-        keep its sidecars, or beside the file.
+        The directory of sidecars that gets the replicas. Programs use them if ``BEDFORM_SIDECAR``
+        names it. The default is that directory, or the site's for its maintainers, or the place
+        beside the file.
     memory
-        The limit for blocks in flight; with ``dask`` that of each worker.
+        Limit of the bytes of blocks in flight; with ``dask``, in each worker.
     reorganize
-        Make no replicas, but give the arrays of a store of Bedform themselves the layouts that cost
-        least for their reads: a new store is written beside, compared, and put in the place of the
-        old one in one step. ``budget`` does not count then.
+        Make no replicas, but rewrite a store of Bedform in the layouts that cost least for its
+        reads. A new store is written beside it, compared, and exchanged with the old one in one
+        step. ``budget`` does not apply.
     readers
-        With ``reorganize``, the readers that layouts have to suit, as in :func:`bedform.advise`.
+        With ``reorganize``, the reading programs that layouts must suit: see
+        :func:`bedform.advise`.
     dask
         A :class:`distributed.Client`, or the address of a Dask scheduler, whose workers copy, as in
-        :func:`convert`. Replicas of points are made by this process.
+        :func:`convert`. This process makes replicas of points.
     dry_run
-        Decide, and write nothing.
+        Plan only; write nothing.
     progress
-        Called with how much of how much is copied.
+        Called with the bytes copied and their total.
 
     Returns
     -------
     Optimization or Reorganization
-        The plan, with predicted times of each kind of read, and what was made.
+        The plan, with predicted times of each kind of read, and the result.
 
     Raises
     ------
     NotFoundError
-        No reads were learnt, and none are given.
+        No reads are learnt or given.
     PermissionDeniedError
         The replicas cannot lie beside the file: give ``sidecar``, or set ``BEDFORM_SIDECAR``.
     ConflictError
-        Another process makes replicas of the file; or a store to reorganize has commits that are
-        not settled, is being written, or has changed meanwhile.
+        Another process is making replicas of the file. Or a store to reorganize has unsettled
+        commits, is being written, or has changed meanwhile.
     UnsupportedError
-        What is to be reorganized is no settled store of Bedform on a local disk, or its file system
-        cannot exchange two directories in one step.
+        The store to reorganize is not a settled store of Bedform on a local disk, or its file
+        system cannot exchange two directories in one step.
 
     Examples
     --------
@@ -281,11 +282,11 @@ def optimize(
 def _exact(
     place: str | list[str], joined: Mapping[str, Any], selections: Mapping[str, Iterable[Any]]
 ) -> list[tuple[str, float, tuple[Any, ...]]]:
-    """As the engine takes them."""
+    """Returns the exact selections in the engine's form."""
     if not selections and isinstance(place, str):
         return []
     exact = []
-    # Files of an archive that only their library describes are then known.
+    # Opening also maps the files of an archive that only their library can describe.
     with open_place(place, **joined, replicas=False, prefetch=False) as store:
         for name, wanted in selections.items():
             shape = store[name].shape
@@ -306,7 +307,7 @@ def _exact(
 def _expected(
     reads: Mapping[Any, float], region: Mapping[str, tuple[int, int]]
 ) -> list[tuple[list[str], float, list[tuple[str, int, int]]]]:
-    """As the engine takes them."""
+    """Returns the expected reads in the engine's form."""
     if region and not reads:
         raise InvalidArgumentError("region= says where the reads of reads= are: give both")
     where = [_region_of(name, bounds) for name, bounds in region.items()]
@@ -317,7 +318,7 @@ def _expected(
 
 
 def _region_of(name: str, bounds: tuple[int, int]) -> tuple[str, int, int]:
-    """The dimension, the first position and the end, exclusive."""
+    """Returns the dimension, the first position and the end, exclusive."""
     try:
         first, end = bounds
     except (TypeError, ValueError):
@@ -328,7 +329,7 @@ def _region_of(name: str, bounds: tuple[int, int]) -> tuple[str, int, int]:
 
 
 def _weight_of(axes: Any, weight: Any) -> float:
-    """How many of the reads these are, beside the others."""
+    """Returns the weight of a kind of reads relative to the others."""
     try:
         number = float(weight)
     except (TypeError, ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""Many files by one name: lists of paths, and patterns."""
+"""Names of many files: lists of paths, and patterns."""
 
 from __future__ import annotations
 
@@ -11,30 +11,29 @@ from bedform._location import location
 from bedform._remote import is_url
 
 _NUMBER: Final = re.compile(r"(\d+)")
-#: What makes a name a pattern, as `glob` has it, which is imported for patterns alone.
+#: The characters of a `glob` pattern; `glob` is imported only for patterns.
 _MAGIC: Final = re.compile("[*?[]")
-#: How files are joined: the dimension, ``compat``, and whether they are sorted by its labels.
+#: Joining of files: the dimension, ``compat``, and whether labels define the order.
 Join = tuple[str | None, str, bool]
-#: Files that are joined in their order along the dimension in which they differ.
+#: Joins files in their given order along the dimension in which they differ.
 AS_GIVEN: Final[Join] = (None, "equals", False)
-#: What lies beside files and is none.
+#: Suffix of sidecars, which lie beside files.
 _SIDECAR: Final = ".bedform"
 
 
 class PatternPaths(list[str]):
-    """Files that a pattern names: an archive of them is sorted by the joined coordinate."""
+    """The files of a pattern: as an archive they are sorted by the joined coordinate."""
 
 
 def paths_of(given: Any, what: str = "path") -> list[str] | None:
-    """The files that a list of paths or a pattern names; ``None`` for one place.
+    """Returns the files of a list or pattern; ``None`` for one place.
 
-    Files of a pattern come in the order in which people count, ``t2.nc`` before ``t10.nc``, and as
-    :class:`PatternPaths`.
+    A pattern's files are :class:`PatternPaths` in natural order, ``t2.nc`` before ``t10.nc``.
 
     Raises
     ------
     NotFoundError
-        No file has a name of the pattern.
+        No file matches the pattern.
     """
     if isinstance(given, (list, tuple)):
         located = [location(one, what) for one in given]
@@ -42,12 +41,12 @@ def paths_of(given: Any, what: str = "path") -> list[str] | None:
     if not isinstance(given, (str, bytes, os.PathLike)):
         return None
     where = location(given, what)
-    # A file may have such a name.
+    # A file may have the characters of a pattern in its name.
     if is_url(where) or _MAGIC.search(where) is None or os.path.lexists(where):
         return None
     import glob
 
-    # Path.glob takes no absolute pattern.
+    # Path.glob accepts no absolute pattern.
     found = glob.glob(where, recursive=True)  # noqa: PTH207
     found = [path for path in found if not path.endswith(_SIDECAR)]
     if not found:
@@ -56,7 +55,7 @@ def paths_of(given: Any, what: str = "path") -> list[str] | None:
 
 
 def join_of(paths: Any, concat_dim: Any, compat: Any) -> Join:
-    """How the files at ``paths`` are joined, as the engine takes it."""
+    """Returns the joining of the files at ``paths`` for the engine."""
     if concat_dim is not None and not isinstance(concat_dim, str):
         raise InvalidArgumentError(
             f"concat_dim must be the name of a dimension, not {concat_dim!r}"
@@ -67,7 +66,7 @@ def join_of(paths: Any, concat_dim: Any, compat: Any) -> Join:
 
 
 def shown_paths(given: Any, paths: list[str]) -> str:
-    """Many files as a user knows them: the pattern, or the first and how many more."""
+    """Returns many files for messages: the pattern, or the first one and the number of others."""
     if not isinstance(given, (list, tuple)):
         return location(given)
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
@@ -75,7 +74,7 @@ def shown_paths(given: Any, paths: list[str]) -> str:
 
 
 def _natural(path: str) -> tuple[list[str | int], str]:
-    """A key by which numbers within names are compared as numbers."""
+    """Returns a sorting key that compares numbers within names as numbers."""
     parts = _NUMBER.split(path)
-    # Text and numbers take turns.
+    # Text and numbers alternate.
     return [int(part) if at % 2 else part for at, part in enumerate(parts)], path

@@ -1,8 +1,8 @@
-"""The words of h5py and zarr-python for new arrays, as Bedform's own.
+"""Translation of h5py's and zarr-python's arguments for new arrays into Bedform's.
 
-Every word of ``h5py.Group.create_dataset`` and ``zarr.Group.create_array`` is known here: it has a
-counterpart, or what it asks for holds anyway, or it is refused with what to do instead. No word is
-ignored that would make a difference.
+This module knows every argument of ``h5py.Group.create_dataset`` and ``zarr.Group.create_array``.
+Each has a counterpart, or always holds, or is refused with a remedy. No argument that would make a
+difference is ignored.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 _GZIP_LEVEL = 4
 
-#: What other names stand for.
+#: Other names of Bedform's arguments.
 _SAME = {
     "dimension_names": "dims",
     "fillvalue": "fill_value",
     "attrs": "attributes",
 }
-#: What holds anyway with these values, and what to do for others.
+#: Arguments without effect at these values, and the remedy for other values.
 _ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
     "zarr_format": ((None, 3), "arrays are of Zarr v3: leave it out"),
     "order": (
@@ -52,7 +52,7 @@ _ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
     "dcpl": ((None,), "property lists are HDF5's own: name what they ask for"),
     "dapl": ((None,), "property lists are HDF5's own: name what they ask for"),
     "fill_time": ((None, "alloc", "ifset", "never"), "leave it out"),
-    # Times of creation and orders of attributes make no difference to what is read.
+    # Creation times and attribute orders do not affect the data.
     "track_times": ((None, False), "no times are kept: leave it out"),
     "track_order": ((None, True), "attributes keep their order: leave it out"),
     "allow_unknown_filter": ((False,), "leave it out"),
@@ -86,7 +86,7 @@ _OWN = {
 
 @dataclass
 class Wanted:
-    """A new array: its description for the engine, the values that it gets, if any."""
+    """A requested array: its description for the engine, and its values, if any."""
 
     description: dict[str, Any]
     data: Any
@@ -94,12 +94,12 @@ class Wanted:
 
 
 def wanted(given: Mapping[str, Any], default_dtype: Any = None) -> Wanted:
-    """What a caller asks for in any of these words.
+    """Returns the array that a caller requests with any of these arguments.
 
     Raises
     ------
     InvalidArgumentError
-        The words contradict each other, or have no counterpart.
+        The arguments contradict each other, or have no counterpart.
     """
     words = _own_words(given)
     _take_data(words)
@@ -144,12 +144,12 @@ def _own_words(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_same(value: Any, one: Any) -> bool:
-    # Arrays, which a caller may give anywhere, have no equality of their own.
+    # Arrays, which a caller may pass anywhere, have no equality of their own.
     return type(value) is type(one) and bool(value == one)
 
 
 def _take_data(words: dict[str, Any]) -> None:
-    """Let the data say what the caller leaves open: shape, type, dimensions, attributes."""
+    """Fills in shape, type, dimensions and attributes from the data."""
     data = words.get("data")
     if data is None:
         return
@@ -195,7 +195,7 @@ def _layout(words: dict[str, Any]) -> Any:
 
 def _given_lengths(words: dict[str, Any], name: str) -> tuple[int, ...] | None:
     value = words.get(name)
-    # In h5py True is a choice of its own, as "auto" is in zarr-python.
+    # True is a valid value in h5py, and "auto" in zarr-python.
     if value is None or isinstance(value, bool) or (isinstance(value, str) and value == "auto"):
         return None
     rank = len(integers(words.get("shape", ()) or (), "the shape"))
@@ -205,7 +205,7 @@ def _given_lengths(words: dict[str, Any], name: str) -> tuple[int, ...] | None:
 
 
 def _check_maxshape(maxshape: Any, shape: Any) -> None:
-    """Every axis may grow; a limit is not kept, so it must at least not be passed already."""
+    """Checks that ``shape`` is within ``maxshape``; the limit itself is not stored."""
     if maxshape is None or maxshape is True:
         return
     lengths = integers(shape, "the shape")
@@ -218,13 +218,13 @@ def _check_maxshape(maxshape: Any, shape: Any) -> None:
 
 
 def _codecs(words: dict[str, Any]) -> dict[str, Any]:
-    """``codecs``, and perhaps ``transpose``, of whatever words name them."""
+    """Returns ``codecs``, and perhaps ``transpose``, from the codec arguments."""
     asked = {name: words[name] for name in CODEC_WORDS if words.get(name) is not None}
-    # Every chunk has a CRC-32C, which is what this one is for.
+    # Every chunk has a CRC-32C already, in place of Fletcher's checksum.
     asked.pop("fletcher32", None)
     if asked.get("shuffle") is False:
         del asked["shuffle"]
-    # Without compression there is nothing that a level could be of.
+    # Only compression has a level.
     of_h5py = {"compression", "compression_opts", "shuffle"} & set(asked)
     of_zarr = set(asked) - of_h5py
     if len([group for group in (of_h5py, of_zarr, words.get("codecs")) if group]) > 1:
@@ -242,7 +242,7 @@ def _codecs(words: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_without_compressors(words: dict[str, Any]) -> bool:
-    """In zarr-python ``compressors=None`` stores elements as they are."""
+    """Whether ``compressors=None`` asks for unencoded elements, as in zarr-python."""
     return any(name in words and words[name] is None for name in ("compressors", "compressor"))
 
 
@@ -279,7 +279,7 @@ def _of_h5py(asked: dict[str, Any], words: dict[str, Any]) -> list[Any]:
 
 
 def _shuffled(method: str, level: int, words: dict[str, Any]) -> dict[str, Any]:
-    """The bytes of elements side by side by their rank, in the core codec that does it."""
+    """Returns the blosc codec that shuffles the bytes of elements, a codec of Zarr's core."""
     configuration = {
         "cname": method,
         "clevel": level,
@@ -291,7 +291,7 @@ def _shuffled(method: str, level: int, words: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_special(kind: np.dtype[Any]) -> None:
-    """Refuse the types of h5py that would become another one in silence."""
+    """Refuses types of h5py that would silently become other types."""
     special = dict(kind.metadata or {})
     content = special.get("vlen")
     if content is not None and content not in (str, bytes):

@@ -1,4 +1,4 @@
-"""Tries what Bedform needs of a file system, in a directory, by one process or by those of MPI."""
+"""Tests of the file system functions that Bedform needs, by one process or those of MPI."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ _SYNCS = 9
 _PATIENCE_SECONDS = 10.0
 _EXCHANGE = 2
 _AT_FDCWD = -100
-# What starts programs of several processes tells each of them how many there are.
+# Variables in which launchers pass the number of processes.
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS")
 
 
 class Members(Protocol):
-    """The processes that try together: a communicator of mpi4py, or one process alone."""
+    """The processes that test together: an mpi4py communicator, or one process."""
 
     rank: int
     size: int
 
     def allgather(self, value: Any) -> list[Any]:
-        """Give each member what all have."""
+        """Returns the values of all members to each member."""
 
     def bcast(self, value: Any) -> Any:
-        """Give each member what the first one has."""
+        """Returns the first member's value to each member."""
 
     def barrier(self) -> None:
-        """Wait for all."""
+        """Waits for all members."""
 
 
 class _Alone:
@@ -65,7 +65,7 @@ class _Alone:
 
 @dataclass(frozen=True)
 class Trial:
-    """One thing that was tried: whether it works, and what it is for."""
+    """One test: its subject, its result and the use of the function."""
 
     what: str
     works: bool
@@ -74,12 +74,12 @@ class Trial:
 
 
 def members() -> Members:
-    """Return the processes that were started together; this one alone outside of MPI.
+    """Returns the processes that were started together; outside MPI this one alone.
 
     Raises
     ------
     UnsupportedError
-        If there are others, and mpi4py is not installed.
+        The launcher started several processes, and mpi4py is not installed.
     """
     sizes = [os.environ.get(name, "1") for name in _SIZES]
     if not any(size.isdigit() and int(size) > 1 for size in sizes):
@@ -96,7 +96,7 @@ def members() -> Members:
 
 
 def check(directory: Path, together: Members) -> tuple[list[Trial], dict[str, Any]]:
-    """Try everything in ``directory``; collective. What was made there is removed."""
+    """Runs all tests in ``directory``; collective. Removes the files that it made."""
     facts: dict[str, Any] = {"processes": together.size}
     with _workspace(directory, together) as place:
         nodes = set(together.allgather(socket.gethostname()))
@@ -133,7 +133,7 @@ def _workspace(directory: Path, together: Members) -> Iterator[Path]:
 
 
 def _tried(what: str, needed: bool, why: str, act: Callable[[], str | None]) -> Trial:
-    """Return what came of ``act``, which says nothing if all is well."""
+    """Returns the result of ``act``, which returns None on success."""
     return _trial(what, needed, why, _problem(act))
 
 
@@ -252,7 +252,7 @@ def _sync(place: Path, facts: dict[str, Any]) -> str | None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[bool]:
-    """Lock a directory as Bedform does; false if somebody else has it."""
+    """Locks a directory as Bedform does; yields False if another handle holds the lock."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:
@@ -341,7 +341,7 @@ def _exchange(place: Path) -> str | None:
 
 
 def _together(place: Path, all_members: Members) -> list[Trial]:
-    """Try what only several processes can see; collective."""
+    """Runs the tests that need several processes; collective."""
     return [
         _agreed(
             all_members,
@@ -374,7 +374,7 @@ def _together(place: Path, all_members: Members) -> list[Trial]:
 
 
 def _agreed(all_members: Members, what: str, why: str, act: Callable[[], str | None]) -> Trial:
-    """Return what came of ``act`` on all members: the first problem."""
+    """Returns the result of ``act`` on all members: the first problem."""
     problems = (one for one in all_members.allgather(_problem(act)) if one is not None)
     return _trial(what, True, why, next(problems, None))
 
@@ -436,7 +436,7 @@ def _see_replaced(place: Path, all_members: Members) -> str | None:
 
 
 def _awaited(is_seen: Callable[[], bool]) -> str | None:
-    """Return how long it took, if it was not at once."""
+    """Returns the delay until ``is_seen``, or None if it is true at once."""
     begin = time.monotonic()
     if is_seen():
         return None

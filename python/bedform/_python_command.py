@@ -1,4 +1,4 @@
-"""How a process of this package is started."""
+"""The command that starts a process of this package."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def python_command(module: str, arguments: Sequence[str]) -> list[str]:
-    """The command that runs `_main` of a module of this package with arguments, without a shell.
+    """Returns the command that runs `_main` of a module of this package, without a shell.
 
-    Unlike ``python -m`` it does not look for modules in the working directory, which may be that of
-    the data: files beside data are not run.
+    Unlike ``python -m`` it does not search the working directory for modules, since that may be the
+    directory of the data: files beside data must not run.
     """
     start = (
         "import sys; home = sys.argv.pop(1); home in sys.path or sys.path.insert(0, home); "

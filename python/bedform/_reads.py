@@ -1,4 +1,4 @@
-"""What every array that can be read does with a selection."""
+"""Reads by selection, shared by arrays of stores and variables of foreign files."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 class BasicReads(Stored):
-    """What every array that can be read does with a selection.
+    """Base class of readable arrays: indexing, iteration, chunks and prefetching.
 
-    A subclass has ``shape`` and ``dtype`` and fills buffers.
+    A subclass provides ``shape`` and ``dtype`` and fills buffers.
     """
 
     path: str
@@ -50,7 +50,7 @@ class BasicReads(Stored):
         raise NotImplementedError
 
     def _fill(self, selected: _selection.Selected, buffer: AnyArray, *, may_take: bool) -> AnyArray:
-        """Read into ``buffer``; give it, or, if it ``may_take`` one, another that has them."""
+        """Reads into ``buffer``; returns it, or another buffer if ``may_take`` allows."""
         raise NotImplementedError
 
     def _fill_by(
@@ -61,8 +61,8 @@ class BasicReads(Stored):
         *,
         may_take: bool,
     ) -> AnyArray:
-        """As :meth:`_fill`, by a read of the engine; keeps what it did for :meth:`explain`."""
-        # A view as bytes: the buffer protocol does not know every type.
+        """Fills a buffer as :meth:`_fill`, and records the read's counts for :meth:`explain`."""
+        # As bytes, since the buffer protocol lacks some types.
         target = buffer.reshape(-1).view(np.uint8) if buffer.itemsize else np.empty(0, np.uint8)
         began = time.perf_counter()
         counts, own = read(selected.engine, target, may_take)
@@ -93,7 +93,7 @@ class BasicReads(Stored):
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
-        """Along the first axis; many rows are read at once."""
+        """Iterates along the first axis; reads many rows with one request."""
         length, step = len(self), rows_at_once(self)
         for start in range(0, length, step):
             yield from self[start : min(start + step, length)]
@@ -112,29 +112,29 @@ class BasicReads(Stored):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements in memory; of text, of the references to it."""
+        """Bytes of all elements in memory; for text, of the references to the elements."""
         return self.size * self.dtype.itemsize
 
     @property
     def cdata_shape(self) -> tuple[int, ...]:
-        """How many chunks there are along each axis."""
+        """Number of chunks along each axis."""
         cells = self.chunks or self.shape
         return tuple(-(-size // max(cell, 1)) for size, cell in zip(self.shape, cells, strict=True))
 
     @property
     def nchunks(self) -> int:
-        """How many chunks there are, written or not."""
+        """Number of chunks, written or not."""
         return math.prod(self.cdata_shape)
 
     @property
     def blocks(self) -> BlockIndex:
-        """Chunks by their place in the grid of chunks: ``array.blocks[0, 1]``."""
+        """Chunks by their index in the chunk grid: ``array.blocks[0, 1]``."""
         return BlockIndex(self)
 
     def iter_chunks(self, sel: Any = ...) -> Iterator[tuple[slice, ...]]:
-        """The chunks of a selection, as slices for the brackets, in C order.
+        """Iterates over the chunks of a selection, as slices for the brackets, in C order.
 
-        Chunks may be small: :meth:`iter_shards` gives pieces that are quick to read.
+        Chunks may be small: :meth:`iter_shards` yields larger regions, which read faster.
 
         Examples
         --------
@@ -146,7 +146,7 @@ class BasicReads(Stored):
         return boxes(self.shape, self._cells(self.chunks), bounds_of(sel, self.shape))
 
     def iter_shards(self, sel: Any = ...) -> Iterator[tuple[slice, ...]]:
-        """The shards of a selection, as slices for the brackets; without shards its chunks."""
+        """Iterates over the shards of a selection, as slices; without shards over its chunks."""
         cells = self._cells(self.shards or self.chunks)
         return boxes(self.shape, cells, bounds_of(sel, self.shape))
 
@@ -154,11 +154,11 @@ class BasicReads(Stored):
         return tuple(max(1, cell) for cell in (self.shape if cells is None else cells))
 
     def astype(self, dtype: Any) -> AsType:
-        """The array as one of another type: what brackets read of it is converted."""
+        """Returns a view of the array whose reads are converted to another type."""
         return AsType(self, type_of(dtype))
 
     def asstr(self) -> Any:
-        """The array itself, if it is text, as in h5py: elements are ``str`` already."""
+        """Returns the array itself if it is text, as in h5py: the elements are ``str`` already."""
         if not self.dtype.hasobject:
             raise WrongTypeError(f"{self.path} has elements of {self.dtype}, which are no text")
         return self
@@ -169,9 +169,9 @@ class BasicReads(Stored):
         Parameters
         ----------
         dest
-            A NumPy array of any type that the elements can be converted to safely.
+            A NumPy array of a type to which the elements can be cast (``same_kind``).
         source_sel, dest_sel
-            The part to read, the part of ``dest`` to fill; all without them.
+            The region to read, and the region of ``dest`` to fill; everything by default.
         """
         part = dest[() if dest_sel is None else dest_sel]
         selection = ... if source_sel is None else source_sel
@@ -196,7 +196,7 @@ class BasicReads(Stored):
         Returns
         -------
         list
-            The elements of each, as brackets give them.
+            The elements of each selection, as the brackets return them.
 
         Examples
         --------
@@ -255,17 +255,17 @@ class BasicReads(Stored):
         return np.asarray(self._get(self._brackets(selection), out, scalar=False))
 
     def prefetch(self, selection: Any = ...) -> dict[str, int]:
-        """Decode the chunks of a basic selection into the cache, where later reads find them.
+        """Decode the chunks of a basic selection into the cache, for later reads.
 
-        No more is decoded than the store's cache may keep (``cache=`` of :func:`bedform.open`).
-        Texts are left out, and elements that are stored as they are, without codec or checksum:
-        the page cache of the system keeps files.
+        It decodes at most the bytes that the store's cache may keep (``cache=`` of
+        :func:`bedform.open`). It omits text, and elements stored without codec or checksum: the
+        kernel's page cache keeps those.
 
         Returns
         -------
         dict
-            ``chunks`` decoded, parts of a log among them; ``present`` that the cache had; how many
-            were ``left_out``; and the ``objects``, ``requests`` and ``bytes`` that it took.
+            ``chunks`` decoded, including parts of a log; ``present``, those already cached; how
+            many were ``left_out``; and the ``objects``, ``requests`` and ``bytes`` of the reads.
 
         Examples
         --------
@@ -281,12 +281,12 @@ class BasicReads(Stored):
         return done | {"present": present, "left_out": left_out}
 
     def _foresee(self, selections: Sequence[Any]) -> None:
-        """Have the selections read ahead, in this order; by arrays that cannot, nothing."""
+        """Queues the selections for readahead in this order; some arrays ignore it."""
         shape = self.shape
         rest = [(0, 1, size) for size in shape[1:]]
 
         def engine(selection: Any) -> tuple[Any, ...]:
-            # An epoch may have a million rows, which are to be read at once.
+            # An epoch may list a million rows: this path avoids the full analysis of each.
             if shape and type(selection) in (int, np.int64):
                 at = int(selection)
                 if 0 <= at < shape[0]:
@@ -314,8 +314,8 @@ class BasicReads(Stored):
         return buffer.reshape(selected.result)
 
     def _measured(self, selected: _selection.Selected) -> dict[str, Any]:
-        """What the last read did, if it was of this selection."""
-        # As text: arrays of positions have no equality of their own.
+        """Returns the counts of the last read, if it was of this selection."""
+        # Compared as text, since arrays of positions have no equality of their own.
         if self._last is None or repr(self._last[0]) != repr(selected.engine):
             return {}
         _, counts, seconds = self._last

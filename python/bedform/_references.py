@@ -1,6 +1,6 @@
-"""Sets of references into other files: kerchunk's in memory and in Parquet, VirtualiZarr's.
+"""Sets of references into other files: kerchunk's dictionaries and Parquet files, VirtualiZarr's.
 
-The engine reads kerchunk's JSON. What comes in another form is given to it as such a document.
+The engine reads kerchunk's JSON; this module converts the other forms to it.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Self
 
-#: Keys of a document of Parquet files, padding included.
+#: Most keys of a set in Parquet files, padding included.
 _RECORDS_MAX = 1 << 25
-#: The least number of rows that a file of them holds.
+#: Most rows of one Parquet file.
 _RECORD_SIZE_MAX = 1 << 24
 _METADATA_BYTES_MAX = 64 << 20
-#: As the engine has it.
+#: The same limit as in the engine.
 _DOCUMENT_BYTES_MAX = 1 << 30
-#: Bytes at the front and the end of metadata that say whose they are.
+#: Bytes at both ends of metadata that are enough to recognize its format.
 _END_BYTES = 4096
 _DOCUMENTS = {".zgroup", ".zarray", ".zattrs", ".zmetadata", "zarr.json"}
 _COLUMNS = ("path", "offset", "size", "raw")
 
 
 class References(str):
-    """The name of a set of references that no file of JSON holds; it brings them along."""
+    """A set of references without a JSON file: the name, a ``str``, together with the document."""
 
     __slots__ = ("_base", "_compressed", "_document")
 
     _base: str
-    #: As it was given, until it has been opened.
+    #: The document as given, until it is opened.
     _document: bytes | None
-    #: For those who open it again, here or elsewhere.
+    #: The compressed document, for opening it again in this or another process.
     _compressed: bytes
 
     @classmethod
     def of(cls, name: str, document: bytes, base: str) -> Self:
-        """References of a JSON document; relative paths are those of the directory ``base``."""
+        """Creates references from a JSON document; ``base`` is the directory of relative paths."""
         made = cls(name)
         made._base, made._document, made._compressed = base, document, zlib.compress(document, 1)
         return made
@@ -66,7 +66,7 @@ class References(str):
         return (_restore, (type(self), str(self), self._compressed, self._base))
 
     def open(self, options: dict[str, Any]) -> _internal.Store:
-        """The engine's handle."""
+        """Opens the engine's handle."""
         opening = engine_call(_internal.Store.open_references, str(self))
         given, self._document = self._document, None
         document = zlib.decompress(self._compressed) if given is None else given
@@ -74,7 +74,7 @@ class References(str):
 
 
 class ParquetReferences(References):
-    """The directory of kerchunk's Parquet files, which are read again wherever it is opened."""
+    """A directory of kerchunk's Parquet files, read again at each opening."""
 
     __slots__ = ()
 
@@ -82,7 +82,7 @@ class ParquetReferences(References):
         return (ParquetReferences, (str(self),))
 
     def open(self, options: dict[str, Any]) -> _internal.Store:
-        """The engine's handle."""
+        """Opens the engine's handle."""
         path = Path(self).absolute()
         opening = engine_call(_internal.Store.open_references, str(self))
         return opening(
@@ -97,19 +97,19 @@ def _restore(kind: type[References], name: str, compressed: bytes, base: str) ->
 
 
 def references_of(given: Any) -> References | None:
-    """The references that ``given`` is: a dictionary, or a data set of VirtualiZarr."""
+    """Returns the references in a dictionary or a data set of VirtualiZarr; None for others."""
     name = "references in memory"
     if not (isinstance(given, dict) and _has_keys(given)):
         if not _is_virtual(given):
             return None
-        # The newer accessor's name, and the older one's.
+        # The accessor's newer name, and its older one.
         accessor = getattr(given, "vz", None) or given.virtualize
         given, name = accessor.to_kerchunk(format="dict"), "virtual data set"
     return References.of(name, _document_of(given, name), str(Path.cwd()))
 
 
 def _has_keys(given: Mapping[Any, Any]) -> bool:
-    """Whether a dictionary is a set of references: by one of its keys, as files are told."""
+    """Whether a dictionary is a set of references: one of its keys suffices, as with files."""
     if isinstance(given.get("refs"), Mapping):
         return True
     names = (key.rpartition("/") for key in given if isinstance(key, str))
@@ -117,7 +117,7 @@ def _has_keys(given: Mapping[Any, Any]) -> bool:
 
 
 def _is_virtual(given: Any) -> bool:
-    """True for a data set of xarray with arrays of VirtualiZarr."""
+    """Whether ``given`` is a data set of xarray with arrays of VirtualiZarr."""
     if type(given).__module__.partition(".")[0] != "xarray" or not hasattr(given, "variables"):
         return False
     arrays = (getattr(variable, "_data", None) for variable in given.variables.values())
@@ -137,15 +137,15 @@ def _document_of(given: Mapping[str, Any], name: str) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """A value of a dictionary of references as JSON has it."""
+    """Converts a value of a dictionary of references to JSON."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return f"base64:{base64.b64encode(value).decode('ascii')}"
-    # A document may have numbers that JSON lacks: as text they are the document's own.
+    # As text, since a document may have numbers that JSON lacks.
     return json.dumps(value) if isinstance(value, Mapping) else value
 
 
 def external_roots(given: Any) -> bool | list[str]:
-    """What ``allow_external`` stands for, with the paths as this directory and user see them.
+    """Returns ``allow_external`` with absolute paths.
 
     Raises
     ------
@@ -164,15 +164,15 @@ def external_roots(given: Any) -> bool | list[str]:
 
 
 def absolute_root(root: str) -> str:
-    """A directory as this directory and user see it; a URL as it is."""
+    """Returns an absolute directory; URLs are unchanged."""
     return root if is_url(root) else str(Path(root).expanduser().absolute())
 
 
 def is_parquet_references(where: str) -> bool:
-    """Whether a directory has kerchunk's references in Parquet: by a key of their index.
+    """Whether a directory has kerchunk's references in Parquet, by a key of their index.
 
-    The metadata of Zarr v2 that have the index's name are read at their ends alone, where they say
-    what they are.
+    Consolidated metadata of Zarr v2 has the same file name. It is recognized by the ends of the
+    file, without reading all of it.
     """
     try:
         with Path(where, ".zmetadata").open("rb") as file:
@@ -184,7 +184,7 @@ def is_parquet_references(where: str) -> bool:
     except OSError:
         return False
     if len(data) == _METADATA_BYTES_MAX:
-        # What is too large for an index is refused as one.
+        # Too large for an index: opening it as one fails with a message.
         return b'"record_size"' in ends
     if b'"record_size"' not in data:
         return False
@@ -196,14 +196,14 @@ def is_parquet_references(where: str) -> bool:
 
 
 def _ends_of(file: BinaryIO) -> bytes:
-    """The first and the last bytes of a file, with a line between them."""
+    """Returns the first and the last bytes of a file, separated by a line break."""
     first = file.read(_END_BYTES)
     file.seek(max(0, file.seek(0, os.SEEK_END) - _END_BYTES))
     return first + b"\n" + file.read(_END_BYTES)
 
 
 def _document_of_parquet(path: Path) -> bytes:
-    """The references below ``path`` as one document of JSON."""
+    """Returns the references below ``path`` as one JSON document."""
     index = path / ".zmetadata"
     if index.stat().st_size > _METADATA_BYTES_MAX:
         raise LimitExceededError(f"{index}: it has more than {_METADATA_BYTES_MAX} bytes")
@@ -227,7 +227,7 @@ def _document_of_parquet(path: Path) -> bytes:
 
 
 def _joined(parts: Iterable[dict[str, Any]], path: Path) -> bytes:
-    """Dictionaries as one document, of which no more is held than its text."""
+    """Joins dictionaries into one JSON document; only its text is held in memory."""
     document = io.BytesIO()
     for part in filter(None, parts):
         document.write(b"," if document.tell() else b"{")
@@ -245,7 +245,7 @@ def _is_array(key: str, value: Any) -> bool:
 
 
 def _grid_of(name: str, array: dict[str, Any], index: Path) -> tuple[int, ...]:
-    """How many chunks an array has along each axis."""
+    """Returns the number of chunks of an array along each axis."""
     try:
         shape = [operator.index(count) for count in array["shape"]]
         chunks = [operator.index(count) for count in array["chunks"]]
@@ -259,12 +259,12 @@ def _grid_of(name: str, array: dict[str, Any], index: Path) -> tuple[int, ...]:
 def _keys_of(
     directory: Path, name: str, grid: tuple[int, ...], size: int, read_rows: Any
 ) -> Iterator[dict[str, Any]]:
-    """The keys of an array in each of its files, which have ``size`` in C order."""
+    """Iterates over the keys of an array, per file of ``size`` keys in C order."""
     count = math.prod(grid)
     prefix = f"{name}/" if name else ""
     for number in range(-(-count // size)):
         file = directory / f"refs.{number}.parq"
-        # Without a file, none of its chunks are stored.
+        # A missing file means that none of its chunks is stored.
         if not file.exists():
             continue
         first = number * size
@@ -277,7 +277,7 @@ def _keys_of(
 
 
 def _chunk_names(grid: tuple[int, ...], first: int, count: int) -> Iterable[str]:
-    """The names of chunks in C order, from the one numbered ``first`` on."""
+    """Iterates over names of chunks in C order, starting with number ``first``."""
     if not grid:
         yield "0"
         return
@@ -290,17 +290,17 @@ def _chunk_names(grid: tuple[int, ...], first: int, count: int) -> Iterable[str]
 
 
 def _value_of(path: Any, offset: Any, length: Any, raw: Any) -> Any:
-    """What kerchunk's JSON has for a row; nothing for a chunk that is not stored."""
+    """Returns kerchunk's JSON value of a row; None for a chunk that is not stored."""
     if raw is not None:
         return _plain(raw if isinstance(raw, bytes) else str(raw).encode())
     if path is None:
         return None
-    # Lengths of whole files are 0.
+    # Whole files have length 0.
     return [path, int(offset), int(length)] if length else [path]
 
 
 def _parquet_reader() -> Any:
-    """What gives the rows of a file as tuples: by whichever library is there."""
+    """Returns a function that reads the rows of a file as tuples, with an installed library."""
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError:

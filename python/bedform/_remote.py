@@ -1,4 +1,4 @@
-"""URLs of object stores, and how these are reached."""
+"""URLs of object stores, and the options of their connections."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from bedform._errors import InvalidArgumentError
 
-#: What ``storage_options`` may have. No secrets: they would be pickled.
+#: Names and types of ``storage_options``. No secrets, since they are pickled.
 _STORAGE_OPTIONS: dict[str, tuple[type, ...]] = {
     "anonymous": (bool,),
     "endpoint": (str,),
@@ -20,30 +20,30 @@ _STORAGE_OPTIONS: dict[str, tuple[type, ...]] = {
 
 
 def storage_options_among(options: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Those of the options that say how an object store is reached; nothing if there are none."""
+    """Returns the options of an object store's connection; None if there are none."""
     found = {name: value for name, value in options.items() if name in _STORAGE_OPTIONS}
     return found or None
 
 
 def is_url(path: str) -> bool:
-    """True for what is no path of this machine."""
+    """Whether ``path`` is a URL instead of a local path."""
     return "://" in path
 
 
 def without_query(path: str) -> str:
-    """The path, or a URL on a web server as messages may show it: its query may be a secret."""
+    """Returns a path or URL without the query of a web URL, which may be a secret."""
     if not path.lower().startswith(("http://", "https://")):
         return path
     return path.partition("#")[0].partition("?")[0]
 
 
 def storage_options_of(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The options as the engine takes them.
+    """Returns the options in the engine's form.
 
     Raises
     ------
     InvalidArgumentError
-        There is no such option, or its value is of another type.
+        An option is unknown, or its value has another type.
     """
     if given is not None and not isinstance(given, Mapping):
         raise InvalidArgumentError(f"storage_options must be a dictionary, not {given!r}")
@@ -54,7 +54,7 @@ def storage_options_of(given: Mapping[str, Any] | None) -> dict[str, Any]:
                 f"there is no storage option {name!r}: there are {', '.join(_STORAGE_OPTIONS)}; "
                 "credentials are taken from the environment"
             )
-        # True is an integer, too.
+        # In Python True is an integer, too.
         is_other = isinstance(value, bool) and bool not in expected
         if is_other or not isinstance(value, expected):
             types = " or ".join(kind.__name__ for kind in expected)

@@ -1,4 +1,4 @@
-"""Stores whose own arrays get layouts that fit their reads."""
+"""Result of giving the arrays of a store new layouts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bedform._text import format_bytes, format_seconds, format_shape
 
 
 class Reorganization:
-    """Which layouts the arrays of a store get, and what became of that.
+    """Plan and outcome of new layouts for the arrays of a store.
 
     Examples
     --------
@@ -22,11 +22,11 @@ class Reorganization:
 
     @property
     def changed(self) -> list[str]:
-        """The arrays that get another layout, by the plan."""
+        """Names of the arrays that get another layout, by the plan."""
         return [array["array"] for array in self.plan["arrays"] if array["is_changed"]]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plan and outcome; the outcome is ``None`` for a dry run."""
+        """Returns plan and outcome; the outcome is ``None`` for a dry run."""
         return {"plan": self.plan, "done": self.done}
 
     def __repr__(self) -> str:
@@ -52,6 +52,6 @@ class Reorganization:
 
 
 def layout_text(layout: dict[str, Any]) -> str:
-    """A layout in a few words."""
+    """Returns a layout in a few words."""
     chunks, shards = (format_shape(layout[key]) for key in ("chunk_shape", "shard_shape"))
     return f"chunks of {chunks} in shards of {shards}, {layout['order']}"

@@ -1,6 +1,6 @@
-"""What a store or file is, how it was read, and what replicas do for it: the facts of a report.
+"""Facts of a report on a store or file: layouts, recorded reads, and effects of replicas.
 
-`report` makes the page of them, ``bedform report`` writes it. No elements are read.
+`report` renders them as a page, which ``bedform report`` writes. No elements are read.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 __all__ = ["gather_facts", "report"]
 
-#: The budget of a plan where none is given.
+#: The default budget of a plan.
 _BUDGET: Final = "20%"
-#: Budgets that the curve shows, in percent of the source.
+#: Budgets of the curve, in percent of the source's bytes.
 BUDGETS: Final = (1, 5, 10, 20, 50, 100, 200)
-#: The share of the largest saving that a recommended budget has to reach.
+#: Share of the largest saving that a recommended budget must reach.
 _ENOUGH: Final = 0.9
-#: How many times as fast reads must become for replicas to be recommended.
+#: Speedup of the reads from which replicas are recommended.
 _WORTH_IT: Final = 1.1
-#: And how many times as fast with the largest budget for that one to be named, too.
+#: Speedup of the largest budget over the recommended one from which the report names it, too.
 _WORTH_MORE: Final = 1.5
 _KNOWLEDGE_BYTES_MAX: Final = 16 << 20
-#: Chunks of a variable, and files of a store, up to which stored bytes are added up.
+#: Largest numbers of a variable's chunks and a store's files for which stored bytes are summed.
 _CHUNKS_MAX: Final = 200_000
 _FILES_MAX: Final = 200_000
 _ARRAYS_MAX: Final = 10_000
@@ -49,33 +49,33 @@ def report(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     budget: str | int | None = None,
 ) -> str:
-    """A page about a store or file: where it is read, how fast, and what replicas do for it.
+    """Render a page about a store or file: its reads, their times, and the effect of replicas.
 
-    The page is one HTML document without scripts, which needs nothing from elsewhere. It shows
-    where the recorded reads fall (:func:`watch`), their measured and predicted times, layouts and
-    replicas, and what more replicas would bring (:func:`optimize`). What was recorded is learnt
-    first (:func:`learn`); no elements are read, and no replicas made.
+    The page is one self-contained HTML document without scripts. It shows the recorded reads
+    (:func:`watch`), their measured and predicted times, the layouts and replicas, and the effect of
+    more replicas (:func:`optimize`). It first learns from new records (:func:`learn`). It reads no
+    elements and makes no replicas.
 
     Parameters
     ----------
     path
-        A store, or a NetCDF or HDF5 file; or a URL; or a list or pattern of files that are opened
-        as one.
+        A store, a NetCDF or HDF5 file, the URL of one, or a list or pattern of files that are
+        opened as one.
     budget
-        The budget of the replicas that the page plans: a share of the file, or a size. Without it
-        20 %, or the bytes of the replicas that exist, if these are more.
+        The budget of the planned replicas: a share of the file, or a size. The default is 20 %, or
+        the bytes of the existing replicas if these are more.
 
     Returns
     -------
     str
-        The page.
+        The HTML document.
 
     Raises
     ------
     NotFoundError
-        There is nothing at the path.
+        The path does not exist.
     InvalidArgumentError
-        The budget is none.
+        The budget is invalid.
 
     Examples
     --------
@@ -96,21 +96,21 @@ def gather_facts(
     budget: str | int | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> dict[str, Any]:
-    """All that the page shows, as values that JSON has.
+    """Returns all facts of the page as JSON values.
 
     Parameters
     ----------
     path, budget
-        As of `report`.
+        As in `report`.
     progress
-        Called with how many steps of how many are done.
+        Called with the number of finished steps and their total.
     """
     paths = paths_of(path)
     where = location(path) if paths is None else shown_paths(path, paths)
     source = where if paths is None else paths
     steps = _Steps(progress, 3 + len(BUDGETS))
     notes: list[str] = []
-    # The query of a URL may be a secret, and pages are passed on.
+    # Pages are passed on, and the query of a URL may be a secret.
     facts: dict[str, Any] = {"path": without_query(where), "made": int(time.time())}
     facts.update(_source_facts(source, notes))
     steps.done()
@@ -122,7 +122,7 @@ def gather_facts(
     replicas = _catalogue.named_replicas_of(source)
     own = [one for one in replicas if not one.get("is_of_site")]
     facts["replicas"] = [{"label": f"R{at}", **one} for at, one in enumerate(replicas, start=1)]
-    # Where no replicas can be made nothing has to be said of that one by one.
+    # Without possible replicas, no notes are needed on each plan.
     about_plan = notes if facts["is_file"] else []
     facts["plan"] = _planned(source, budget, own, known, about_plan)
     if is_url(where) and facts["plan"] is not None:
@@ -138,7 +138,7 @@ def gather_facts(
 
 
 def _are_current(source: str | list[str], replicas: list[dict[str, Any]], notes: list[str]) -> bool:
-    """Whether all replicas are read; adds why some are not to the notes."""
+    """Whether reads use all replicas; adds the reasons of the others to the notes."""
     if not replicas:
         return True
     found = _catalogue.conditions_of(source, join_of(source, None, "equals"))
@@ -153,7 +153,7 @@ def _are_current(source: str | list[str], replicas: list[dict[str, Any]], notes:
 
 
 class _Steps:
-    """Counts what is done of a report."""
+    """Counter of the finished steps of a report."""
 
     def __init__(self, tell: Callable[[int, int], object] | None, total: int) -> None:
         self.tell, self.total, self.count = tell, total, 0
@@ -165,9 +165,9 @@ class _Steps:
 
 
 def _source_facts(source: str | list[str], notes: list[str]) -> dict[str, Any]:
-    """What it is, without its attributes."""
+    """Returns format, sizes and arrays of the source, without attributes."""
     where = source if isinstance(source, str) else ""
-    # As it is itself, and without a trace of being looked at.
+    # Opened without replicas, to see the source's own layout, and without readahead.
     with open_place(source, prefetch=False, replicas=False) as store:
         info = store.info()
         listed = dict(sorted(info["arrays"].items()))
@@ -218,20 +218,20 @@ def _array_facts(name: str, entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _size_in_file(store: Any, array: dict[str, Any]) -> int | None:
-    """Bytes that a variable takes in its file: what a read of all of it fetches, small gaps too."""
+    """Returns the bytes that a complete read of a variable fetches, including small gaps."""
     lengths = zip(array["shape"], array["chunks"] or (), strict=False)
     if math.prod(-(-length // max(chunk, 1)) for length, chunk in lengths) > _CHUNKS_MAX:
         return None
     try:
         stored = store[array["array"]].explain(...).to_dict().get("bytes")
     except (BedformError, AttributeError):
-        # One that only the library of its format reads.
+        # Only the library of the format reads this variable.
         return None
     return stored if isinstance(stored, int) else None
 
 
 def _bytes_under(where: str) -> int | None:
-    """Bytes of the files below a directory; nothing where they are too many, or not here."""
+    """Returns the bytes of all files below a directory; None for URLs and too many files."""
     if is_url(where):
         return None
     total, left, waiting = 0, _FILES_MAX, [where]
@@ -252,7 +252,7 @@ def _bytes_under(where: str) -> int | None:
 
 
 def _learnt(source: str | list[str], notes: list[str]) -> list[dict[str, Any]]:
-    """What is known of the reads of each array, those that took most time first."""
+    """Returns the knowledge of each array's reads, sorted by descending seconds."""
     try:
         learned = learn(source)
         knowledge: Any = learned["knowledge"]
@@ -263,7 +263,7 @@ def _learnt(source: str | list[str], notes: list[str]) -> list[dict[str, Any]]:
     except NotFoundError:
         return []
     except BedformError as error:
-        # What was learnt before can be shown where nothing can be added.
+        # Learning failed: show the earlier knowledge.
         knowledge = _sidecar.newest_of(source, "knowledge", _KNOWLEDGE_BYTES_MAX)
         notes.append(f"what was recorded since the last time could not be learnt: {error}")
     arrays = knowledge.get("arrays") if isinstance(knowledge, dict) else None
@@ -287,9 +287,9 @@ def _planned(
     known: list[dict[str, Any]],
     notes: list[str],
 ) -> dict[str, Any] | None:
-    """The plan that `optimize` makes for the budget; nothing where it cannot make one.
+    """Returns the plan of `optimize` for the budget, or None if it cannot make one.
 
-    Without a budget it is the usual one, or the bytes of the existing replicas, if these are more.
+    The default budget is `_BUDGET`, or the bytes of the existing replicas if these are more.
     """
     try:
         plan = optimize(source, _BUDGET if budget is None else budget, dry_run=True).plan
@@ -300,18 +300,18 @@ def _planned(
     except InvalidArgumentError:
         raise
     except BedformError as error:
-        # Without reads the page says already what to do.
+        # Without recorded reads the page already names the next step.
         if known or not isinstance(error, NotFoundError):
             notes.append(f"no replicas are planned: {error.reason}")
         return None
     notes += plan["notes"]
-    # The source is the path as it was given, with its query.
+    # The plan's source is the given path, with its query.
     kept = {key: value for key, value in plan.items() if key != "source"}
     return {"budget": str(budget or _BUDGET), **kept, **_seconds_of(plan)}
 
 
 def _seconds_of(plan: dict[str, Any]) -> dict[str, float]:
-    """Predicted seconds of all reads together."""
+    """Returns the predicted seconds of all reads together."""
     return {
         key: sum(read["reads"] * read[key] for read in plan["reads"])
         for key in ("seconds_of_source", "seconds_now", "seconds_then")
@@ -321,13 +321,13 @@ def _seconds_of(plan: dict[str, Any]) -> dict[str, float]:
 def _budgets(
     source: str | list[str], plan: dict[str, Any] | None, steps: _Steps
 ) -> list[dict[str, Any]]:
-    """What other budgets would bring."""
+    """Returns the predicted effect of each budget of `BUDGETS`."""
     found = []
     for percent in BUDGETS if plan is not None and plan["reads"] else ():
         try:
             other = optimize(source, f"{percent}%", dry_run=True).plan
         except BedformError:
-            # Somebody changes the file or its replicas meanwhile.
+            # Another process is changing the file or its replicas.
             continue
         found.append(
             {
@@ -343,10 +343,10 @@ def _budgets(
 
 
 def _join_predictions(facts: dict[str, Any]) -> None:
-    """Each kind of read gets what the plan predicts of it, and the names of its axes."""
+    """Adds the plan's predictions and the names of axes to each kind of read."""
     dims = {array["array"]: array["dims"] for array in facts["arrays"]}
     plan = facts["plan"]
-    # A plan knows no steps: kinds that differ in these alone are told apart by how many they are.
+    # Plans ignore steps: kinds that differ only in steps are matched by their number of reads.
     predicted = {
         (read["array"], *map(tuple, (read["shape"], read["start"], read["end"])), read["reads"]): {
             key: read[key] for key in ("seconds_of_source", "seconds_now", "seconds_then")
@@ -377,7 +377,7 @@ def _note_changes(facts: dict[str, Any], notes: list[str]) -> None:
 
 
 def _next_step(facts: dict[str, Any]) -> dict[str, str | None]:
-    """What to do next, in a sentence or two, and the command."""
+    """Returns the advised next step: one or two sentences, and a command."""
     path = _quoted(facts["path"])
     if not facts["recorded"]["reads"]:
         if facts["recording"]:
@@ -419,7 +419,7 @@ def _next_step(facts: dict[str, Any]) -> dict[str, str | None]:
 
 
 def _next_without_plan(facts: dict[str, Any], path: str) -> dict[str, str | None]:
-    """For a store, which has no replicas: a layout that fits."""
+    """Returns the next step for a store, which has no replicas: a layout that fits."""
     hottest = next((array for array in facts["reads"] if array["kinds"]), None)
     options = "" if hottest is None else _reads_options(hottest)
     if facts["is_file"] or not options:
@@ -434,7 +434,7 @@ def _next_without_plan(facts: dict[str, Any], path: str) -> dict[str, str | None
 
 
 def _reads_options(array: dict[str, Any]) -> str:
-    """The kinds of reads of an array as ``--reads`` takes them: the axes that they span."""
+    """Returns the kinds of reads of an array as ``--reads`` options: the axes that they span."""
     weights: dict[str, int] = {}
     for kind in array["kinds"]:
         axes = zip(array["dims"], kind["counts"], array["shape"], strict=True)
@@ -446,7 +446,7 @@ def _reads_options(array: dict[str, Any]) -> str:
 
 
 def _recommended(budgets: list[dict[str, Any]], most_bytes: int) -> dict[str, Any] | None:
-    """The smallest budget that saves nearly what any up to ``most_bytes`` does; if none, any."""
+    """Returns the smallest budget, up to ``most_bytes`` if possible, that saves nearly the most."""
     for most in (most_bytes, math.inf):
         fitting = [one for one in budgets if one["budget_bytes"] <= most]
         saved = [one["seconds_now"] - one["seconds_then"] for one in fitting]
@@ -464,5 +464,5 @@ def _faster(budget: dict[str, Any]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """As a shell takes it; a name that begins like an option is one in this directory."""
+    """Quotes a path for a shell; a leading ``-`` gets ``./`` so that it is no option."""
     return shlex.quote(f"./{text}" if text.startswith("-") else text)

@@ -1,7 +1,7 @@
-"""The pictures of a report: heat maps, bars, and what budgets bring, as SVG.
+"""The SVG pictures of a report: heat maps, bars, and the effect of budgets.
 
-Colours are names of classes, which the style of the page gives for light and dark screens and for
-paper. Each picture has a title and a description for those who do not see it.
+Colours are CSS classes; the page's style defines them for light and dark screens and for paper.
+Each picture has a title and a description for screen readers.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LEVELS_MAX", "axis_bars", "budget_curve", "count_text", "escaped", "heat_map", "levels"]
 
-#: Colours of the ramp, from few reads to many.
+#: Number of colours, from few reads to many.
 LEVELS_MAX: Final = 7
-#: Of a picture, in the units of its view box: about one pixel each on a telephone.
+#: Sizes in units of the view box, about one pixel each on a telephone.
 _WIDTH: Final = 360
 _LEFT: Final = 62
 _RIGHT: Final = 14
@@ -36,19 +36,19 @@ Box = tuple[float, float, float, float]
 
 
 def escaped(value: object, characters: int = 300) -> str:
-    """A name or value of a file as HTML: printable, bounded, without a meaning of its own."""
+    """Returns a name or value of a file as safe HTML: printable, bounded and escaped."""
     return html.escape(_shown.printable(value, characters))
 
 
 def count_text(count: float) -> str:
-    """A number of reads, or a position."""
+    """Formats a number of reads, or a position."""
     if count < 1e9:
         return f"{count:,.0f}" if count >= 10 or count == int(count) else f"{count:.1f}"
     return f"{count:.2e}"
 
 
 def levels(most: float) -> list[float]:
-    """Where the levels of a ramp begin: in equal ratios, from one read to ``most``; 0 is below."""
+    """Returns the lower bounds of the levels: 0, then equal ratios from one read to ``most``."""
     if most <= 1:
         return [0.0]
     for ratios in ((1, 2, 5), (1, 3), (1,)):
@@ -68,7 +68,7 @@ def heat_map(
     outlines: Iterable[tuple[str, str, list[Box]]],
     number: str,
 ) -> str:
-    """Reads of two axes of an array: the first downwards, the second to the right.
+    """Draws the reads over two axes of an array: the first downwards, the second to the right.
 
     Parameters
     ----------
@@ -77,11 +77,11 @@ def heat_map(
     shape, dims
         Lengths and names of the two axes.
     starts
-        As `levels` gives them.
+        The lower bounds from `levels`.
     outlines
-        What is drawn over the map: a label, a class, and boxes (first, end, first, end).
+        Outlines over the map: a label, a class, and boxes (first, end, first, end).
     number
-        What tells the picture from others of the page.
+        Number that makes the picture's element ids unique in the page.
     """
     area = _Area(shape, _MAP_HEIGHT)
     drawn = _cells_drawn(cells, area, starts)
@@ -105,7 +105,7 @@ def heat_map(
 def axis_bars(
     counts: Sequence[float], length: int, dim: str, spans: Sequence[tuple[str, int, int]], key: str
 ) -> str:
-    """Reads along one axis, and where most reads of each kind are."""
+    """Draws the reads along one axis, and the spans with most reads of each kind."""
     area = _Area((1, length), _BARS_HEIGHT)
     most = max(counts, default=0) or 1
     bounds = cell_bounds(length)
@@ -146,7 +146,7 @@ def axis_bars(
 def budget_curve(
     budgets: Sequence[dict[str, Any]], now: float, of_source: float, number: str
 ) -> str:
-    """Predicted time of all recorded reads over the budget of replicas."""
+    """Draws the predicted time of all recorded reads over the budget of replicas."""
     height, bottom = 170, 176
     right = _WIDTH - 20
     width = right - _LEFT
@@ -196,7 +196,7 @@ def budget_curve(
 
 
 class _Area:
-    """Where a picture draws, and which place a position has there."""
+    """The drawing area of a picture, with its conversion of positions to coordinates."""
 
     def __init__(self, shape: tuple[int, int], height: int) -> None:
         self.shape, self.height = shape, height
@@ -209,14 +209,14 @@ class _Area:
         return 8 + self.height * position / max(self.shape[0], 1)
 
     def rectangle(self, box: Box) -> Box:
-        """Left, top, right and bottom of a box; never too thin to be seen."""
+        """Returns left, top, right and bottom of a box, each at least 2 units apart."""
         left, right = self.across(box[2]), self.across(box[3])
         top, bottom = self.down(box[0]), self.down(box[1])
         return left, top, max(right, left + 2), max(bottom, top + 2)
 
 
 def _cells_drawn(cells: Sequence[Sequence[float]], area: _Area, starts: Sequence[float]) -> str:
-    """One path for each level: runs of cells of one level, over equal rows at once."""
+    """Draws one path per level: runs of cells of one level, merged over equal rows."""
     rows = [tuple(_level(count, starts) for count in row) for row in cells]
     bounds = [cell_bounds(length) for length in area.shape]
     paths: dict[int, list[str]] = {}
@@ -236,10 +236,10 @@ def _cells_drawn(cells: Sequence[Sequence[float]], area: _Area, starts: Sequence
 
 
 def _level(count: float, starts: Sequence[float]) -> int | None:
-    """The level of so many reads; nothing for none."""
+    """Returns the level of a number of reads; None for none."""
     if count <= 0:
         return None
-    # A sum of shares may be a little less than the reads that it stands for.
+    # A sum of shares may be slightly less than the reads that it stands for.
     return max(at for at, start in enumerate(starts) if start <= count * (1 + 1e-9))
 
 
@@ -249,7 +249,7 @@ def _rectangle(box: Box) -> str:
 
 
 def _labels(labels: Sequence[tuple[str, str, Box]], area: _Area) -> str:
-    """Labels of what is outlined, beside it, and none over another."""
+    """Draws labels next to the outlines, without overlaps."""
     taken: list[Box] = []
     drawn = []
     for text, style, box in labels:
@@ -324,7 +324,7 @@ def _span(dim: str, first: float, end: float) -> str:
 
 
 def _svg(inner: str, height: float, title: str, about: str, number: str) -> str:
-    """A picture: ``title`` is HTML already, ``about`` is text."""
+    """Returns a picture; ``title`` is HTML already, ``about`` is text."""
     named = f'aria-labelledby="{number}-title {number}-about"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {named} '
@@ -336,7 +336,7 @@ def _svg(inner: str, height: float, title: str, about: str, number: str) -> str:
 def outlines_of(
     array: dict[str, Any], replicas: Sequence[dict[str, Any]], first: int, second: int
 ) -> list[tuple[str, str, list[Box]]]:
-    """Where most reads of each kind are, and what replicas hold, over two axes of an array."""
+    """Returns outlines over two axes: boxes with most reads of each kind, and replicas."""
     shape = array["shape"]
     found: list[tuple[str, str, list[Box]]] = []
     for kind in array["kinds"][:_OUTLINED_MAX]:
@@ -346,11 +346,11 @@ def outlines_of(
             found.append((kind["label"], "hot", [box]))
     for replica in replicas:
         if "runs" not in replica["held"]:
-            # Single elements: how they lie is not in the catalogue.
+            # Replicas of single elements: the catalogue does not have their positions.
             continue
         runs = [replica["held"]["runs"][axis] for axis in (first, second)]
         if len(runs[0]) * len(runs[1]) > _RECTANGLES_MAX:
-            # As a whole, where there are too many pieces to see.
+            # Draws the bounding box instead of too many pieces.
             runs = [[[axis[0][0], axis[-1][0] + axis[-1][1] - axis[0][0]]] for axis in runs]
         boxes = [(a, a + n, b, b + m) for (a, n), (b, m) in itertools.product(*runs)]
         found.append((replica["label"], "held", boxes))
@@ -358,6 +358,6 @@ def outlines_of(
 
 
 def axis_counts(array: dict[str, Any], axis: int) -> list[int]:
-    """Reads of all kinds in each cell of an axis."""
+    """Returns the reads of all kinds in each cell of an axis."""
     sides = [cells_of(kind["bins"][axis], array["shape"][axis]) for kind in array["kinds"]]
     return [sum(counts) for counts in zip(*sides, strict=True)]

@@ -1,7 +1,7 @@
-"""The page of a report: one HTML document, without scripts and without anything from elsewhere.
+"""The page of a report: one self-contained HTML document without scripts.
 
-It is for screens of any width, light and dark, for paper, and for those who hear it. Names and
-values are those of any file: each is made printable, bounded and escaped.
+It fits screens of any width, light and dark, paper, and screen readers. Names and values come from
+any file: each is made printable, bounded and escaped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GENERATOR", "page_of"]
 
-#: What a report is known by; near the beginning of each.
+#: Mark near the beginning of every report, by which it is recognized.
 GENERATOR: Final = '<meta name="generator" content="bedform report '
 
 _HOT_ARRAYS_MAX: Final = 12
@@ -42,9 +42,9 @@ _KINDS_MAX: Final = 8
 _SPANS_MAX: Final = 3
 _REPLICAS_MAX: Final = 50
 _NOTES_MAX: Final = 20
-#: Columns of a table that a small tablet has room for.
+#: Most columns of a table on a small tablet.
 _NARROW_COLUMNS_MAX: Final = 7
-#: Characters of a word in a table after which it may break; an entity is one.
+#: Characters of a word in a table after which it may break; an entity counts as one.
 _LONG_WORD: Final = re.compile(r"(?:&[#\w]+;|[^\s&]){24}(?=\S)")
 
 _PATTERNS: Final = {
@@ -58,7 +58,7 @@ _PATTERNS: Final = {
 
 
 def page_of(facts: dict[str, Any]) -> str:
-    """The page of what `gather_facts` gives."""
+    """Renders the result of `gather_facts` as a page."""
     name = PurePath(facts["path"].rstrip("/")).name or facts["path"]
     title = f"Reads of {escaped(name, 80)}"
     sections = [
@@ -111,7 +111,7 @@ def _summary(facts: dict[str, Any]) -> str:
 def _next_html(step: dict[str, str | None]) -> str:
     command = step["command"]
     words = [] if command is None else escaped(command, 2000).split(" ")
-    # Options do not break at their hyphens.
+    # Options must not break at their hyphens.
     spans = " ".join(f"<span>{word}</span>" if word[:2] == "--" else word for word in words)
     shown = f"<pre><code>{spans}</code></pre>" if words else ""
     return (
@@ -130,7 +130,7 @@ def _notes_html(notes: Sequence[str]) -> str:
 
 
 def _where_html(facts: dict[str, Any]) -> str:
-    """For each array that was read: maps, bars, and its kinds of reads."""
+    """Renders maps, bars and kinds of reads for each array that was read."""
     hot = [array for array in facts["reads"] if array["kinds"]]
     unplaced = [array for array in facts["reads"] if not array["kinds"]]
     if not facts["reads"]:
@@ -177,11 +177,11 @@ def _array_section(facts: dict[str, Any], array: dict[str, Any], number: int) ->
 
 
 def _maps(array: dict[str, Any], replicas: Sequence[dict[str, Any]], number: int) -> str:
-    """A heat map for each pair of axes, all of one scale."""
+    """Draws a heat map for each pair of axes, all with one scale."""
     shape = array["shape"]
     wide = [axis for axis, length in enumerate(shape) if length > 1]
     pairs = list(itertools.combinations(wide, 2))
-    # The last axes are those that people know as maps.
+    # The last axes are usually the ones shown on maps.
     pairs = sorted(pairs, key=lambda pair: (-pair[0], -pair[1]))[:_MAPS_MAX]
     all_joined = [(pair, joint_reads(array["kinds"], shape, *pair)) for pair in pairs]
     shown = [(pair, joint) for pair, joint in all_joined if any(map(any, joint[0]))]
@@ -230,7 +230,7 @@ def _box_text(boxes: Sequence[Sequence[float]], dims: tuple[str, str]) -> str:
 
 
 def _legend(starts: Sequence[float], least: float, most: float) -> str:
-    """The colours of the maps, in reads."""
+    """Renders the colours of the maps, in reads."""
     entries = ["<li>reads:</li>", '<li><span class="swatch empty"></span>none</li>']
     for level, start in enumerate(starts):
         end = starts[level + 1] if level + 1 < len(starts) else None
@@ -273,7 +273,7 @@ def _bars(array: dict[str, Any], number: int) -> str:
 def _kinds_table(facts: dict[str, Any], array: dict[str, Any]) -> str:
     plan = facts["plan"]
     columns = ["kind", "read", "where most are", "reads", "bytes of one", "measured"]
-    # Without replicas the file alone is what there is now.
+    # Without replicas the present prediction is that of the file alone.
     has_now = bool(facts["replicas"])
     if plan is not None:
         columns += ["predicted, file alone"] + ["predicted now"] * has_now
@@ -306,7 +306,7 @@ def _predicted_cells(predicted: dict[str, float] | None, has_now: bool) -> list[
 
 
 def _read_text(kind: dict[str, Any], array: dict[str, Any]) -> str:
-    """What such a read takes of each axis."""
+    """Describes the elements that such a read takes along each axis."""
     parts = []
     axes = zip(array["dims"], kind["counts"], kind["steps"], array["shape"], strict=True)
     for dim, count, step, length in axes:
@@ -522,9 +522,9 @@ def _footer(facts: dict[str, Any]) -> str:
 def _table(
     caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]], text_columns: int
 ) -> str:
-    """A table of cells that are HTML already; on a narrow screen each row becomes a card.
+    """Renders a table of HTML cells; on a narrow screen each row becomes a card.
 
-    The roles say to those who hear it that it is a table even where it is shown as cards.
+    The roles mark it as a table for screen readers even where it is shown as cards.
     """
     style_of = [' class="number"' if at >= text_columns else "" for at in range(len(columns))]
     head = "".join(
@@ -548,7 +548,7 @@ def _table(
 
 
 def _breakable(cell: str) -> str:
-    """A cell whose longest words may break; short ones never do."""
+    """Returns a cell whose long words may break; short words never do."""
     return _LONG_WORD.sub(r"\g<0><wbr/>", cell)
 
 
@@ -561,7 +561,7 @@ def _share(part: float) -> str:
 
 
 def _times(before: float, after: float) -> str:
-    """How many times as fast."""
+    """Formats the speedup."""
     if before <= 0 or after <= 0:
         return "-"
     ratio = before / after
@@ -575,7 +575,7 @@ def _plural(count: int, noun: str) -> str:
 
 
 def _when(seconds: int) -> str:
-    """A moment, in UTC; nothing for one beyond the calendar."""
+    """Formats a moment in UTC; ``-`` for one beyond the calendar."""
     try:
         return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
     except (OverflowError, ValueError, OSError):

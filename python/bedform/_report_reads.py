@@ -1,7 +1,7 @@
-"""Kinds of reads as `learn` knows them, for the report: where they are, and how long they took.
+"""Kinds of reads that `learn` found, for the report: their positions and times.
 
-What was learnt lies in a file that anybody may have written: a kind whose numbers do not fit its
-array is left out.
+The knowledge lies in a file that anybody may have written: kinds whose numbers do not fit their
+array are left out.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 __all__ = ["STRETCHES", "cell_bounds", "cells_of", "joint_reads", "read_array"]
 
-#: Stretches of an axis that the engine counts reads in.
+#: Number of stretches per axis in which the engine counts reads.
 STRETCHES: Final = 64
-#: The share of reads, along each axis, that the engine takes for where most of them are.
+#: The share of reads along each axis from which the engine computes the hot box.
 _HOT_SHARE: Final = 0.9
 _KINDS_MAX: Final = 64
 _PREDICTED_MAX: Final = 32
 
 
 def read_array(name: str, learned: Any) -> dict[str, Any] | None:
-    """What was learnt of the reads of one array; nothing where it does not fit."""
+    """Returns the checked knowledge of one array's reads; None if it does not fit."""
     if not isinstance(learned, dict) or not is_counts(learned.get("shape")):
         return None
     shape = learned["shape"]
@@ -58,7 +58,7 @@ def _explained(entry: Any) -> dict[str, int] | None:
 
 
 def _patterns(predicted: Any, read: dict[str, int]) -> list[dict[str, Any]]:
-    """How many reads each kind of pattern had said before they came."""
+    """Returns the number of reads that each kind of pattern predicted."""
     entries = list(predicted.items())[:_PREDICTED_MAX] if isinstance(predicted, dict) else []
     known = [(str(kind), _explained(entry)) for kind, entry in entries]
     patterns = [
@@ -75,7 +75,7 @@ def _patterns(predicted: Any, read: dict[str, int]) -> list[dict[str, Any]]:
 
 
 def _kind(entry: Any, shape: Sequence[int]) -> dict[str, Any] | None:
-    """One kind of read, if its numbers are those of an array of ``shape``."""
+    """Returns one kind of read if its numbers fit an array of ``shape``."""
     if not isinstance(entry, dict):
         return None
     lists = [entry.get(key) for key in ("counts", "steps", "start", "end")]
@@ -97,7 +97,7 @@ def _kind(entry: Any, shape: Sequence[int]) -> dict[str, Any] | None:
     if not all(0 < length <= most for length, most in zip(lengths, shape, strict=True)):
         return None
     hot = _hot_box(bins, start, end, shape)
-    # Reads that are longer than where most of them are: the box around all.
+    # If the hot box is shorter than one read, use the box around all reads.
     if any(b - a < length for (a, b), length in zip(hot, lengths, strict=True)):
         hot = list(zip(start, end, strict=True))
     return {
@@ -113,7 +113,7 @@ def _kind(entry: Any, shape: Sequence[int]) -> dict[str, Any] | None:
 def _hot_box(
     bins: list[list[int]], start: Sequence[int], end: Sequence[int], shape: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """Where most reads are, along each axis: what ``hot_box`` of the engine gives."""
+    """Returns the hot box, the interval with most reads per axis, as the engine's ``hot_box``."""
     box = []
     for axis, counts in enumerate(bins):
         least = int((1 - _HOT_SHARE) * max(counts))
@@ -129,7 +129,7 @@ def _first_position(stretch: int, length: int) -> int:
 
 
 def _label(number: int) -> str:
-    """A, B, ..., Z, AA, AB, ..."""
+    """Returns the label of a number: A, B, ..., Z, AA, AB, ..."""
     letters = ""
     number += 1
     while number:
@@ -139,14 +139,14 @@ def _label(number: int) -> str:
 
 
 def cell_bounds(length: int) -> list[int]:
-    """Where the stretches of an axis begin, and its end: one position each where it is short."""
+    """Returns the bounds of an axis's cells: its stretches, or positions of a short axis."""
     if length <= STRETCHES:
         return list(range(length + 1))
     return [_first_position(number, length) for number in range(STRETCHES + 1)]
 
 
 def cells_of(counts: Sequence[int], length: int) -> list[int]:
-    """Reads of each cell of `cell_bounds`: the engine counts short axes in 64 stretches, too."""
+    """Returns the reads of each cell of `cell_bounds`; the engine always keeps 64 counts."""
     if length <= STRETCHES:
         return [counts[at * STRETCHES // length] for at in range(length)]
     return list(counts)
@@ -155,12 +155,11 @@ def cells_of(counts: Sequence[int], length: int) -> list[int]:
 def joint_reads(
     kinds: Sequence[dict[str, Any]], shape: Sequence[int], first: int, second: int
 ) -> tuple[list[list[float]], int, bool]:
-    """Reads of each cell of two axes, how many took all of both, and whether the cells are counted.
+    """Returns the reads of each cell of two axes, the reads of both whole axes, and exactness.
 
-    Reads that take all of both axes are not among those of the cells: they would hide the others.
-
-    Counts are kept by axis. Where each kind of read takes the same of one of the two axes every
-    time they give the cells as they are; else the axes count as independent of each other.
+    Reads that take all of both axes are counted apart: in the cells they would hide the others.
+    Counts are kept by axis. The cells are exact where each kind of read takes the same of one of
+    the two axes every time. Otherwise the axes count as independent.
     """
     cells = np.zeros([min(shape[axis], STRETCHES) for axis in (first, second)])
     is_counted, of_all = True, 0

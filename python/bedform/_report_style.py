@@ -1,4 +1,4 @@
-"""How a report looks: on screens of any width, light and dark, and on paper."""
+"""The style sheet of a report: for screens of any width, light and dark, and for paper."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Final
 
 __all__ = ["STYLE"]
 
-#: From few reads to many: lightness falls from step to step, so that no colour has to be told from
-#: another by its hue. On a dark screen it rises.
+#: From few reads to many. Lightness falls from step to step, so that the colours differ without
+#: hue; on a dark screen it rises.
 _LIGHT: Final = ("#e4f3bd", "#b5e0b3", "#74c7bd", "#3aa4c3", "#2476b3", "#26459b", "#101d56")
 _DARK: Final = ("#1c2e63", "#24509c", "#2a7db4", "#42acbc", "#85cfb4", "#c4e7b0", "#f4fac6")
 
@@ -32,7 +32,7 @@ _LEVELS: Final = "".join(
 
 
 def _cards(table: str, width: int) -> str:
-    """Each row as a card, on screens that are too narrow for a table."""
+    """Returns rules that show each row as a card on screens too narrow for a table."""
     return (
         f"@media screen and (max-width:{width}px){{\n"
         f"{table},{table} :is(caption,tr,th,td){{display:block;width:auto}}\n"

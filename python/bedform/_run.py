@@ -1,10 +1,11 @@
-"""Any program with its reads watched: what ``bedform run`` does.
+"""The command ``bedform run``: runs any program and watches its reads.
 
-The library ``libbedform_preload.so`` is named in ``LD_PRELOAD``, behind what is there, so that the
-loader puts it into the program. A program into which it cannot come is refused before it starts.
+The library ``libbedform_preload.so`` is appended to ``LD_PRELOAD``, so that the loader adds it to
+the program. Programs that cannot load it are refused before they start.
 
-Without a report this process becomes the program. With one it waits for the program, with every
-signal passed on, and merges what the program's processes have left in a directory of its own.
+Without a report this process becomes the program by ``exec``. With one it waits for the program and
+passes signals on. It then merges the files that the program's processes left in a temporary
+directory.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _SHEBANGS_MAX: Final = 4
 _LINE_BYTES: Final = 256
 _PROGRAM_HEADERS_MAX: Final = 1024
 _INTERPRETER: Final = 3
-#: In the order in which they are of use; others are not for passing on.
+#: Signals to pass on, most useful first; others must not be passed on.
 _PASSED_ON: Final = (
     signal.SIGHUP,
     signal.SIGTERM,
@@ -48,25 +49,25 @@ _PASSED_ON: Final = (
     signal.SIGCONT,
     signal.SIGWINCH,
 )
-#: From the terminal, which sends them to the program, too.
+#: Signals that the terminal sends to the program, too.
 _LEFT_TO_PROGRAM: Final = (signal.SIGINT, signal.SIGQUIT)
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What the library is told."""
+    """Options of the preloaded library."""
 
-    #: Bytes from which a read is followed.
+    #: Least bytes of a read that is followed.
     min_bytes: int = 4096
-    #: Bytes that the kernel is advised of at first.
+    #: Bytes of the first readahead advice to the kernel.
     ahead_bytes: int = 8 << 20
-    #: False to watch only.
+    #: False only watches.
     advises: bool = True
-    #: Start programs into which the library cannot come, too.
+    #: Also start programs that cannot load the library.
     force: bool = False
 
     def environment(self) -> dict[str, str]:
-        """The variables of the library."""
+        """Returns the environment variables of the options."""
         return {
             "BEDFORM_RUN_MIN": str(self.min_bytes),
             "BEDFORM_RUN_AHEAD": str(self.ahead_bytes),
@@ -75,27 +76,27 @@ class RunOptions:
 
 
 def become(command: Sequence[str], options: RunOptions) -> NoReturn:
-    """Become the program, with the library in it.
+    """Replace this process by the program, with the library preloaded.
 
     Raises
     ------
     NotFoundError
-        There is no such program, or the library was not built.
+        The program does not exist, or the library was not built.
     InvalidArgumentError
-        The library cannot come into it.
+        The program cannot load the library.
     """
     program = _checked(command, options)
     environment = _environment(options)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    # Python ignores these, and a program that is started would go on to.
+    # Python ignores these signals, and the program would inherit that.
     for name in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(name, signal.SIG_DFL)
     os.execve(program, list(command), environment)  # noqa: S606 - the user's own program
 
 
 def run_and_report(command: Sequence[str], options: RunOptions) -> tuple[int, dict[str, Any]]:
-    """Run a program; give its exit code, as a shell has it, and the report.
+    """Run a program; return its exit code, as a shell reports it, and the report.
 
     Raises as `become`.
     """
@@ -116,7 +117,7 @@ def run_and_report(command: Sequence[str], options: RunOptions) -> tuple[int, di
 
 
 def check_report(place: str) -> None:
-    """Say that a report cannot be written before a program has run for hours.
+    """Fail now if the report cannot be written, not after hours of the program.
 
     Raises
     ------
@@ -128,7 +129,7 @@ def check_report(place: str) -> None:
 
 
 def write_report(report: Mapping[str, Any], place: str) -> None:
-    """Write a report to a file, or to stderr where ``place`` is ``-``."""
+    """Write a report to a file, or to stderr if ``place`` is ``-``."""
     text = _shown.as_json(json.dumps(report, indent=2, ensure_ascii=False)) + "\n"
     if place == "-":
         sys.stderr.write(text)
@@ -138,7 +139,7 @@ def write_report(report: Mapping[str, Any], place: str) -> None:
 
 
 def _run(program: str, command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run the program, pass signals on, and wait for it."""
+    """Runs the program, passes signals on, and waits for it."""
     child: subprocess.Popen[bytes] | None = None
     early: list[int] = []
 
@@ -164,15 +165,15 @@ def _run(program: str, command: Sequence[str], environment: Mapping[str, str]) -
 
 
 def _exit_code_of(child: subprocess.Popen[bytes]) -> int:
-    """Wait for the program to end.
+    """Waits for the program to end.
 
-    A signal that arrives just before a plain wait begins would stay with this process until the
-    program ends: here it wakes the wait.
+    A signal just before a plain wait would be delivered only after the program ends. Here a wakeup
+    descriptor interrupts the wait.
     """
     try:
         ending = os.pidfd_open(child.pid)
     except OSError:
-        # An old kernel, or a container that forbids it.
+        # Old kernels and some containers refuse pidfd_open.
         return child.wait()
     woken, wakes = socket.socketpair()
     with woken, wakes:
@@ -194,7 +195,7 @@ def _exit_code_of(child: subprocess.Popen[bytes]) -> int:
 
 
 def _memory_directory() -> str | None:
-    """Where files are memory, as counters change at every read; else that of temporary files."""
+    """Returns a directory in memory, since counters change at every read; None for the default."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK | os.X_OK) else None  # noqa: S108
 
 
@@ -208,7 +209,7 @@ def _environment(options: RunOptions) -> dict[str, str]:
 
 
 def _checked(command: Sequence[str], options: RunOptions) -> str:
-    """The path of a program into which the library comes."""
+    """Returns the path of a program that can load the library."""
     if not LIBRARY.exists():
         raise NotFoundError(f"{LIBRARY}: the library of bedform run was not built: run make build")
     if set(str(LIBRARY)) & set(" :"):
@@ -229,14 +230,14 @@ def _checked(command: Sequence[str], options: RunOptions) -> str:
 
 
 def why_unseen(program: Path) -> str | None:
-    """Say why the library cannot come into a program; nothing if it can, or if nobody knows."""
+    """Returns the reason why a program cannot load the library; None if it can, or if unknown."""
     for part in _interpreters(program):
         name = "" if part == program else f"is run by {str(part)!r}, which "
         try:
             with part.open("rb") as file:
                 reason = _why_not(file.read(_LINE_BYTES), file.fileno(), part)
         except OSError:
-            # The system will say what is wrong.
+            # Starting the program will report the error.
             return None
         if reason is not None:
             return name + reason
@@ -244,7 +245,7 @@ def why_unseen(program: Path) -> str | None:
 
 
 def _interpreters(program: Path) -> Iterator[Path]:
-    """A program and, where it is a script, what runs it."""
+    """Iterates over a program and, for a script, its interpreters."""
     yield program
     for _ in range(_SHEBANGS_MAX):
         try:
@@ -296,7 +297,7 @@ def _own_interpreter() -> bytes | None:
 
 
 def _interpreter_of(head: bytes, file: int) -> bytes | None:
-    """The loader of an ELF file of 64 bits; nothing if it has none, or is damaged."""
+    """Returns the loader of a 64-bit ELF file; None without one, and empty if it is damaged."""
     is_64_bits, order = head[4:5] == b"\x02", "<" if head[5:6] == b"\x01" else ">"
     if len(head) < 64 or not is_64_bits:
         return b""

@@ -1,7 +1,7 @@
-"""What the processes of a program have counted, merged: the report of ``bedform run``.
+"""The report of ``bedform run``: the merged counts of a program's processes.
 
-Each process leaves a table of records, which ``crates/bedform-preload/src/record.rs`` describes. It
-is complete whenever it is read: the processes count in it, and it outlives them.
+Each process leaves a table of records: see ``crates/bedform-preload/src/record.rs``. It is valid at
+any time, since the processes count directly in it, and it outlives them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _UNSEEN: Final = (
 
 
 def read_report(directory: Path) -> dict[str, Any]:
-    """Merge what the processes left in a directory: files by path, most bytes first."""
+    """Returns the merged counts of all processes: files by path, most bytes first."""
     processes: list[dict[str, Any]] = []
     files: dict[str, dict[str, Any]] = {}
     others = _empty()
@@ -80,7 +80,7 @@ def read_report(directory: Path) -> dict[str, Any]:
 
 
 def _table(part: Path) -> Any:
-    """The records of a process; nothing if they are not whole."""
+    """Returns the records of a process; None if they are incomplete."""
     try:
         data = part.read_bytes()
     except OSError:

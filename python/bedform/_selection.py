@@ -1,7 +1,7 @@
-"""NumPy indexing to selections of the engine.
+"""Translation of NumPy indexing into selections of the engine.
 
-A :class:`Selected` holds what the engine reads (positive positions, one entry per axis) and how the
-result becomes what NumPy would have given (axes dropped by integers, new axes, broadcast points).
+A :class:`Selected` holds the engine's selection (non-negative positions, one entry per axis) and
+the shape of NumPy's result (axes dropped by integers, new axes, broadcast points).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Axis = Any  # (start, step, count), or an int64 array of positions
 
 @dataclass(frozen=True)
 class Selected:
-    """A selection: for the engine, the shape that it fills, the shape that the user sees."""
+    """A selection: the engine's form, the shape of its buffer, and the shape of the result."""
 
     engine: tuple[Any, ...]
     shape: tuple[int, ...]
     result: tuple[int, ...]
-    # A single element comes as a scalar; with an ellipsis, as an array without axes.
+    # Whether a single element is returned as a scalar; with an ellipsis it is a 0-d array.
     scalar: bool
 
 
@@ -45,7 +45,7 @@ def _range(entry: slice, size: int) -> tuple[int, int, int]:
     except ValueError as error:
         raise InvalidSelectionError(str(error)) from None
     count = len(range(start, stop, step))
-    # The step to nowhere may be a number of any size.
+    # A slice of at most one element may have a step of any size: it is normalized to 1.
     return (start if count else 0, step if count > 1 else 1, count)
 
 
@@ -75,7 +75,7 @@ def _is_index(entry: Any) -> bool:
 
 
 def _expanded(key: Any, rank: int) -> list[Any]:
-    """The entries of a key, with the ellipsis replaced and missing ones appended."""
+    """Returns the entries of a key, with full slices for the ellipsis and missing axes."""
     entries = list(key) if isinstance(key, tuple) else [key]
     ellipses = [at for at, entry in enumerate(entries) if entry is Ellipsis]
     if len(ellipses) > 1:
@@ -94,7 +94,7 @@ def _expanded(key: Any, rank: int) -> list[Any]:
 
 
 def basic(key: Any, shape: tuple[int, ...]) -> Selected:
-    """What ``array[key]`` selects by basic indexing: integers, slices, ``...``, ``None``."""
+    """Returns the selection of basic indexing: integers, slices, ``...``, ``None``."""
     axes: list[Axis] = []
     filled: list[int] = []
     result: list[int] = []
@@ -120,11 +120,11 @@ def basic(key: Any, shape: tuple[int, ...]) -> Selected:
 
 
 def brackets(key: Any, shape: tuple[int, ...]) -> Selected:
-    """What ``array[key]`` selects: basic indexing, one list of positions, or one mask.
+    """Returns the selection of ``array[key]``: basic indexing, one list of positions, or one mask.
 
-    The axis of the list stays where it is, as in h5py and zarr-python; only where integers and
-    slices stand before the list would NumPy put it first. Two lists are refused, since those two
-    libraries read them differently.
+    The axis of the list stays in place, as in h5py and zarr-python. NumPy would move it to the
+    front if integers and slices precede the list. Two lists are refused, since those two libraries
+    differ in their meaning.
     """
     if isinstance(key, np.ndarray) and key.dtype == bool and key.ndim == len(shape) > 1:
         return points(key, shape)
@@ -163,19 +163,19 @@ def _positions(entry: Any, axis: int, size: int) -> np.ndarray[Any, np.dtype[np.
     if values.dtype.kind not in "iu":
         raise InvalidSelectionError(f"indices of axis {axis} must be integers or booleans")
     lowest, highest = (int(values.min()), int(values.max())) if values.size else (0, -1)
-    # Before the conversion: large unsigned numbers would come out of it as negative ones.
+    # Checked before the conversion, which would make large unsigned numbers negative.
     if lowest < -size or highest >= size:
         wrong = (values < -size) | (values >= size)
         raise OutOfBoundsError(
             f"index {values[wrong].flat[0]} is out of bounds for axis {axis} of size {size}"
         )
     values = values.astype(np.int64, copy=False)
-    # Lists may have millions of positions: they are copied only where that changes them.
+    # Lists may have millions of positions: copy them only if some are negative.
     return values if lowest >= 0 else np.where(values < 0, values + size, values)
 
 
 def orthogonal(key: Any, shape: tuple[int, ...]) -> Selected:
-    """What ``array.oindex[key]`` selects: each axis by an integer, a slice, a list or a mask."""
+    """Returns the selection of ``array.oindex[key]``: an integer, slice, list or mask per axis."""
     axes: list[Axis] = []
     filled: list[int] = []
     result: list[int] = []
@@ -202,9 +202,9 @@ def orthogonal(key: Any, shape: tuple[int, ...]) -> Selected:
 
 
 def points(key: Any, shape: tuple[int, ...]) -> Selected:
-    """What ``array.vindex[key]`` selects: arrays broadcast against each other, or one mask.
+    """Returns the selection of ``array.vindex[key]``: broadcast position arrays, or one mask.
 
-    Slices may stand beside the arrays; their axes come behind those of the points, as in xarray.
+    Slices may accompany the arrays; their axes follow those of the points, as in xarray.
     """
     if isinstance(key, np.ndarray) and key.dtype == bool:
         if key.shape != shape:
@@ -236,12 +236,12 @@ def points(key: Any, shape: tuple[int, ...]) -> Selected:
 
 
 def union(boxes: Sequence[Selected]) -> Selected:
-    """Several basic selections as one: the elements of each, one after the other.
+    """Joins basic selections into one: the elements of each, one after the other.
 
     Raises
     ------
     InvalidSelectionError
-        One of them has steps.
+        A selection has steps.
     """
     regions, count = [], 0
     for number, selected in enumerate(boxes):
@@ -256,7 +256,7 @@ def union(boxes: Sequence[Selected]) -> Selected:
 
 
 def taken(whole: np.ndarray[Any, Any], selected: Selected) -> np.ndarray[Any, Any]:
-    """What a selection takes of an array in memory."""
+    """Applies a selection to an array in memory."""
     kind, parts = selected.engine[:2]
     if kind == "union":
         boxes = [
@@ -277,14 +277,14 @@ def taken(whole: np.ndarray[Any, Any], selected: Selected) -> np.ndarray[Any, An
 
 
 def spread(name: str, data: np.ndarray[Any, Any], selected: Selected) -> np.ndarray[Any, Any]:
-    """Values for a selection of the array ``name``, broadcast as NumPy's assignment does.
+    """Broadcasts values to a selection of the array ``name``, as NumPy's assignment does.
 
     Raises
     ------
     InvalidArgumentError
-        They cannot be.
+        The values cannot be broadcast to the selection.
     """
-    # As in NumPy, leading axes of length 1 are dropped where there are too many.
+    # As in NumPy, surplus leading axes of length 1 are dropped.
     extra = data.shape[: max(0, data.ndim - len(selected.result))]
     if set(extra) == {1}:
         data = data.reshape(data.shape[len(extra) :])

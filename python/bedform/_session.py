@@ -1,4 +1,4 @@
-"""Writing sessions: many writes that become visible at once."""
+"""Writing sessions: many writes that one commit makes visible together."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ Settled = dict[str, int]
 
 @dataclass(frozen=True)
 class Decomposition:
-    """Boxes that a session knows: :meth:`Session.declare` gives it."""
+    """Boxes that :meth:`Session.declare` registered with a session."""
 
     session: Session
     number: int | None
-    """The engine's; none without elements."""
+    """Number of the decomposition in the engine; None if no box has elements."""
     rank: int
 
 
 class _New:
-    """An array that a session has created, and that nobody sees yet: what writing to it needs."""
+    """Shape and element conversion of an array that the session creates with its next commit."""
 
     def __init__(self, path: str, shape: Sequence[int], dtype: Any) -> None:
         self.shape = integers(shape, f"the shape of {path}")
@@ -54,15 +54,15 @@ class _New:
 
 
 class Session:
-    """A writing session; :meth:`bedform.Store.session` gives it.
+    """A writing session; :meth:`bedform.Store.session` starts it.
 
-    Writes are appended to a log beside the store as fast as the device takes them, whatever their
-    shape and order; a commit makes all of them visible at once, durably. Where writes overlap the
-    later one counts. Used as a context manager a session commits what is left, and settles, unless
-    it was told to leave that for later; after an exception nothing more is committed. A process
-    that is forked from that of a session cannot use it. Processes that write together make the
-    same collective calls in the same order: calls that differ are an ``InvalidArgumentError`` in
-    all of them, which names what each has called.
+    Writes are appended to a log beside the store at the speed of the device, whatever their shape
+    and order. A commit makes all of them visible together and durable. Where writes overlap, the
+    later one counts. As a context manager a session commits the rest at its end, and settles unless
+    ``settle="later"``; after an exception it commits nothing more. A forked child process cannot
+    use its parent's session. Processes that write together make the same collective calls in the
+    same order. Differing calls raise an ``InvalidArgumentError`` in all of them, which names the
+    call of each.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Session:
 
     @property
     def _inner(self) -> _internal.Session:
-        """The engine's handle: not in a child process, which can do nothing good to a session."""
+        """The engine's handle; a forked child process must not use it, and fails."""
         if self._is_of_parent():
             raise PoisonedError(
                 f"{self._store.store_path}: the session is that of the process from which this one "
@@ -108,17 +108,17 @@ class Session:
         values
             The elements.
         start
-            The box's first element along each axis: whole numbers. Without it the values are those
-            of the whole array.
+            The index of the box's first element along each axis. Without it the values must have
+            the shape of the whole array.
         copy
-            ``False`` leaves the elements where they are, where that helps: they must not change
-            until :meth:`wait` for what this returns, or the next commit. With a copy they may at
-            once.
+            ``False`` avoids copying the elements where possible. They must then not change until
+            :meth:`wait` returns for the result of this call, or until the next commit. With a copy
+            they may change at once.
 
         Returns
         -------
         int or None
-            Without a copy, what to wait for.
+            Without a copy, the token for :meth:`wait`.
 
         Raises
         ------
@@ -145,7 +145,7 @@ class Session:
         return token
 
     def wait(self, token: int) -> None:
-        """Wait until what was written without a copy, up to this token, may change again.
+        """Wait until the values that were written without a copy, up to this token, may change.
 
         Raises
         ------
@@ -160,23 +160,23 @@ class Session:
         self._store._call(self._inner.wait)(number)
 
     def flush(self) -> None:
-        """Hand everything that was written to the system, so that it outlives this process.
+        """Hand all written data to the kernel, so that they survive the end of this process.
 
-        It is durable and visible only with a commit. Not collective.
+        Only a commit makes them durable and visible. Not collective.
         """
         self._store._call(self._inner.flush)()
 
     def write_boxes(self, name: str, values: Any, starts: Any, shapes: Any) -> None:
-        """Write boxes of an array: the elements of one follow those of the other.
+        """Write boxes of an array; ``values`` holds the elements of one box after the other.
 
         Parameters
         ----------
         name
             The array's path.
         values
-            The elements of all boxes, in one axis.
+            The elements of all boxes, along one axis.
         starts, shapes
-            One row for each box.
+            An array of integers with one row for each box.
         """
         array = self._array(name)
         chosen = _boxes(starts, shapes)
@@ -187,9 +187,9 @@ class Session:
             self._write(name, ("union", []), elements)
 
     def declare(self, starts: Any, shapes: Any) -> Decomposition:
-        """Declare boxes that this process writes many times: of many arrays, or at many records.
+        """Declare boxes that this process writes many times, in many arrays or at many records.
 
-        The data of such a write need no description of their own.
+        A write of declared boxes adds no description of them to the log.
 
         Examples
         --------
@@ -219,8 +219,8 @@ class Session:
     ) -> int | None:
         """Write declared boxes of an array, or of its ``record`` along the first axis.
 
-        Without a ``copy`` the elements stay where they are, as with :meth:`write`, and what this
-        returns is for :meth:`wait`.
+        Without a ``copy`` the elements must not change, as with :meth:`write`; the result is the
+        token for :meth:`wait`.
         """
         if not isinstance(decomposition, Decomposition):
             raise InvalidArgumentError(
@@ -245,20 +245,20 @@ class Session:
     def create_arrays(self, arrays: Mapping[str, Mapping[str, Any]]) -> None:
         """Create arrays that appear with the next commit, all or none, and can be written at once.
 
-        They are created in the background, while the session is written to: for the output of a
-        simulation with hundreds of variables. All processes of the session make the call, with the
-        same arrays.
+        A background thread creates them while the session writes, for simulations with hundreds of
+        variables. Collective: all processes make the call, with the same arrays.
 
         Parameters
         ----------
         arrays
-            By path, the arguments of :meth:`bedform.Store.create_array`; not of text.
+            The arguments of :meth:`bedform.Store.create_array` by path; text arrays are not
+            allowed.
 
         Raises
         ------
         ExistsError
-            A path is taken; nothing has been created. If another program takes one meanwhile, the
-            commit fails, with a ``Conflict`` or this.
+            A path is taken; no array is created. If another program takes one later, the commit
+            fails with this error or a :class:`ConflictError`.
 
         Examples
         --------
@@ -278,19 +278,19 @@ class Session:
             self._arrays[path] = _New(path, arguments["shape"], arguments["dtype"])
 
     def resize(self, name: str, shape: Sequence[int] | int) -> None:
-        """Make an array larger, from the next commit on; new elements are the fill value.
+        """Make an array larger from the next commit on; new elements are the fill value.
 
-        Not collective: of several shapes the largest of each axis counts.
+        Not collective: along each axis the largest length of all processes counts.
         """
         self._array(name)
         lengths = integers(shape, f"the shape of {name}")
         self._store._call(self._inner.resize)(name, list(lengths))
 
     def append(self, name: str, values: Any, axis: int = 0) -> int:
-        """Append behind the end of an array; give where the elements of this process start.
+        """Append behind the end of an array; returns the index of this process's first element.
 
-        All processes of the session make the call; what they append follows each other by rank. It
-        is visible with the next commit, which is a ``Conflict`` if another session was faster.
+        Collective: the appended elements follow each other by rank. They become visible with the
+        next commit, which raises :class:`ConflictError` if another session appended first.
         """
         array = self._array(name)
         data = array._converted(values)
@@ -303,10 +303,10 @@ class Session:
         return call(name, axis % array.ndim, list(data.shape), array._elements(data))
 
     def write_at(self, name: str, key: Any, values: Any) -> None:
-        """Write to a selection of an array, NumPy's basic indexing; as :meth:`write`.
+        """Write to a selection of an array, in NumPy's basic indexing; otherwise as :meth:`write`.
 
-        The key counts from the end of what is committed: of elements that this session has
-        appended, :meth:`write` takes the ``start``.
+        Negative indexes count from the end of the committed array. For elements that this session
+        has appended, use :meth:`write` with ``start``.
         """
         array = self._array(name)
         selected = _selection.basic(key, array.shape)
@@ -320,8 +320,8 @@ class Session:
         return self._arrays[name]
 
     def _found(self, name: str) -> Array:
-        # Before its type is: values are converted to that of the array that the engine knows. What
-        # it has against the array it says to the call that writes.
+        # The engine looks the array up first, since values are converted to the type that it knows.
+        # Its errors are ignored here: the write raises them.
         with contextlib.suppress(BedformError):
             self._store._call(self._inner.look_up)(name)
         try:
@@ -337,29 +337,28 @@ class Session:
         self._store._call(self._inner.write)(name, selection, elements)
 
     def commit(self) -> int:
-        """Make everything written so far visible, at once; give the number of the commit.
+        """Make all writes so far visible together; returns the number of the commit.
 
-        Durable on return. All processes of the session make the call. Without anything new it
-        gives the number of the last commit.
+        Durable on return. Collective. Without new writes it returns the last commit's number.
 
         Raises
         ------
         ConflictError
-            Another writer has changed an array that was written to.
+            Another writer has changed one of the written arrays.
         """
         number: int = self._store._call(self._inner.commit)()
-        # What was new is there now, and may have been made larger.
+        # The created arrays exist now, perhaps with a larger shape: look them up again.
         self._arrays = {
             name: array for name, array in self._arrays.items() if not isinstance(array, _New)
         }
         return number
 
     def commit_begin(self) -> None:
-        """Begin a commit of everything written so far, and return while it becomes durable.
+        """Begin a commit of all writes so far, and return while it becomes durable.
 
-        The next step can be computed meanwhile; buffers that were lent may not be changed. All
-        that the processes agree on is done by :meth:`commit_wait`, until which the session takes
-        nothing else. Not collective.
+        The program may compute the next step meanwhile, but not change lent buffers. The processes
+        agree on the commit in :meth:`commit_wait`; until then the session accepts no other call.
+        Not collective.
 
         Examples
         --------
@@ -378,25 +377,25 @@ class Session:
         self._store._call(self._inner.commit_begin)()
 
     def commit_wait(self) -> int:
-        """End the commit that has begun, as :meth:`commit`; give its number.
+        """Complete the commit that has begun, as :meth:`commit`; returns its number.
 
-        All processes of the session make the call.
+        Collective.
         """
         return self.commit()
 
     def drain(self) -> int:
-        """Wait until all commits have left the burst tiers and are visible; give the last number.
+        """Wait until all commits are drained and visible; returns the last number.
 
-        All processes of the session make the call. Without a burst tier, or at
-        ``durability="disk"``, every commit is visible already.
+        Collective. Without a burst tier, or with ``durability="disk"``, all commits are visible
+        already.
         """
         number: int = self._store._call(self._inner.drain)()
         return number
 
     def close(self) -> None:
-        """End the session. What was not committed is gone.
+        """End the session and drop uncommitted writes.
 
-        In a process that was forked meanwhile it does nothing: the session is the parent's.
+        In a forked child process it does nothing: the session belongs to the parent.
         """
         if not self._is_of_parent():
             self._has_ended = True
@@ -434,9 +433,9 @@ class Session:
 def _corner(
     name: str, shape: tuple[int, ...], box: tuple[int, ...], start: Sequence[int] | int | None
 ) -> tuple[int, ...]:
-    """Where a box of values begins; without a start they must be the whole array."""
+    """Returns the start of a box; without ``start`` the box must be the whole array."""
     if start is None:
-        # A box that went to the corner in silence would be every step at the first one.
+        # A default start at the origin would silently write every step to the first record.
         if box != shape:
             raise InvalidArgumentError(
                 f"{name} has the shape {shape}, the values have {box}; "
@@ -452,11 +451,11 @@ def _corner(
 
 
 def _boxes(starts: Any, shapes: Any) -> tuple[list[int], list[int], int]:
-    """Starts and shapes of the boxes that have elements, one behind the other, and their rank."""
+    """Returns starts and shapes of the boxes that have elements, flat, and their rank."""
     try:
         first, lengths = np.asarray(starts), np.asarray(shapes)
     except ValueError:
-        # Rows of several lengths are no array: they are refused below, as one without axes is.
+        # Rows of different lengths form no array: the check of axes below refuses them.
         first = lengths = np.empty(())
     whole = all(part.dtype.kind in "iu" or not part.size for part in (first, lengths))
     if not whole or first.ndim != 2 or first.shape != lengths.shape:

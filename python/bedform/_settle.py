@@ -1,8 +1,8 @@
-"""Commits become shards: in one process, or in many, a share each.
+"""Settling commits into shards, in one process or divided among many.
 
-Settling can be repeated and cut off anywhere, and a share does nothing but what settling everything
-would do for its objects. So many processes settle a share each, in whatever order; whoever settles
-everything afterwards reads the stamps back, finds nothing left to do, and drops the commits.
+Settling is idempotent and can stop anywhere. Each share covers its own objects, so many processes
+can settle shares in any order. A final complete settle reads the stamps, finds no work left, and
+drops the commits.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 MEMORY = "512 MiB"
 SHARES_MAX = 1 << 20
-# A worker that dies costs one of them.
+# A worker that dies loses one share.
 SHARES_OF_WORKER = 8
 TWO_WAYS = "comm and dask are two ways to share the work: give one"
 
 
 @dataclass(frozen=True)
 class Settling:
-    """What is to be settled, and how."""
+    """Checked arguments of one settle: limit, arrays, grace, and the share of this process."""
 
     memory: int
     arrays: tuple[str, ...] | None
@@ -43,7 +43,7 @@ class Settling:
 
     @classmethod
     def of(cls, memory: int | str, arrays: Sequence[str] | None, grace: float | str) -> Settling:
-        """Check what a caller gave."""
+        """Checks the caller's arguments."""
         if isinstance(arrays, str):
             raise InvalidArgumentError(f"arrays must be a list of names, not {arrays!r}")
         names = None if arrays is None else tuple(check_name(name).strip("/") for name in arrays)
@@ -52,7 +52,7 @@ class Settling:
 
 
 def seconds_of(time: float | str) -> float:
-    """Seconds, from a number or a text such as ``"1h"``."""
+    """Returns seconds from a number or a text such as ``"1h"``."""
     try:
         seconds = parse_seconds(time) if isinstance(time, str) else float(time)
     except (TypeError, OverflowError):
@@ -63,7 +63,7 @@ def seconds_of(time: float | str) -> float:
 
 
 def members_of(comm: Any, dask: Any) -> Messages | None:
-    """The processes that settle together; the others wait for this one from here on."""
+    """Returns the processes that settle together; the others now wait for this one."""
     try:
         return None if comm is None else Messages(comm)
     except InvalidArgumentError:
@@ -78,7 +78,7 @@ def settle(
     progress: Progress | None = None,
     members: Messages | None = None,
 ) -> Settled:
-    """Settle in this process, or a share of what all members settle."""
+    """Settles everything in this process, or a share of it with ``members``."""
     arrays = None if chosen.arrays is None else list(chosen.arrays)
     call = store._call(store._inner.settle)
     return dict(call(chosen.memory, arrays, chosen.part, chosen.grace, progress, members))
@@ -87,7 +87,7 @@ def settle(
 def settle_with_members(
     store: Store, chosen: Settling, members: Messages, progress: Progress | None
 ) -> Settled:
-    """Settle a share in each process; the first drops the commits."""
+    """Settles a share in each process; the first one drops the commits."""
     try:
         return settle(store, chosen, progress, members)
     finally:
@@ -97,18 +97,18 @@ def settle_with_members(
 def settle_with_dask(
     store: Store, chosen: Settling, dask: Any, progress: Progress | None
 ) -> Settled:
-    """Settle shares as Dask tasks; this process drops the commits."""
+    """Settles shares as Dask tasks; this process drops the commits."""
     if isinstance(dask, int):
         done = _by_any_scheduler(store, chosen, dask)
         return _sum([*done, settle(store, chosen, progress)])
     with _dask_cluster.connected(dask) as client:
         done = _on_cluster(client, store, chosen, progress)
-    # Of this, which finds all of it settled, nothing is told: it would begin at 0 again.
+    # The final settle has no work; reporting its progress would start again at 0.
     return _sum([*done, settle(store, chosen)])
 
 
 def _by_any_scheduler(store: Store, chosen: Settling, shares: int) -> list[Settled]:
-    """Whatever runs Dask's tasks here: threads, processes, a cluster."""
+    """Settles shares as tasks of Dask's default scheduler: threads, processes or a cluster."""
     from dask.base import compute
     from dask.delayed import delayed
 
@@ -124,7 +124,7 @@ def _on_cluster(
 ) -> list[Settled]:
     shares = min(SHARES_MAX, SHARES_OF_WORKER * max(1, _dask_cluster.worker_count(client)))
     in_all = int(store.info()["log"]["bytes"])
-    # A client that is told to go on after it was stopped finds nothing of that.
+    # Task keys are unique per call: a repeated call gets no results of a stopped one.
     pool = _dask_cluster.Tasks(client, "settle")
     done: list[Settled] = []
     try:
@@ -134,7 +134,7 @@ def _on_cluster(
         while pool.count:
             done += [result for _, result in pool.ended()]
             if progress is not None:
-                # Shares are alike: each is so much of the log.
+                # Shares are about equal: each counts as the same part of the log.
                 progress(in_all * len(done) // shares, in_all)
     finally:
         pool.cancel()
@@ -142,7 +142,7 @@ def _on_cluster(
 
 
 def settle_share(path: str, options: dict[str, Any], chosen: Settling) -> Settled:
-    """In a worker: settle a share, with as many threads as the worker has."""
+    """Runs in a worker: settles a share with as many threads as the worker has."""
     from bedform._store import _reopen
 
     threads = _dask_cluster.threads_of_worker()

@@ -1,4 +1,4 @@
-"""Text from files, servers and callers, as people see it: see `shown` of the format crate."""
+"""Printable text from files, servers and callers, by `shown` of the format crate."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["as_json", "line", "lines", "printable"]
 
 _NAME_CHARACTERS_MAX: Final = 300
 _LINE_CHARACTERS_MAX: Final = 2000
-#: Those before are seen, or escaped by every writer of JSON.
+#: Other characters are printable, or escaped by every JSON writer.
 _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7e]")
 
 
 def printable(value: object, characters: int = _NAME_CHARACTERS_MAX) -> str:
-    r"""A name or value of so many characters at most, with escapes for what cannot be seen.
+    r"""Returns a name or value, bounded in length, with escapes for unprintable characters.
 
     >>> printable("t\x1b[2J"), printable("x" * 400)[-5:]
     ('t\\u{1b}[2J', 'xx...')
@@ -27,18 +27,18 @@ def printable(value: object, characters: int = _NAME_CHARACTERS_MAX) -> str:
 
 
 def line(value: object) -> str:
-    """A message in one line, without the middle of a very long one."""
+    """Returns a message as one line; a very long one loses its middle."""
     text = _text(value)
     return _internal.message(text) if _needs_care(text, _LINE_CHARACTERS_MAX) else text
 
 
 def lines(value: object) -> str:
-    """As `line`, of a text of several lines."""
+    """Applies `line` to each line of a text."""
     return "\n".join(map(line, _text(value).split("\n")))
 
 
 def as_json(document: str) -> str:
-    r"""The same JSON, with escapes for the characters in its strings that cannot be seen.
+    r"""Returns a JSON document with escapes for the unprintable characters of its strings.
 
     >>> as_json('["\x9b"]')
     '["\\u009b"]'
@@ -48,7 +48,7 @@ def as_json(document: str) -> str:
 
 def _text(value: object) -> str:
     text = value if isinstance(value, str) else str(value)
-    # Bytes of names that are not UTF-8.
+    # Escapes surrogates, which stand for bytes of names that are not UTF-8.
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 

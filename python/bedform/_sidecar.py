@@ -1,7 +1,7 @@
-"""What the helper files of a store or file say: for looking at, not for change.
+"""The helper files of a store or file, for display only.
 
-The engine reads them: a file counts only if it belongs to this user or an owner of the site, is
-reached through no link and is not larger than its kind may be.
+The engine reads them. It accepts a file only if this user or an owner of the site owns it, no link
+leads to it, and its size is within the limit of its kind.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ __all__ = [
 
 
 class SidecarWarning(UserWarning):
-    """A sidecar of the site is not read, and why."""
+    """A sidecar of the site is not read; the message says why."""
 
 
 def warn_of_sidecars(stacklevel: int = 3) -> None:
-    """Warn of what keeps sidecars from being read, each once in a process."""
+    """Warns of each reason why sidecars are not read, once per process."""
     for line in _internal.sidecar_warnings():
         warnings.warn(line, SidecarWarning, stacklevel=stacklevel)
 
 
 def directory_of(source: str | list[str]) -> Path | None:
-    """The directory of a source's sidecar, there or not; None where no place is named.
+    """Returns the directory of a source's sidecar, existing or not; None if none is configured.
 
     The source is a path or URL, or the files of an archive.
     """
@@ -49,12 +49,12 @@ def _shown_source(source: str | list[str]) -> str:
 def newest_of(
     source: str | list[str], kind: str, bytes_max: int, *, is_of_site: bool = False
 ) -> dict[str, Any] | None:
-    """The newest generation of a kind of helper file that can be read, as a JSON object."""
+    """Returns the newest readable generation of a kind of helper file, as a JSON object."""
     ask = engine_call(_internal.sidecar_document, _shown_source(source))
     document = ask(source, kind, bytes_max, is_of_site)
     return None if document is None else json.loads(document)
 
 
 def is_watched(source: str | list[str]) -> bool:
-    """True if this user has asked for the reads of a source to be recorded."""
+    """Whether this user has turned on recording of a source's reads."""
     return engine_call(_internal.is_watched, _shown_source(source))(source)

@@ -1,4 +1,4 @@
-"""Machines that are not at hand: how long requests would take there."""
+"""Simulated machines: predicted times of requests on storage systems elsewhere."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     import os
 
 MACHINES = Path(__file__).parent / "machines"
-# Far more than any description has.
+# A limit far above the size of any description.
 _DESCRIPTION_BYTES_MAX = 1 << 20
 _PARTS = ("moving", "seeking", "request", "handover")
 _WIDTH = 64
 
 
 def machines() -> dict[str, str]:
-    """The machines that come with Bedform: names, and a line about each.
+    """Returns the machines that come with Bedform: names, and a line about each.
 
     Examples
     --------
@@ -43,16 +43,16 @@ def machines() -> dict[str, str]:
 
 
 def machine(name: str | os.PathLike[str]) -> dict[str, Any]:
-    """The description of a machine, all defaults filled in: one of ours by name, or a TOML file.
+    """Returns a machine's description with all defaults, by a shipped name or from a TOML file.
 
-    Rates are in bytes per second, times in seconds; ``docs/simulation.md`` says what each means.
+    Rates are in bytes per second, times in seconds; ``docs/simulation.md`` defines each field.
 
     Raises
     ------
     InvalidArgumentError
-        If it is no description: which field, and what it may be.
+        The description is invalid; the message names the field and its allowed values.
     NotFoundError
-        There is no such file.
+        The file does not exist.
 
     Examples
     --------
@@ -96,15 +96,15 @@ def simulate(
     *,
     pattern: Mapping[str, Any] | None = None,
 ) -> Simulation:
-    """Run a workload, or a pattern, on a machine that is not at hand.
+    """Simulate a workload, or a pattern, on a described machine.
 
     Parameters
     ----------
     on
-        A machine of ours by name, a TOML file, or a description as :func:`machine` gives it.
+        The name of a shipped machine, a TOML file, or a description of :func:`machine`.
     workload
-        ``{"files": [...], "clients": [{"operations": [...]}, ...]}``, or that as JSON, as
-        :meth:`Array.workload` gives it.
+        ``{"files": [...], "clients": [{"operations": [...]}, ...]}``, as a mapping or as JSON;
+        :meth:`Array.workload` returns one.
     pattern
         Instead of a workload: ``shape`` (``"contiguous"``, ``"strided"``, ``"file-per-client"``),
         ``clients``, ``client_bytes``, ``request_bytes``; ``is_write``, ``requests_in_flight``,
@@ -113,7 +113,7 @@ def simulate(
     Raises
     ------
     InvalidArgumentError
-        For what is no machine or workload, or more than is simulated.
+        The machine or workload is invalid, or exceeds the limits of the simulation.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def simulate(
 
 
 def _cannot_read(path: Path, error: OSError) -> BedformError:
-    """The error for a description that is not there, or not to be read."""
+    """Returns the error for a description that cannot be read."""
     said = f"{str(path)!r}: {error.strerror or error}"
     if isinstance(error, FileNotFoundError):
         return NotFoundError(f"{said}; bedform.machines() has the names of those that come along")
@@ -148,7 +148,7 @@ def _cannot_read(path: Path, error: OSError) -> BedformError:
 
 
 class Simulation:
-    """What a simulation found; ``str`` of it is a table and a picture of the load.
+    """Result of a simulation; ``str`` of it is a table and a picture of the load.
 
     Examples
     --------
@@ -163,20 +163,20 @@ class Simulation:
 
     @property
     def seconds(self) -> float:
-        """When the last client had ended."""
+        """Seconds until the last client has finished."""
         return float(self._facts["seconds"])
 
     @property
     def limit(self) -> str:
-        """What bounds the time most: ``target``, ``link``, ``client``, ``latency``, ..."""
+        """The resource with the largest bound: ``target``, ``link``, ``client``, ``latency``..."""
         return str(self._facts["bounds"][0]["what"])
 
     def to_dict(self) -> dict[str, Any]:
-        """All facts: seconds, bytes, requests, the bounds, and what each target did."""
+        """Returns all results: seconds, bytes, requests, bounds, and the load of each target."""
         return {"machine": self._machine["name"], **self._facts, "calculation_seconds": self._took}
 
     def busy_seconds(self) -> list[float]:
-        """For each target, the seconds for which it was busy."""
+        """Returns the busy seconds of each target."""
         return [_busy(load) for load in self._facts["targets"]]
 
     def __str__(self) -> str:
@@ -227,7 +227,7 @@ class Simulation:
         return [*lines, f"  +{'-' * len(bars)}"]
 
     def svg(self) -> str:
-        """A picture of the load: a bar for each target, of the parts of its busy time."""
+        """Returns a picture of the load: a bar for each target, divided by kinds of work."""
         return _svg(self._machine["name"], self.seconds, self._facts["targets"])
 
 
@@ -236,7 +236,7 @@ def _busy(load: Mapping[str, Any]) -> float:
 
 
 def _grouped(values: list[float]) -> tuple[list[float], int]:
-    """Means of neighbours, as many together as are needed for the width of the picture."""
+    """Returns means of neighbouring values, in groups that fit the picture's width."""
     group = -(-len(values) // _WIDTH) or 1
     groups = [values[at : at + group] for at in range(0, len(values), group)]
     return [sum(one) / len(one) for one in groups], group

@@ -1,4 +1,4 @@
-"""Stores: groups of arrays in one place."""
+"""Open stores, with sessions, snapshots, settling and checks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _check_durability(durability: object, known: tuple[str, str]) -> None:
 
 
 def _tier(burst: Any) -> Any:
-    """The directory of a burst tier as the engine takes it."""
+    """Returns the directory of a burst tier in the form that the engine takes."""
     if burst is None or burst is False or burst == "":
         return burst
     try:
@@ -59,9 +59,9 @@ def _tier(burst: Any) -> Any:
 
 
 class Store(ReadsAhead, Group):
-    """A store, opened; also its root group.
+    """An open store, which is also its root group.
 
-    A context manager; pickles as path and options, a snapshot with its moment.
+    It is a context manager. It pickles as path and options, and a snapshot also as its moment.
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class Store(ReadsAhead, Group):
         self._opened, self._process = inner, _fork.current
         self._path_of_store, self._options = path, options
         self._is_closed = False
-        # Of a snapshot: what it is opened by elsewhere, compressed.
+        # For a snapshot: the compressed description from which another process opens it.
         self._moment = moment
         super().__init__(self, "")
 
     @property
     def _inner(self) -> _internal.Store:
-        """The engine's handle; in a child process one of its own."""
+        """The engine's handle; a forked child process opens a handle of its own."""
         self._check_open()
         if self._process is not _fork.current:
             _fork.leave_behind(self._opened)
@@ -98,17 +98,17 @@ class Store(ReadsAhead, Group):
         self.close()
 
     def close(self) -> None:
-        """Let further calls, of its arrays and groups, too, be errors. May be called twice.
+        """Close the store: later calls on it, its arrays and its groups raise an error.
 
-        Nothing waits for it: every write is durable when it returns. A session of the store goes
-        on, and has an end of its own.
+        Closing twice is allowed. There is nothing to flush, since every write is durable on return.
+        A session of the store stays open and must be ended separately.
         """
         self._is_closed = True
         if self._process is _fork.current:
             self._opened.drop_prefetched()
 
     def flush(self) -> None:
-        """Nothing waits to be written: every write is durable when it returns."""
+        """Do nothing: every write is durable when it returns."""
         self._check_open()
 
     def _check_open(self) -> None:
@@ -123,7 +123,7 @@ class Store(ReadsAhead, Group):
 
     @property
     def mode(self) -> str:
-        """``"r"``, or ``"r+"`` where it can be written."""
+        """``"r"``, or ``"r+"`` if the store is writable."""
         return "r+" if self._is_writable else "r"
 
     @property
@@ -132,27 +132,27 @@ class Store(ReadsAhead, Group):
 
     @property
     def store_path(self) -> str:
-        """Where the store is."""
+        """Path or URL of the store."""
         return self._path_of_store
 
     @property
     def is_snapshot(self) -> bool:
-        """True for what :meth:`snapshot` gives."""
+        """Whether the store is a read-only snapshot: see :meth:`snapshot`."""
         return self._moment is not None
 
     def snapshot(self) -> Store:
-        """The store as of now, read-only: every array, group and attribute of one moment.
+        """Returns the store as of now, read-only: all arrays, groups and attributes of one moment.
 
-        Others may commit, settle, create, write and delete meanwhile: a read gives what there was
-        at the moment, or raises :class:`SnapshotMovedError`. Nothing is kept for a snapshot: what
-        was settled, written directly, shrunk or deleted since is no longer there. What a commit
-        adds changes nothing for it.
+        Other programs may commit, settle, create, write and delete meanwhile. A read returns the
+        data of the moment, or raises :class:`SnapshotMovedError`. Commits never invalidate a
+        snapshot. A snapshot retains no data: settling, direct writes, shrinking and deleting may
+        replace elements that it needs.
 
-        Of changes that have no commit (``array[...] = values``, and all of other programs) it knows
-        by the times of files, and takes a few milliseconds for that. On a server, whose times are
-        another machine's and in seconds, they may go unnoticed.
+        Direct writes (``array[...] = values``) and those of other programs have no commit. A
+        snapshot detects them by file times, which takes a few milliseconds. A server's times have a
+        resolution of seconds and another machine's clock, so such changes may go unnoticed there.
 
-        A snapshot pickles: who loads it, in whatever process, has the same moment.
+        A snapshot pickles: the loaded copy has the same moment in every process.
 
         Examples
         --------
@@ -173,15 +173,15 @@ class Store(ReadsAhead, Group):
         return Store(inner, self._path_of_store, self._options, zlib.compress(moment.encode()))
 
     def _place_of(self, path: str) -> str:
-        """What messages call the array or group at ``path``."""
+        """Returns the name of the array or group at ``path`` for messages."""
         return f"{self._path_of_store}/{path}" if path else self._path_of_store
 
     def _call(self, function: Callable[P, T]) -> Callable[P, T]:
-        """A call of the engine whose errors name this store."""
+        """Wraps a call of the engine so that its errors name this store."""
         return engine_call(function, self._path_of_store)
 
     def _profile(self) -> Profile | None:
-        """The profile that the store was opened with, else the kept one of its place."""
+        """Returns the profile given when the store was opened, else the kept one of its storage."""
         facts = self._options.get("profile")
         if facts is not None:
             return Profile(facts)
@@ -189,13 +189,13 @@ class Store(ReadsAhead, Group):
         return kept_profile(place, storage_options_among(self._options))
 
     def array(self, path: str) -> Array:
-        """The array at ``path``."""
+        """Returns the array at ``path``."""
         return Array(self, self._call(self._inner.array)(check_name(path)))
 
     _array_at = array
 
     def _attributes_of(self, path: str) -> dict[str, Any]:
-        """The attributes of a node, as reads of this handle see them."""
+        """Returns the attributes of a node as reads of this handle see them."""
         if self._call(self._inner.kind)(path) == "array":
             return self.array(path)._load_attributes()
         text = self._call(self._inner.group_attributes)(path)
@@ -205,14 +205,14 @@ class Store(ReadsAhead, Group):
     def _change_attributes_of(
         self, path: str, change: Callable[[dict[str, Any]], dict[str, Any]]
     ) -> None:
-        """Write what ``change`` makes of the attributes that a node has in storage now."""
+        """Applies ``change`` to the stored attributes of a node, and writes the result."""
         if not self._is_writable:
             what = "a snapshot is only read" if self.is_snapshot else "it was opened to read"
             where = f"{self._path_of_store}/{path}".rstrip("/")
             raise ReadOnlyError(
                 f"cannot change attributes of {where}: {what}; use bf.open(..., 'r+')"
             )
-        # A handle that does not look for changes would undo those of others.
+        # A handle without freshness checks has stale attributes: it would undo others' changes.
         is_fresh = self._options.get("freshness") == "read"
         newest = self if is_fresh else _reopen(self._path_of_store, self._options)
         self.set_attributes(change(newest._attributes_of(path)), path)
@@ -222,16 +222,16 @@ class Store(ReadsAhead, Group):
         self._call(self._inner.set_attributes)(check_name(path), _json.dump_attributes(attributes))
 
     def append(self, values: Mapping[str, Any], dim: str) -> int:
-        """Append to several arrays along one dimension; give where the new elements start.
+        """Append to several arrays along one dimension; returns the index of the first new element.
 
-        Readers see all of it or nothing. Durable on return.
+        Readers see all of the appended elements or none. Durable on return.
 
         Parameters
         ----------
         values
-            For each array, by path, its new elements.
+            New elements of each array, by path.
         dim
-            The dimension that grows. Every array must have it, and end at the same length.
+            The growing dimension. Every array must have it, and all must end at the same length.
 
         Raises
         ------
@@ -275,26 +275,27 @@ class Store(ReadsAhead, Group):
         Parameters
         ----------
         comm
-            The processes that write together, as a communicator of mpi4py (``MPI.COMM_WORLD``); all
-            of them make this call. Without it this process alone.
+            The processes that write together, as an mpi4py communicator (``MPI.COMM_WORLD``); each
+            of them makes this call. Without it, only this process writes.
         settle
-            ``"end"`` turns the commits into shards when the session ends as a context manager;
-            ``"later"`` leaves that to :meth:`settle`; ``"background"`` does it while the session
-            goes on, and settles the rest at its end.
+            When commits become shards. ``"end"``: when the session ends as a context manager.
+            ``"later"``: in a call of :meth:`settle`. ``"background"``: while the session runs, and
+            the rest at its end.
         settle_bytes, settle_commits
-            With ``"background"``, what may wait to be settled: by default what ``bedform.toml``
-            says, or 1 GiB and 10,000 commits. A commit waits where settling cannot keep up.
+            With ``"background"``, the most bytes and commits that may be unsettled. The defaults
+            come from ``bedform.toml``, else 1 GiB and 10,000 commits. At the limit a commit waits.
         buffer
-            What may wait in memory to be written; a write that brings more waits.
+            Bytes that may wait in memory to be written; a write beyond them blocks.
         durability
-            What a commit waits for: ``"disk"``, until it is durable where all nodes read it, or
-            ``"node"``, until it is durable in this node's burst tier. The weaker one becomes
-            visible when it is drained: with a later commit, :meth:`Session.drain`, or the end.
+            The storage on which a commit waits to be durable. ``"disk"``: the one that all nodes
+            read. ``"node"``: the burst tier of this node. A ``"node"`` commit becomes visible once
+            it is drained: with a later commit, by :meth:`Session.drain`, or at the end.
         burst
-            The directory of a burst tier, which takes the writes first. Without it the one that
-            ``BEDFORM_BURST`` or ``bedform.toml`` names; ``False`` for none.
+            The directory of a burst tier, which takes the writes first. Without it
+            ``BEDFORM_BURST`` or ``bedform.toml`` names the tier; ``False`` means no tier.
         burst_capacity
-            What this process may have there; beyond it, writing waits for draining.
+            Bytes that this process may hold in the burst tier; beyond them writing waits for
+            draining.
 
         Examples
         --------
@@ -308,7 +309,7 @@ class Store(ReadsAhead, Group):
         >>> t[2].tolist()
         [0, 0, 0, 1, 1, 1]
         """
-        # The other processes wait from here on.
+        # From here on the other processes of the communicator wait for this one.
         members = None if comm is None else Messages(comm)
         with declining(members):
             if settle not in ("end", "later", "background"):
@@ -341,34 +342,34 @@ class Store(ReadsAhead, Group):
         leftover: Literal["keep", "commit", "discard"] = "keep",
         burst: str | os.PathLike[str] | None = None,
     ) -> dict[str, Any]:
-        """Find what writers that died have left, and keep what they had promised.
+        """Make promised commits of dead writers visible, and report their uncommitted writes.
 
-        What was committed needs none of this: readers see it. What a commit with
-        ``durability="node"`` promised is brought from the burst tier and becomes visible. Writes
-        that no commit has are found, and stay until this is told what to do with them.
+        Committed data need no recovery: readers see them. Commits promised with
+        ``durability="node"`` are copied from the burst tier and become visible. Uncommitted writes
+        are reported, and stay in the log until ``leftover`` decides about them.
 
         Parameters
         ----------
         leftover
-            What becomes of writes that no commit has: they stay, become a commit for each session
-            that left some, over whatever was committed since, or are given up. ``"discard"`` also
-            gives up promises that cannot be kept, or that have not come from their tiers. What was
-            appended where others have appended since can only be discarded; the rest is committed,
-            and then that is a :class:`ConflictError`.
+            The treatment of uncommitted writes. ``"keep"`` leaves them. ``"commit"`` makes a commit
+            of each session that left some, on top of later commits. ``"discard"`` deletes them, and
+            also gives up promises that cannot be kept or whose tier has not been drained. Appended
+            elements can only be discarded if other sessions have appended since: ``"commit"``
+            commits the rest and then raises :class:`ConflictError`.
         burst
-            The directory of the burst tier; without it the configured one.
+            The directory of the burst tier; the configured one by default.
 
         Returns
         -------
         dict
-            ``drained_bytes`` from the burst tier, promised commits that were ``completed``,
-            segments of ``live`` writers, ``found`` writes by session and rank, commits that were
-            made of them, ``committed``, promised commits that were ``given_up``, the ``tiers``,
-            with their nodes, through which writers that died may have promised more, and from which
-            it has not come, and what is ``damaged`` of what was promised: a line for each session,
-            which names the commit and the place. The commits before that are visible; it and the
-            later ones wait, and no session and no direct write begins, until ``"discard"`` gives
-            them up, or what is damaged is back in its place and this is called again.
+            ``drained_bytes`` copied from the burst tier; promised commits that were ``completed``;
+            segments of ``live`` writers; ``found`` writes by session and rank; ``committed``, the
+            commits made of them; promised commits that were ``given_up``; ``tiers``, the undrained
+            burst tiers (with their nodes) through which dead writers may have promised more; and
+            ``damaged``, a line for each session with damaged promises, which names the commit and
+            the place. Commits before the damaged one are visible. It and the later ones wait, and
+            no session and no direct write can begin. ``"discard"`` gives them up; or put the
+            damaged data back and call this again.
         """
         where = _tier(burst)
         check_text(leftover, "leftover")
@@ -385,42 +386,42 @@ class Store(ReadsAhead, Group):
         grace: float | str = 0,
         progress: Callable[[int, int], object] | None = None,
     ) -> Settled:
-        """Turn the commits of sessions into shards; give what was done.
+        """Turn the commits of sessions into shards; returns counts.
 
-        Readers and writers may go on meanwhile. It can be stopped, by Ctrl-C or a crash, and called
-        again: what is settled stays.
+        Readers and writers may continue meanwhile. Settling can be interrupted, by Ctrl-C or a
+        crash, and repeated: finished shards stay.
 
         Parameters
         ----------
         memory
-            The limit, in each process, for chunks and for what is read of the log; what the process
-            takes beside those, 64 MiB and some 40 KiB an array, is not counted.
+            Bytes in each process for chunks and for data read from the log. The limit excludes a
+            base use of 64 MiB and about 40 KiB per array.
         arrays
-            Only these; the commits stay in the log until all arrays are settled.
+            Paths of the arrays to settle. Commits stay in the log until all arrays are settled.
         comm
-            The processes of an mpi4py communicator settle a share each. All make this call.
+            An mpi4py communicator whose processes settle a share each. All of them make this call.
         dask
-            A :class:`distributed.Client`, or the address of a Dask scheduler: its workers, which
-            must reach the store by the same path or URL, settle a share each. Or a number of
-            shares, for whatever runs Dask's tasks: a cluster whose client is active, or processes
-            or threads as ``dask.config`` says.
+            A :class:`distributed.Client` or the address of a Dask scheduler, whose workers settle a
+            share each; they must reach the store by the same path or URL. Or a number of shares,
+            which run on the active Dask client, or on processes or threads as ``dask.config`` says.
         grace
-            Seconds, or a text such as ``"1h"``: what readers may still need stays in the log so
-            long, for :meth:`collect_log` to remove. Without it readers that need it start again.
+            Seconds, or a text such as ``"1h"``. Log data that open readers may need stay in the log
+            so long, and :meth:`collect_log` removes them later. Without it such readers start
+            again.
         progress
-            Called with the bytes done and the bytes in all.
+            Called with the bytes done and the total bytes.
 
         Returns
         -------
         dict
-            ``commits`` that are in shards now, ``objects`` and ``bytes`` written, ``read_bytes`` of
-            the log, ``rounds``, and objects ``rewritten`` by another program, over whose elements
-            commits lie now; with ``comm`` or ``dask``, of all processes together, to each.
+            ``commits`` now in shards; ``objects`` and ``bytes`` written; ``read_bytes`` of the log;
+            ``rounds``; and objects ``rewritten`` by another program, on top of which the commits
+            now lie. With ``comm`` or ``dask`` every process gets the counts of all together.
 
         Raises
         ------
         NotFoundError
-            There is no such array.
+            The store has no such array.
         CorruptError
             A record of the log is damaged.
 
@@ -440,7 +441,8 @@ class Store(ReadsAhead, Group):
         with declining(members):
             chosen = _settle.Settling.of(memory, arrays, grace)
             for name in chosen.arrays or ():
-                # Also where nothing is pending: a name with a typing error is settled never.
+                # Checked also if nothing is pending: an array with a mistyped name would never be
+                # settled.
                 if self._call(self._inner.kind)(name) != "array":
                     known = ", ".join(self.arrays()) or "none"
                     raise NotFoundError(f"no array {name!r} in {self.store_path}: it has {known}")
@@ -460,20 +462,20 @@ class Store(ReadsAhead, Group):
         arrays: Sequence[str] | None = None,
         progress: Callable[[int, int], object] | None = None,
     ) -> None:
-        """Write what is committed, settled or not, as a NetCDF-4 (``.nc``) or HDF5 (``.h5``) file.
+        """Write the committed data, settled or not, as a NetCDF-4 (``.nc``) or HDF5 (``.h5``) file.
 
-        The file appears when it is whole and durable; the store stays as it is.
+        The file appears once it is complete and durable. The store does not change.
 
         Parameters
         ----------
         target
-            A path that does not exist yet; its suffix says which format.
+            A path that does not exist yet; its suffix selects the format.
         memory
-            The limit for values in memory.
+            Bytes of values in memory, at most.
         arrays
-            Only these.
+            Paths of the arrays to write; all by default.
         progress
-            Called with the bytes done and the bytes in all.
+            Called with the bytes done and the total bytes.
 
         Raises
         ------
@@ -487,33 +489,33 @@ class Store(ReadsAhead, Group):
         export(self, target, memory=memory, arrays=arrays, progress=progress)
 
     def collect_log(self, *, grace: float | str = 0, dry_run: bool = False) -> dict[str, int]:
-        """Remove from the log what no commit needs any more, and the log if nothing is left of it.
+        """Remove segments and roots of the log that no commit needs, and an empty log itself.
 
         Parameters
         ----------
         grace
-            Seconds, or a text such as ``"1h"``: what readers who began so long ago may need stays.
+            Seconds, or a text such as ``"1h"``. Data that readers younger than this may need stay.
         dry_run
-            Only say what would go.
+            Only count; remove nothing.
 
         Returns
         -------
         dict
-            ``segments`` that went, their ``bytes``, ``segments_kept``, ``roots`` that went, and
-            ``is_gone``: 1 if nothing is left of the log.
+            Removed ``segments`` and their ``bytes``; ``segments_kept``; removed ``roots``; and
+            ``is_gone``, 1 if the log itself was removed.
         """
         return dict(self._call(self._inner.collect_log)(_settle.seconds_of(grace), dry_run))
 
     def info(self) -> dict[str, Any]:
-        """What the store holds, as plain values.
+        """Returns the contents of the store as plain values.
 
-        ``log`` counts ``commits`` that are not settled, the ``segments`` that they lie in, and the
-        ``bytes`` of those; ``segments_open`` are segments whose writers are at work, or have died:
-        :meth:`recover` finds what those have left. It is None where nobody may list them. ``tiers``
-        are the burst tiers, with their nodes, through which such writers may have promised commits
-        that are not visible. ``refused`` are arrays that cannot be read, and why. ``replicas`` have
-        a ``state`` each: ``"current"``; ``"resting"`` until :func:`optimize` has compared it,
-        because files were copied or moved; ``"outdated"``; ``"broken"``; and the ``reason``.
+        ``log`` counts unsettled ``commits``, the ``segments`` with their data, and the ``bytes`` of
+        those. ``segments_open`` counts segments of running or dead writers (:meth:`recover` finds
+        the latter); it is None if segments cannot be listed. ``tiers`` are the burst tiers, with
+        their nodes, through which such writers may have promised commits that are not visible.
+        ``refused`` maps unreadable arrays to reasons. Each of the ``replicas`` has a ``state`` and
+        its ``reason``: ``"current"``, ``"outdated"``, ``"broken"``, or ``"resting"``. A resting
+        replica was copied or moved with its files and waits for :func:`optimize` to compare it.
         """
         arrays, refused = self._opened_arrays()
         return {
@@ -528,21 +530,21 @@ class Store(ReadsAhead, Group):
         }
 
     def verify(self, progress: Callable[[int, int], object] | None = None) -> list[str]:
-        """Read everything that is stored, and give one line for everything that is damaged.
+        """Read all stored data, and return one line for each damaged object.
 
         The line of an array that this version cannot read begins with ``cannot be checked:``.
 
-        That is every shard and chunk; and all that the log has of commits which are not settled,
-        those included that shards have taken over and that the log still names, since a read that
-        began before goes by them. ``progress`` is called with the number of steps done and how many
-        there are: arrays, and parts of the log.
+        It reads every shard and chunk, and all log data of unsettled commits. It includes commits
+        that are in shards already but still named by the log, since earlier readers may use them.
+        ``progress`` is called with the number of finished steps (arrays and parts of the log) and
+        their total.
         """
         return self._verify(progress)[0]
 
     def _verify(
         self, progress: Callable[[int, int], object] | None = None
     ) -> tuple[list[str], list[tuple[str, int, int, int]]]:
-        """As `verify`; and of objects that are not there: array, how many, of how many, in log."""
+        """As `verify`, with the missing objects: array, how many, of how many, in the log."""
         return self._call(self._inner.verify)(progress)
 
     def __repr__(self) -> str:

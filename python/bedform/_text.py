@@ -1,6 +1,6 @@
-"""Reading what people type: selections, sizes, the reads that an array is laid out for.
+"""Parsers for typed text (selections, sizes, times, mixes of reads), and formatters.
 
-Nothing here evaluates text. Every error names the part that is wrong and says what would be right.
+No text is evaluated as code. Every error names the wrong part and the right form.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def parse_selection(text: str, shape: Sequence[int] | None = None) -> tuple[Inde
     ----------
     text
         One entry per dimension, separated by commas: an integer, ``start:stop``,
-        ``start:stop:step`` or ``:``; one ``...`` stands for as many ``:`` as are missing, and so
-        does ``()``, NumPy's key of a scalar.
+        ``start:stop:step`` or ``:``. One ``...`` stands for all missing ``:``; ``()``, NumPy's key
+        of a scalar, does the same.
     shape
         If given, the selection is checked against it.
 
@@ -168,7 +168,7 @@ def parse_shape(text: str) -> tuple[int, ...]:
 def parse_reads(
     entries: Iterable[str], dims: Sequence[str] | None = None
 ) -> dict[tuple[str, ...], float]:
-    """Read the mix of reads, one entry per kind: the axes that a read spans, and its weight.
+    """Read the mix of reads, one entry per kind: the spanned axes, and the weight.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Which reads were made of a store or file, and what is learnt from them."""
+"""Recording of reads of a store or file, and learning from the records."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from bedform._remote import is_url
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-# Reads wait some seconds before they are written.
+# Records of reads are written some seconds later; write the rest at exit.
 atexit.register(_internal.keep_traces)
-# Whoever has read enough starts the command line, in a process of its own.
+# After enough recorded reads the engine starts the policy's work in a separate process.
 if sys.executable:
     _internal.start_bedform_by(python_command("bedform._traces", ()))
 
@@ -44,25 +44,24 @@ def watch(
 ) -> str:
     """Record the reads of a store or file, from the next open on.
 
-    Every process of this user that opens it writes which elements it has read, when, and how long
-    that took: no values, and no names of users or machines. The records lie in the sidecar, beside
-    the data where that can be made, and can be read by this user alone.
+    Every process of this user that opens it records the elements, time and duration of each read,
+    but no values and no names of users or machines. The records lie in the sidecar, beside the data
+    if possible, and only this user can read them.
 
     Parameters
     ----------
     path
-        The store, or the NetCDF or HDF5 file; or a URL; or a list or pattern of files that are
+        A store, a NetCDF or HDF5 file, the URL of one, or a list or pattern of files that are
         opened as one.
     on
-        ``False`` turns it off again, and optimising too. What was recorded stays.
+        ``False`` turns recording and automatic optimizing off. Existing records stay.
     optimize_after
-        Each time that so many more reads were recorded, by all processes together, what they read
-        is learnt, and replicas are made of it where they save much (:func:`learn`,
-        :func:`optimize`): in the background, at the lowest priority, by a process of its own that
-        goes on when the one that has read ends. ``0`` ends that; without it everything stays as
-        it is. :func:`watch_state` says what came of it.
+        Number of recorded reads, of all processes together, after which replicas are made where
+        they save much time (:func:`learn`, :func:`optimize`). That repeats after as many further
+        reads. A separate background process of lowest priority does it, and outlives the reading
+        one. ``0`` turns it off; None changes nothing. :func:`watch_state` reports the outcome.
     budget
-        How much all replicas may take together then, as in :func:`optimize`.
+        Limit of the bytes of all replicas then, as in :func:`optimize`.
 
     Returns
     -------
@@ -72,13 +71,13 @@ def watch(
     Raises
     ------
     NotFoundError
-        There is nothing at the path, or a directory that is no store.
+        The path does not exist, or is a directory but not a store.
     UnsupportedError
-        It is a file that cannot be read.
+        The file cannot be read.
     InvalidArgumentError
-        It is an array or group within a store: the reads of a store are recorded as a whole.
+        The path is an array or group within a store: only whole stores are recorded.
     PermissionDeniedError
-        The replicas of ``optimize_after`` cannot lie beside the data: set ``BEDFORM_SIDECAR``.
+        Replicas for ``optimize_after`` cannot be kept beside the data: set ``BEDFORM_SIDECAR``.
 
     Examples
     --------
@@ -115,7 +114,7 @@ def watch(
 
 
 def watch_state(path: str | os.PathLike[str] | Sequence[str]) -> dict[str, Any]:
-    """Say whether reads of a store or file are recorded, and what is made of them unasked.
+    """Return whether reads of a store or file are recorded, and the state of its policy.
 
     Parameters
     ----------
@@ -125,12 +124,12 @@ def watch_state(path: str | os.PathLike[str] | Sequence[str]) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``is_watched``; in ``settings`` what was asked for (``optimize_after``, ``budget``), or
-        ``None``; ``reads`` that were recorded since the last time; ``is_running``; in ``outcome``
-        what came of it the last time, or ``None``: ``began`` and ``ended`` in seconds since 1970
-        (``ended`` is 0 if it was killed), the predicted ``gain`` as a share of the time of the
-        reads, names of replicas ``made`` and ``dropped``, ``bytes`` of all, the ``verdict`` in
-        words, and the ``error``, empty if there was none.
+        ``is_watched``; ``settings``, the requested ``optimize_after`` and ``budget``, or ``None``;
+        ``reads`` recorded since the last optimizing; ``is_running``; and ``outcome``, its last
+        result, or ``None``. The outcome has ``began`` and ``ended`` in seconds since 1970
+        (``ended`` is 0 if it was killed), the predicted ``gain`` as a share of the reads' time,
+        names of replicas ``made`` and ``dropped``, ``bytes`` of all, the ``verdict`` in words, and
+        the ``error``, empty without one.
     """
     source, where = _source_of(path)
     if isinstance(source, str):
@@ -140,14 +139,14 @@ def watch_state(path: str | os.PathLike[str] | Sequence[str]) -> dict[str, Any]:
 
 
 def run_policy(path: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Do what the policy of a store or file says; ``None`` where another process does it."""
+    """Runs the policy of a store or file; returns ``None`` if another process is running it."""
     where = location(path)
     outcome: dict[str, Any] | None = json.loads(engine_call(_internal.run_policy, where)(where))
     return outcome
 
 
 def _source_of(path: str | os.PathLike[str] | Sequence[str]) -> tuple[str | list[str], str]:
-    """A place, or files that are opened as one; and the same as a user knows it."""
+    """Returns a path, or files that are opened as one; and the same for messages."""
     paths = paths_of(path)
     if paths is not None:
         return paths, shown_paths(path, paths)
@@ -156,7 +155,7 @@ def _source_of(path: str | os.PathLike[str] | Sequence[str]) -> tuple[str | list
 
 
 def _check_can_be_watched(where: str) -> None:
-    """Refuse what no open would record: a marker beside it would promise what does not happen."""
+    """Fails for places whose reads no open would record, before a marker is written beside them."""
     if is_url(where):
         return
     kind, looks = engine_call(_internal.place_kind, where)(where)
@@ -178,7 +177,7 @@ def _check_can_be_watched(where: str) -> None:
 
 
 def _store_around(where: str) -> str | None:
-    """The outermost store that has the array or group at a path within it."""
+    """Returns the outermost store that contains the array or group at a path."""
     names = ("zarr.json", ".zgroup")
     around = None
     for parent in Path(where).absolute().parents:
@@ -196,37 +195,35 @@ def learn(
 ) -> dict[str, Any]:
     """Learn from the recorded reads of a store or file.
 
-    The records of all processes are merged: the patterns of each array, and how many reads and
-    bytes they explain. That is kept in the sidecar, and known to whoever opens the store or file
-    later: a pattern is then foreseen from its second read on. The blocks of one computation of Dask
-    count as the one read that its user made. What the processes of one run read together is known
-    to a run of another number of processes, too, if its launcher (MPI's or Slurm's) says which one
-    each is.
+    It merges the records of all processes into the patterns of each array, with the reads and bytes
+    that they explain. The result is kept in the sidecar for all later opens of the store or file:
+    they recognize a pattern from its second read on. The blocks of one Dask computation count as
+    one read. If the launcher (MPI's or Slurm's) gives ranks, patterns of the processes of a run
+    also apply to runs with another number of processes.
 
     Parameters
     ----------
     path
         As in :func:`watch`.
     progress
-        Called with how many records of how many are done.
+        Called with the number of records done and their total.
 
     Returns
     -------
     dict
-        How many ``traces`` had something new, and were ``left_out``; how many reads were
-        ``ignored``, of a store that lay there before; in ``"knowledge"`` the ``"arrays"`` by their
-        paths: ``read``, ``was_ahead``, ``lists`` and ``predicted`` by kind, each with ``reads`` and
-        ``bytes``; ``seconds`` of all reads; ``patterns``, and ``global`` ones of processes
-        together, with how many ``processes`` they were; in ``selections`` which lists and points
-        were read, how often, how long that took and when, those that are nearly the same as one.
-        ``is_kept`` says whether the sidecar has the positions, so that :func:`optimize` can make
-        replicas of them; of what is too large there is the box. ``knowledge["replicas"]`` has what
-        reads took from each replica.
+        ``traces``, the number of records with new reads, and those ``left_out``; ``ignored``, the
+        reads of another store that lay there before; and ``"knowledge"``. That has ``"arrays"`` by
+        path. For each: ``read``, ``was_ahead``, ``lists`` and ``predicted`` by kind, each with
+        ``reads`` and ``bytes``; ``seconds`` of all reads; ``patterns``; ``global`` patterns with
+        their number of ``processes``; and ``selections``, the lists and points with count, seconds
+        and time, where nearly equal ones count as one. ``is_kept`` says whether the sidecar has
+        their positions, so that :func:`optimize` can make replicas of them; of larger ones it has
+        the box. ``knowledge["replicas"]`` has the use of each replica by reads.
 
     Raises
     ------
     NotFoundError
-        Nothing was recorded, or there is nothing at the path.
+        No reads are recorded, or the path does not exist.
     """
     source, where = _source_of(path)
     try:

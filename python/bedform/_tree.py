@@ -8,10 +8,10 @@ from bedform import _shown
 
 
 class Tree:
-    """What lies below a group: :meth:`bedform.Group.tree` gives it, ``print`` shows it."""
+    """The nodes below a group, from :meth:`bedform.Group.tree`; ``print`` shows them."""
 
     def __init__(self, nodes: list[tuple[str, str]]) -> None:
-        # Paths, a group before what it holds, with what stands behind the name.
+        # Pairs of a path and the text after its name; each group precedes its members.
         self._below: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for path, about in nodes:
             self._below[path.rpartition("/")[0]].append((path, about))

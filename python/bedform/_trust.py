@@ -1,4 +1,4 @@
-"""Accepting a sidecar that came with the data."""
+"""Acceptance of a sidecar that came with the data."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def trust(
     concat_dim: str | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> dict[str, Any]:
-    """Compare the sidecar beside a store or file with the data, and let it count from then on.
+    """Compare the sidecar beside a store or file with the data, and accept it from then on.
 
-    A sidecar beside the data counts only if this user has made it here. One that came with an
-    archive, from another machine or with a directory that was moved is ignored until this call
-    accepts it. Replicas stay whose elements are all those of the data, and so do records of
-    reads. All else goes: chunk maps are made anew, and a watch is to be set again.
+    A sidecar beside the data is used only if this user made it on this machine. One that came with
+    an archive, from another machine or with a moved directory is ignored until this call accepts
+    it. Replicas whose elements all equal the data stay, and so do records of reads. Everything else
+    is removed: chunk maps are made again, and a watch must be turned on again.
 
     Parameters
     ----------
@@ -37,22 +37,22 @@ def trust(
     concat_dim
         The dimension along which many files are joined, as in :func:`open`.
     progress
-        Called with bytes of replicas that are compared, of how many.
+        Called with the compared bytes of replicas and their total.
 
     Returns
     -------
     dict
-        ``directory`` of the sidecar; ``was_trusted``, if it counted before; names of the replicas
-        that were ``accepted``; ``refused`` replicas, each with ``id``, ``array`` and ``why``; the
+        ``directory`` of the sidecar; ``was_trusted``, whether it was accepted before; names of
+        ``accepted`` replicas; ``refused`` replicas, each with ``id``, ``array`` and ``why``; the
         number of ``learned_arrays``; other names that were ``removed``.
 
     Raises
     ------
     NotFoundError
-        There is no sidecar of this user beside the data.
+        No sidecar of this user lies beside the data.
     PermissionDeniedError
-        It has links, devices, second names of files or files of others, or others may write it; or
-        the registry cannot be written: set ``BEDFORM_TRUST``, or ``BEDFORM_SIDECAR``.
+        The sidecar has links, devices, hard links or files of other users, or others may write it.
+        Or the registry cannot be written: set ``BEDFORM_TRUST``, or ``BEDFORM_SIDECAR``.
 
     Examples
     --------

@@ -1,15 +1,15 @@
-"""xarray data sets into stores, as ``to_zarr`` writes them, in layouts that fit the reads.
+"""Writing xarray data sets into stores, like ``to_zarr``, in layouts that fit the reads.
 
 How
 ---
-- The engine builds a new store in a hidden directory beside its place and publishes it as a whole.
-  A store or group that it replaces changes places with it in one step. A reader, also after a
-  crash, finds the old one or the new one, whole.
-- In a store that exists, new arrays are drafts, which no reader sees until one commit names them.
-- An append writes behind the end of the arrays, where no reader looks, and commits all new shapes
-  at once. The coordinates that it brings again are written where they differ from the stored ones.
-- Values that are no NumPy arrays are written chunk by chunk, many at a time. The chunks are cut at
-  the borders of shards first, so that every shard is encoded once.
+- The engine builds a new store in a hidden directory beside the target and publishes it as a
+  whole. To replace a store or group, both change places in one step. Readers see the complete old
+  one or the complete new one, also after a crash.
+- In an existing store, new arrays are drafts: readers see them only after the commit names them.
+- An append writes beyond the end of the arrays, which readers ignore, and commits all new shapes
+  at once. Coordinates that it repeats are written only where they differ from the stored ones.
+- Values of Dask arrays are written chunk by chunk, in parallel. The chunks are first cut at shard
+  borders, so that every shard is encoded once.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ Mode = Literal["w", "w-", "a", "a-", "r+"]
 Layout = Literal["auto"] | Regular
 Codecs = Literal["auto"] | Sequence[str | Mapping[str, Any]]
 
-# Elements of a chunk of a short series at least: it may be one that grows.
+# The fewest elements of a chunk of a short series, since a series may grow.
 SERIES_CHUNK = 1 << 10
 SERIES_SHARD = 1 << 16
 
 
 @dataclass
 class _Wishes:
-    """What the caller says of new arrays."""
+    """The caller's options for new arrays."""
 
     encoding: Mapping[Hashable, Mapping[str, Any]]
     layout: Layout | Mapping[str, Layout] | None
@@ -90,15 +90,15 @@ class _Wishes:
 
 @dataclass
 class _Options:
-    """How the values get into the arrays."""
+    """The caller's options for writing values."""
 
     append_dim: str | None
     region: Mapping[str, slice]
     compute: bool
     safe_chunks: bool
-    #: The cluster that computes and writes; none for Dask's choice.
+    #: The cluster that computes and writes; None lets Dask choose.
     cluster: Any
-    #: Whether the caller said that variables of the store are overwritten.
+    #: Whether the caller allowed overwriting variables of the store.
     overwrites: bool = False
 
 
@@ -125,71 +125,74 @@ def write_dataset(
 ) -> Any:
     """Write an xarray data set, encoded as ``Dataset.to_zarr`` encodes it. Durable on return.
 
-    A new data set appears as a whole, and an append too. Region writes and values that replace
-    others are atomic per shard.
+    A new data set appears as a whole, and so does an append. Region writes and replaced values are
+    atomic per shard.
 
     Parameters
     ----------
     dataset
-        The data set; Dask chunks are computed and written in parallel, within bounded memory.
+        The data set. Dask chunks are computed and written in parallel, in bounded memory.
     path
-        Where the store is or will be: a directory, or a URL as in :func:`bedform.create`.
+        The directory of the store, existing or new, or a URL as in :func:`bedform.create`.
     mode
-        ``"w-"`` creates and fails if something is there; ``"w"`` replaces; ``"a"`` adds variables
-        and overwrites those of the same name; ``"a-"`` with ``append_dim`` overwrites only those
-        that grow; ``"r+"`` changes values only. Without it ``"w-"``, with ``region`` ``"r+"``, with
-        ``append_dim`` ``"a"``, which warns of index coordinates that change.
+        ``"w-"`` creates a store and fails if one exists; ``"w"`` replaces it. ``"a"`` adds
+        variables and overwrites those of the same name. ``"a-"`` with ``append_dim`` overwrites
+        only growing variables. ``"r+"`` changes values only. The default is ``"w-"``, with
+        ``region`` ``"r+"``, and with ``append_dim`` ``"a"``, which then warns of changing index
+        coordinates.
     group
-        The group, ``"/"`` or nothing for the root.
+        The group; ``"/"`` or None for the root.
     encoding
-        For each variable what to do instead of its own encoding, as in ``to_zarr``: ``chunks``,
+        For each variable, settings that replace its own encoding, as in ``to_zarr``: ``chunks``,
         ``shards``, ``compressors``, ``dtype``, ``scale_factor``, ``units`` and so on.
     append_dim
-        The dimension that grows. Every stored variable that has it must be in the data set.
+        The dimension that grows. The data set must have every stored variable with this dimension.
     region
-        The part to write: a slice or ``"auto"`` for each dimension, or ``"auto"`` for all, which
-        looks up the index coordinates in the store. Index coordinates are compared, not written.
+        The region to write: a slice or ``"auto"`` for each dimension, or ``"auto"`` for all. With
+        ``"auto"`` the store's index coordinates give the slice. Index coordinates in the region are
+        compared with those in the store, and not written.
     layout
-        For data variables: ``"auto"`` asks :func:`bedform.advise`, a :class:`bedform.Regular` is
-        for all of its rank, a dictionary names variables. Without it the chunks of an inherited
-        encoding are taken, and else ``"auto"``. Arrays under 1 MiB are one chunk.
+        Layouts of data variables. ``"auto"`` asks :func:`bedform.advise`; a
+        :class:`bedform.Regular` applies to variables of its rank; a dictionary has one for each
+        name. The default is the chunks of an inherited encoding, or else ``"auto"``. Arrays under 1
+        MiB are one chunk.
     reads, profile, readers
-        For ``"auto"``: see :func:`bedform.advise`; without a profile that of the storage. Reads of
-        dimensions that a variable lacks are left out for it.
+        For ``"auto"``, as in :func:`bedform.advise`; the default profile is the one of the storage.
+        For each variable, reads with dimensions that it lacks are ignored.
     codecs
         As in :meth:`bedform.Store.create_array`: ``"auto"`` chooses for each variable by its
-        values. Without it those of an inherited encoding are taken, and else ``"auto"``.
+        values. The default is the codecs of an inherited encoding, or else ``"auto"``.
     codecs_beyond_zarr
         As in :meth:`bedform.Store.create_array`.
     compute
-        ``False`` leaves out the values of Dask arrays and returns a ``dask.delayed`` object that
-        writes them. The arrays are there at once, and hold the fill value.
+        ``False`` omits the values of Dask arrays and returns a ``dask.delayed`` object that writes
+        them. The arrays exist at once, filled with the fill value.
     safe_chunks
-        ``False`` writes Dask chunks as they are. Shards with several of them are then merged,
-        correctly but several times.
+        ``False`` writes Dask chunks without cutting them at shard borders. A shard of
+        several chunks is then encoded several times.
     dask
         A :class:`distributed.Client`, or the address of a Dask scheduler, whose workers compute and
         write the values of Dask arrays. They must reach the store by the same path or URL as this
-        process. Without it a client that is active is taken, or what ``dask.config`` says.
+        process. The default is an active client, or the scheduler of ``dask.config``.
     durability
-        What an acknowledged write survives: a power cut (``"disk"``) or this process
-        (``"process"``).
+        The failure that a finished write survives: a power cut (``"disk"``) or the end of this
+        process (``"process"``).
     storage_options
         As in :func:`bedform.open`.
 
     Returns
     -------
     None or dask.delayed.Delayed
-        What is left to compute with ``compute=False``.
+        With ``compute=False``, the object that writes the remaining values.
 
     Raises
     ------
     ExistsError
-        Mode ``"w-"`` and there is something at ``path``.
+        Mode ``"w-"``, and ``path`` exists.
     NotFoundError
-        Mode ``"r+"`` and there is no store.
+        Mode ``"r+"``, and the store does not exist.
     InvalidArgumentError
-        The arguments do not fit each other or the store.
+        The arguments contradict each other or the store.
 
     Examples
     --------
@@ -205,7 +208,7 @@ def write_dataset(
     chosen = _choose_mode(mode, append_dim, region)
     where, inner = location(path), check_name(group or "").strip("/")
     described_readers(readers)
-    # A misspelt name would fit no variable, and so be left out for all of them.
+    # A misspelt dimension would match no variable and be ignored for all: fail instead.
     reads = checked_reads(reads, [str(dim) for dim in dataset.dims]) if reads else None
     wishes = _Wishes(encoding or {}, layout, reads, codecs, codecs_beyond_zarr, profile, readers)
     options = _Options(append_dim, {}, compute, safe_chunks, dask, overwrites=mode is not None)
@@ -258,13 +261,13 @@ def write_dataset(
 def _open_at_url(
     url: str, mode: Mode, append_dim: str | None, storage_options: Mapping[str, Any] | None
 ) -> Store:
-    """Open the store at a URL; create it if there is none, and there need not be one."""
+    """Opens the store at a URL, or creates it unless the mode requires one."""
     try:
         return cast("Store", open_store(url, "r+", storage_options=storage_options))
     except NotFoundError:
         if mode == "r+" or append_dim is not None:
             raise
-    # Until the commit it is empty, and whoever finds it so may go on with it.
+    # Until the commit the store is empty, so another call may continue after a failure.
     return create(url, storage_options=storage_options)
 
 
@@ -309,7 +312,7 @@ def _write_new(
     options: _Options,
     durability: Durability,
 ) -> Any:
-    """Let the engine build a store beside its place, and publish it when it is whole."""
+    """Builds a store beside its final path, and publishes it when it is complete."""
     if mode == "r+" or options.append_dim is not None:
         raise NotFoundError(f"{target}: no such store; leave out mode, append_dim and region")
     staging, store = _stage(target, replaces=mode == "w", durability=durability)
@@ -318,7 +321,7 @@ def _write_new(
         work.run(dataset, delay=False)
         engine_call(staging.publish)()
     except BedformError as error:
-        # Nobody knows the hidden directory, which is about to go.
+        # Messages name the target: the hidden directory is removed below.
         error.args = (str(error).replace(store.store_path, str(target)),)
         raise
     finally:
@@ -330,16 +333,16 @@ def _write_new(
 
 @dataclass
 class _Work:
-    """One call of :func:`write_dataset`, on a store that is there."""
+    """One call of :func:`write_dataset` on an open store."""
 
     group: Group
     mode: Mode
     wishes: _Wishes
     options: _Options
-    #: A group that is to replace another.
+    #: The new group that replaces another one at the commit.
     staging: _internal.StagedGroup | None = None
     drafts: list[str] = field(default_factory=list)
-    #: What only a computation gives: values, path of the array, start of the region.
+    #: Values for a later computation: values, path of the array, start of the region.
     pending: list[tuple[Any, str, list[int]]] = field(default_factory=list)
 
     @property
@@ -347,7 +350,7 @@ class _Work:
         return self.group._store
 
     def run(self, dataset: Dataset, *, delay: bool = True) -> Any:
-        """Write everything and commit it."""
+        """Writes everything and commits it."""
         variables, attributes = split(dataset, self.wishes.encoding)
         plain = plain_attributes(attributes, "the data set")
         parts = self._parts(variables)
@@ -361,7 +364,7 @@ class _Work:
             return None
         return self.delayed(self.store)
 
-    # What goes where ------------------------------------------------------------------------------
+    # Parts --------------------------------------------------------------------------------------
 
     def _parts(self, variables: dict[str, Variable]) -> list[Part]:
         arrays = {} if self.staging else self.group.arrays()
@@ -400,7 +403,7 @@ class _Work:
     def _check(
         self, variables: dict[str, Variable], arrays: dict[str, Array], new: list[str]
     ) -> None:
-        """Fail for what would leave the store with variables that do not fit each other."""
+        """Fails for variables that would contradict others of the store."""
         if new and (self.mode == "r+" or self.options.region):
             raise InvalidArgumentError(
                 f"dataset contains non-pre-existing variables {new!r}; mode='r+' and region= only "
@@ -520,7 +523,7 @@ class _Work:
             self._append_in_pieces(parts, growing)
 
     def _append_in_pieces(self, parts: list[Part], growing: list[Part]) -> None:
-        """Append values that are computed, or larger than memory."""
+        """Appends values that Dask computes, or that exceed memory."""
 
         def fill(shapes: list[list[int]]) -> None:
             names = (part.name for part in growing)
@@ -529,7 +532,7 @@ class _Work:
         self.store._call(self.store._inner.append_with)(growths(growing), fill)
 
     def _fill(self, parts: Iterable[Part], shapes: dict[str, list[int]]) -> None:
-        """Write all values: what is in memory at once, what is computed in one computation."""
+        """Writes values: arrays in memory one after the other, the others in one computation."""
         computed: list[tuple[Any, Target, list[int]]] = []
         for part in parts:
             if part.array is None:
@@ -568,7 +571,7 @@ class _Work:
         return starts
 
     def delayed(self, store: Store) -> Any:
-        """What writes the values that were left out."""
+        """Returns the delayed writes of the omitted values."""
         chunks = [(d, Target(store.array(path), "array"), at) for d, path, at in self.pending]
         return store_chunks(chunks, compute=False)
 
@@ -587,14 +590,14 @@ class _Work:
             self.store._call(self.store._inner.commit_drafts)(self.drafts, groups)
 
     def _clean(self) -> None:
-        """Remove what nobody can see."""
-        # What cannot be removed goes when its name is used again.
+        """Removes drafts, which no reader sees."""
+        # A draft that cannot be removed is replaced when its name is used again.
         with contextlib.suppress(BedformError):
             self.store._call(self.store._inner.discard_drafts)(self.drafts)
 
 
 def _item_bytes(variable: Variable) -> int:
-    # A text is somewhere else; this is what NumPy has of it.
+    # NumPy's size of a reference to text; the text itself is not counted.
     return 16 if variable.dtype.kind in "OT" else variable.dtype.itemsize
 
 
@@ -606,7 +609,7 @@ def _is_small(variable: Variable) -> bool:
 
 
 def _one_chunk(variable: Variable) -> Regular:
-    """One chunk; a series gets room to grow, since the axis of records is one."""
+    """Returns a layout of one chunk; a series gets a larger chunk, since its axis may grow."""
     if variable.ndim != 1:
         return Regular(tuple(max(1, length) for length in variable.shape))
     chunk = max(SERIES_CHUNK, variable.shape[0])

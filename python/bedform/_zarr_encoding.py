@@ -1,8 +1,8 @@
 """xarray's encodings of Zarr arrays, from their metadata and back.
 
-Reading gives exactly what xarray's own engine ``zarr`` gives: where zarr-python is installed, the
-codecs are its objects, made from the array's document without a second look at storage. Without it
-they are the dictionaries of the document.
+Reading gives exactly the encoding of xarray's own backend ``zarr``. If zarr-python is installed,
+the codecs are its objects, made from the array's document without another read of storage.
+Otherwise they are the dictionaries of the document.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
     from bedform._array import Array
 
-# Codecs of Zarr v3 that the engine writes, from bytes to bytes.
+# Bytes-to-bytes codecs of Zarr v3 that the engine writes.
 _BYTES_CODECS = {"zstd", "gzip", "blosc", "crc32c", "numcodecs.zlib", "numcodecs.shuffle"}
-# Those that it writes from elements to bytes, beside the usual ones.
+# Array-to-bytes codecs that the engine writes, besides the usual ones.
 _SERIALIZERS = {"pcodec", "numcodecs.pcodec"}
 _BLOSC_SHUFFLES = {0: "noshuffle", 1: "shuffle", 2: "bitshuffle"}
 
 
 def _strict(value: Any) -> Any:
-    """A fill value as Zarr documents have it: numbers that JSON lacks as words."""
+    """Returns a fill value in Zarr's form: numbers that JSON lacks become words."""
     if isinstance(value, list):
         return [_strict(part) for part in value]
     if isinstance(value, float) and not math.isfinite(value):
@@ -40,23 +40,23 @@ def _strict(value: Any) -> Any:
 
 
 class _Described(NamedTuple):
-    """What zarr-python says of an array, but for its shape, names and attributes."""
+    """zarr-python's description of an array, without its shape, names and attributes."""
 
     dtype: np.dtype[Any]
     fill_value: Any
     codecs: Mapping[str, Any]
 
 
-# Many arrays of a store are alike, and zarr-python takes half a millisecond for one.
+# Cache by document: many arrays are alike, and zarr-python takes 0.5 ms for one.
 _ALIKE: dict[str, _Described | None] = {}
 _ALIKE_MAX = 256
 
 
 def _by_zarr(array: Array) -> _Described | None:
-    """What zarr-python says of an array; nothing where it is missing, or cannot describe it."""
+    """Returns zarr-python's description of an array; None if zarr-python has none."""
     if not _has_zarr():
         return None
-    # Of arrays that the engine made it knows everything; of others the document may say more.
+    # Facts describe arrays of the engine completely; for others use the whole document.
     facts = array._facts
     names = ("zarr_format", "dtype", "chunks", "shards", "codecs", "fill_value")
     known = [facts[name] for name in names] if facts["bedform"] else _without_names(array)
@@ -77,7 +77,7 @@ def _has_zarr() -> bool:
 
 
 def _without_names(array: Array) -> dict[str, Any]:
-    """The document of an array of one chunk that is stored like this one."""
+    """Returns the document of a one-chunk array with the same storage."""
     document = array.document()
     fill_value = _strict(document.get("fill_value"))
     one = {"shape": array._facts["shards"] or array._facts["chunks"], "attributes": {}}
@@ -95,7 +95,7 @@ def _ask_zarr(document: dict[str, Any]) -> _Described | None:
     is_v3 = document["zarr_format"] == 3
     kind: Any = ArrayV3Metadata if is_v3 else ArrayV2Metadata
     names = ["compressors", "filters", *(["serializer"] if is_v3 else [])]
-    # What zarr-python cannot describe, its engine cannot open: there is nothing to be equal to.
+    # An array that zarr-python cannot describe needs no equal encoding: xarray cannot open it.
     with contextlib.suppress(Exception):
         array = zarr.Array(AsyncArray(kind.from_dict(document), StorePath(MemoryStore())))
         codecs = {name: getattr(array, name) for name in names}
@@ -104,7 +104,7 @@ def _ask_zarr(document: dict[str, Any]) -> _Described | None:
 
 
 class ZarrView:
-    """An array of a Zarr store as zarr-python describes it, as of when it was opened."""
+    """An array of a Zarr store as zarr-python describes it, at the time of its opening."""
 
     def __init__(self, array: Array) -> None:
         self._array = array
@@ -115,14 +115,14 @@ class ZarrView:
         described = _by_zarr(array)
         if described is None:
             described = _Described(self._dtype(), self._fill_value(), self._codecs())
-        #: The type that readers see: text as NumPy's variable-length strings, in v2 as stored.
+        #: The type that readers see: text as NumPy's variable-length strings; in v2 as stored.
         self.dtype = described.dtype
         #: The fill value; ``None`` if a v2 array has none.
         self.fill_value = described.fill_value
         self._described = described
 
     def encoding(self) -> dict[str, Any]:
-        """The chunks and codecs as xarray's engine ``zarr`` has them."""
+        """Returns the chunks and codecs in the words of xarray's backend ``zarr``."""
         array = self._array
         chunks, shards = array.chunks, array.shards
         blocks = block_shape(self.shape, self.dtype.itemsize, chunks, shards)
@@ -142,7 +142,7 @@ class ZarrView:
         if self._array.dtype == object:
             return np.dtypes.StringDType()
         stored = self._array.document()["dtype"] if self.zarr_format == 2 else None
-        # With the byte order of v2; structured types have it in any case.
+        # With the byte order of v2; structured types have it already.
         return np.dtype(stored) if isinstance(stored, str) else self._array.dtype
 
     def _fill_value(self) -> Any:
@@ -168,15 +168,15 @@ class ZarrView:
 
 
 def array_codecs(array: Array) -> list[dict[str, Any]]:
-    """The codecs of a chunk as Zarr v3 metadata have them."""
+    """Returns the codecs of a chunk as in Zarr v3 metadata."""
     return cast("list[dict[str, Any]]", array.info()["codecs"])
 
 
 def codecs_from(encoding: Mapping[str, Any], *, demanded: bool) -> dict[str, Any] | None:
-    """What an encoding asks of the codecs of a new array: ``codecs`` and perhaps ``transpose``.
+    """Returns the codec arguments of a new array: ``codecs`` and perhaps ``transpose``.
 
-    ``None`` if it asks for nothing. An encoding that was merely inherited from another source is
-    not obeyed where the engine cannot; one that was ``demanded`` raises.
+    ``None`` if the encoding has none. Unsupported codecs raise only if the encoding was
+    ``demanded``; one inherited from another source is ignored then.
     """
     try:
         return _codecs_from(encoding)
@@ -213,7 +213,7 @@ def _sequence(codecs: Any) -> Iterable[Any]:
 
 
 def _serializer(codec: Any) -> list[Any]:
-    """The serializer that an encoding asks for, if it is not what arrays have anyway."""
+    """Returns the encoding's serializer unless it is the default one."""
     serializer = _configured(codec)
     if serializer in (None, "auto"):
         return []
@@ -227,7 +227,7 @@ def _serializer(codec: Any) -> list[Any]:
 
 
 def _configured(codec: Any) -> Any:
-    """A codec of zarr-python or numcodecs, a name or a dictionary, as Zarr v3 metadata have it."""
+    """Converts a codec (an object, a name or a dictionary) to Zarr v3 metadata."""
     if hasattr(codec, "to_dict"):
         codec = codec.to_dict()
     elif hasattr(codec, "get_config"):
@@ -241,9 +241,9 @@ def _configured(codec: Any) -> Any:
 
 
 def _of_numcodecs(name: str, configuration: dict[str, Any]) -> dict[str, Any]:
-    """A codec of Zarr v2 as v3 has it."""
+    """Converts a codec of Zarr v2 to v3."""
     if name == "blosc" and isinstance(configuration.get("shuffle"), int):
-        # -1 chooses by the size of the elements, which only the array knows.
+        # -1 selects by the size of the elements, which is unknown here.
         shuffle = _BLOSC_SHUFFLES.get(configuration["shuffle"], "shuffle")
         configuration = {**configuration, "shuffle": shuffle}
     if name in {"zlib", "shuffle"}:
@@ -263,7 +263,7 @@ def _bytes_codec(codec: Any) -> Any:
 
 
 def layout_from(encoding: Mapping[str, Any], shape: Sequence[int], name: str) -> Regular | None:
-    """The chunks and shards that an encoding asks for; ``None`` if it leaves them open."""
+    """Returns the chunks and shards of an encoding; ``None`` if it has none."""
     chunks = _lengths(encoding.get("chunks"), shape, name, "chunks")
     shards = _lengths(encoding.get("shards"), shape, name, "shards")
     if chunks is None:
@@ -281,7 +281,7 @@ def _lengths(value: Any, shape: Sequence[int], name: str, key: str) -> tuple[int
     if isinstance(value, (int, np.integer)):
         value = (int(value),) * len(shape)
     if not isinstance(value, (tuple, list)) or len(value) != len(shape):
-        # As in xarray: left behind by a change of the dimensions.
+        # As in xarray: an encoding from before a change of the dimensions is ignored.
         return None
     if any(isinstance(part, bool) or not isinstance(part, (int, np.integer)) for part in value):
         raise WrongTypeError(f"{name}: encoding[{key!r}] must be whole numbers, not {value!r}")

@@ -1,8 +1,8 @@
-"""The xarray engine ``bedform``: stores and foreign files, lazily.
+"""The xarray backend ``bedform``: lazy access to stores and foreign files.
 
-Values come raw from the engine; decoding by the CF conventions is xarray's. Attributes and
-encodings are those of xarray's own engines for the same data: of ``zarr`` for Zarr stores, of
-``netcdf4`` for foreign files.
+The engine returns raw values; xarray decodes them by the CF conventions. Attributes and encodings
+equal those of xarray's own backends for the same data: ``zarr`` for Zarr stores, ``netcdf4`` or
+``h5netcdf`` for foreign files.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ if TYPE_CHECKING:
 
 _accessor.register()
 
-# What our own stores have near their beginning.
+# A mark near the beginning of metadata that Bedform wrote.
 _OURS = re.compile(rb'"consolidated_metadata"\s*:\s*\{\s*"bedform"\s*:')
 _START_BYTES = 4096
-# The object stores where such a store may lie, and how long one is asked for it.
+# URL schemes of object stores that may hold such a store, and the seconds to wait for one.
 _SCHEMES = ("s3://", "gs://", "az://")
 _GUESS_SECONDS = 5
-# Groups that a message names.
+# Number of groups named in a message.
 _GROUPS_SHOWN = 12
 
 
 class BedformArray(BackendArray):
-    """An array as xarray indexes it: of the shape that it had when it was opened.
+    """An array for xarray's lazy indexing, with its shape at the time of opening.
 
-    Pickles; may be used by many threads at once, since reads share nothing that changes.
+    It pickles. Many threads may use it, since reads share no mutable state.
     """
 
     __slots__ = ("_array", "dtype", "shape")
 
     def __init__(self, array: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        # Not `array`: NumPy's users look into attributes of that name.
+        # Not `array`: code that uses NumPy inspects attributes of that name.
         self._array = array
         self.shape = shape
         self.dtype = dtype
@@ -74,12 +74,12 @@ class BedformArray(BackendArray):
             select = _selection.orthogonal
         else:
             select = _selection.basic
-        # The engine takes all that xarray knows, so nothing has to be split into what storage does
-        # and what NumPy does. Against the shape at the time of opening: the array may have grown.
+        # The engine takes every key of xarray, so the key need not be split between storage and
+        # NumPy. Keys refer to the shape at opening: the array may have grown.
         return self._converted(self._array._get(select(key.tuple, self.shape), scalar=False))
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
-        """Read in a thread of its own; reads leave the interpreter to others."""
+        """Reads in a separate thread; reads release the GIL."""
         return await asyncio.to_thread(self.__getitem__, key)
 
     def _converted(self, values: AnyArray) -> AnyArray:
@@ -87,7 +87,7 @@ class BedformArray(BackendArray):
 
 
 class BedformDataStore(AbstractDataStore):
-    """A group of an opened store, with its arrays as raw variables."""
+    """xarray data store over a group of an opened store, with its arrays as raw variables."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class BedformDataStore(AbstractDataStore):
         use_fill_value_as_mask: bool | None = None,
         drop_variables: str | Iterable[str] | None = None,
     ) -> None:
-        # Also what stands for the group of a foreign file.
+        # Also the objects that represent groups of foreign files.
         self._group: Any = group
         dropped = [drop_variables] if isinstance(drop_variables, str) else drop_variables
         self._dropped = frozenset(dropped or ())
@@ -105,20 +105,20 @@ class BedformDataStore(AbstractDataStore):
         self._hot: dict[str, dict[str, Any]] | None = None
 
     def close(self, **_: Any) -> None:
-        """Nothing is held open."""
+        """Does nothing: the store holds nothing open."""
 
     def stats(self) -> dict[str, Any]:
-        """What the reads of the opened store or file did, for ``dataset.bedform.stats()``."""
+        """Returns counts of the reads of the store or file, for ``dataset.bedform.stats()``."""
         opened: Any = getattr(self._group, "_store", self._group)
         counts: dict[str, Any] = opened.stats()
         return counts
 
     def get_variables(self) -> Mapping[str, Variable]:
-        """Every array of the group itself that can be read."""
+        """Returns the readable arrays of the group itself."""
         return FrozenDict({name: self.open_variable(a) for name, a in self._arrays().items()})
 
     def _arrays(self) -> dict[str, Array]:
-        """What is dropped, or lies in groups below, is not opened: it may be of unknown types."""
+        """Opens the arrays, except dropped and nested ones, which may have unknown types."""
         if isinstance(self._group, Array):
             return {self._group.name or name_of_place(self._group._store.store_path): self._group}
         if isinstance(self._group, Group):
@@ -131,9 +131,10 @@ class BedformDataStore(AbstractDataStore):
         return arrays
 
     def _foreign_arrays(self) -> tuple[dict[str, Any], dict[str, str]]:
-        """Variables of a foreign file, and why some cannot be read.
+        """Returns the variables of a foreign file, and reasons why others cannot be read.
 
-        xarray reads an element of what NumPy calls objects: it could not open the file otherwise.
+        xarray reads an element of each variable with NumPy's object type; a failure of that would
+        stop it from opening the file.
         """
         arrays: dict[str, Any] = {}
         left_out = self._group._left_out()
@@ -151,7 +152,7 @@ class BedformDataStore(AbstractDataStore):
         return arrays, refused
 
     def open_variable(self, array: Array) -> Variable:
-        """One array, not decoded, not read."""
+        """Returns one array as a variable, neither decoded nor read."""
         foreign = getattr(array, "encoding", None)
         if foreign is not None:
             data = BedformArray(array, array.shape, array.dtype)
@@ -161,7 +162,7 @@ class BedformDataStore(AbstractDataStore):
         return self._zarr_variable(array)
 
     def _hot_blocks(self, array: Any) -> dict[str, Any]:
-        """Blocks for Dask where a replica has what is read most of an array."""
+        """Returns Dask blocks for arrays with a replica of their most frequent reads."""
         if self._hot is None:
             opened: Any = getattr(self._group, "_store", self._group)
             where = str(getattr(opened, "store_path", ""))
@@ -178,12 +179,12 @@ class BedformDataStore(AbstractDataStore):
         encoding = view.encoding() | self._hot_blocks(array)
         as_mask = self._use_fill_value_as_mask
         if as_mask is None:
-            # In v2 the fill value stands for missing data; in v3 an attribute says what does.
+            # In v2 the fill value marks missing data; in v3 only an attribute does.
             as_mask = view.zarr_format == 2
         if view.zarr_format == 2:
             attributes = _without_netcdf(attributes)
         if as_mask:
-            # xarray cannot compare structures and raw bytes with one.
+            # xarray cannot compare structures and raw bytes with a fill value.
             if view.fill_value is not None and view.dtype.kind != "V":
                 attributes["_FillValue"] = view.fill_value
         else:
@@ -200,7 +201,7 @@ class BedformDataStore(AbstractDataStore):
         return FrozenDict(_without_netcdf(self._printable(attributes)))
 
     def _printable(self, attributes: dict[str, Any]) -> dict[str, Any]:
-        """Attributes that can be printed, as xarray's own engines give them; says so once."""
+        """Returns printable attributes, like xarray's own backends; warns once of changes."""
         shown = {name: _printable_text(value) for name, value in attributes.items()}
         changed = [name for name in shown if shown[name] is not attributes[name]]
         if changed and not self._has_warned_of_text:
@@ -212,20 +213,20 @@ class BedformDataStore(AbstractDataStore):
         return shown
 
     def get_dimensions(self) -> Mapping[str, int]:
-        """The dimensions that the variables have."""
+        """The dimensions of all variables."""
         sizes: dict[str, int] = {}
         for variable in self.get_variables().values():
             sizes.update({str(dim): size for dim, size in variable.sizes.items()})
         return FrozenDict(sizes)
 
     def get_encoding(self) -> dict[str, Any]:
-        """Foreign files say which dimensions are unlimited."""
+        """The unlimited dimensions of foreign files."""
         unlimited = getattr(self._group, "unlimited_dims", None)
         return {} if unlimited is None else {"unlimited_dims": set(unlimited)}
 
 
 def _printable_text(value: Any) -> Any:
-    """The value itself, or one without halves of pairs, which nothing prints."""
+    """Returns the value with U+FFFD for surrogates, which cannot be printed."""
     if isinstance(value, list):
         shown = [_printable_text(entry) for entry in value]
         return value if all(map(operator.is_, shown, value)) else shown
@@ -236,29 +237,29 @@ def _printable_text(value: Any) -> Any:
 
 
 def _left_out(refused: Mapping[str, str]) -> str:
-    """The one line that says of a data set what it lacks."""
+    """Returns the warning of a data set that lacks arrays, in one line."""
     names = ", ".join(repr(name) for name in refused)
     reasons = reasons_of(refused)
     return f"left out of the data set: {reasons}; drop_variables=[{names}] opens it without them"
 
 
 def _without_netcdf(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Without what NCZarr keeps for itself."""
+    """Returns attributes without those that NCZarr and the NetCDF library reserve."""
     return {name: value for name, value in attributes.items() if name[:3].lower() != "_nc"}
 
 
 def _decode_fill(value: Any, dtype: np.dtype[Any]) -> Any:
-    """The attribute ``_FillValue`` as xarray stores it in Zarr v3."""
+    """Decodes the attribute ``_FillValue`` as xarray stores it in Zarr v3."""
     from xarray.backends.zarr import FillValueCoder
 
     if dtype.kind == "f" and not isinstance(value, (str, bytes)):
-        # Of a writer that did not encode it.
+        # The writer did not encode it.
         return value
     return FillValueCoder.decode(value, "string" if dtype.kind == "T" else dtype)
 
 
 class BedformBackendEntrypoint(BackendEntrypoint):
-    """Zarr stores, NetCDF and HDF5 files through Bedform."""
+    """xarray backend for Zarr stores, NetCDF and HDF5 files."""
 
     description = "Open Zarr stores, NetCDF and HDF5 files with Bedform"
     supports_groups = True
@@ -286,7 +287,7 @@ class BedformBackendEntrypoint(BackendEntrypoint):
     )
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Whether it is a store that Bedform made; for all else the engine has to be named."""
+        """Whether Bedform made the store; for all others the user must name the backend."""
         if not isinstance(filename_or_obj, (str, os.PathLike)):
             return False
         if "://" in str(filename_or_obj):
@@ -322,7 +323,7 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         concat_dim: str | None = None,
         compat: Literal["equals", "override"] = "equals",
     ) -> Dataset:
-        """Open one group as a data set. Reads no chunk but those of index coordinates."""
+        """Opens one group as a data set. Reads only the chunks of index coordinates."""
         how = {
             "concat_dim": concat_dim,
             "compat": compat,
@@ -367,7 +368,7 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         compat: Literal["equals", "override"] = "equals",
         **decoding: Any,
     ) -> dict[str, Dataset]:
-        """Open every group as a data set, by its absolute path below ``group``."""
+        """Opens every group as a data set, by its absolute path below ``group``."""
         how = {
             "concat_dim": concat_dim,
             "compat": compat,
@@ -394,16 +395,16 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         }
 
     def open_datatree(self, filename_or_obj: Any, **options: Any) -> DataTree:
-        """Open every group as a node of a tree."""
+        """Opens every group as a node of a tree."""
         from xarray import DataTree
 
         groups = self.open_groups_as_dict(filename_or_obj, **options)
-        # xarray's own helper also closes the files of the groups; there are none to close.
+        # xarray's helper would also close the files of the groups, but there are none.
         return DataTree.from_dict(dict(groups))
 
 
 def _is_ours_at(url: str) -> bool:
-    """Whether a store of ours lies in an object store: one whose first array Bedform made."""
+    """Whether an object store holds a store whose first array Bedform made."""
     try:
         store = open_place(url, storage_options={"deadline_seconds": _GUESS_SECONDS})
         if not isinstance(store, Store):
@@ -417,9 +418,9 @@ def _is_ours_at(url: str) -> bool:
 
 
 def _group_at(place: Any, path: str | None, snapshot: bool, **options: Any) -> Group | Array:
-    """Open the group at ``path`` of the store at ``place``, or of a snapshot of it.
+    """Opens the group at ``path`` of the store at ``place``, or of its snapshot.
 
-    A place that is a single array gives that.
+    If the place is a single array, returns that array.
     """
     with said_by_caller():
         opened: Any = bf.open(place, **options)
@@ -441,7 +442,7 @@ def _group_at(place: Any, path: str | None, snapshot: bool, **options: Any) -> G
 
 
 def _held(opened: Any) -> Any:
-    """A snapshot of a store, or of an array that is all of its store."""
+    """Returns a snapshot of a store, or of an array that is a whole store."""
     if isinstance(opened, Array):
         return opened._store.snapshot().array(opened.path)
     return opened.snapshot() if isinstance(opened, Store) else opened

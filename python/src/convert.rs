@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bedform::Error;
 use bedform::convert::{
     self, ConvertError, ConvertOptions, ConvertPlan, ConvertSource, ConvertTarget, Converted,
-    Exchanged, RegionReader, RegionTask, RegionWorker as EngineWorker, TargetPlace,
+    ExchangedTasks, RegionReader, RegionTask, RegionWorker as EngineWorker, TargetPlace,
 };
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -81,13 +81,13 @@ pub(crate) fn exchange_by(
     exchange: &Py<PyAny>,
     place: &TargetPlace,
     tasks: &[RegionTask],
-) -> bedform::Result<Exchanged> {
+) -> bedform::Result<ExchangedTasks> {
     let (place, tasks) = (to_json(place)?, tasks.iter().map(to_json));
     let tasks = tasks.collect::<bedform::Result<Vec<_>>>()?;
     kept_from("workers have failed", |py| {
         let (finished, warnings, tasks_at_once) =
             exchange.bind(py).call1((place, tasks))?.extract()?;
-        Ok(Exchanged { finished, warnings, tasks_at_once })
+        Ok(ExchangedTasks { finished, warnings, tasks_at_once })
     })
 }
 

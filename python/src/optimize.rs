@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use bedform::Error;
-use bedform::convert::{Exchange, RegionTask, TargetPlace};
+use bedform::convert::{RegionTask, TargetPlace, TaskExchange};
 use bedform::foreign::JoinOptions;
 use bedform::layout::readers::readers_named;
 use bedform::optimize::{
@@ -71,7 +71,7 @@ fn options_of(
 /// one.
 fn with_exchange<T>(
     exchange: Option<&Py<PyAny>>,
-    act: impl FnOnce(Option<Exchange<'_>>) -> bedform::Result<T>,
+    act: impl FnOnce(Option<TaskExchange<'_>>) -> bedform::Result<T>,
 ) -> bedform::Result<T> {
     match exchange {
         None => act(None),

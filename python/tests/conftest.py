@@ -1,4 +1,4 @@
-"""Fixtures that several modules share."""
+"""Fixtures shared by several test modules."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     import distributed
 
-# Fixtures that several modules share: each process that runs tests starts one server.
+# Shared fixtures: each process that runs tests starts one server.
 __all__ = ["endpoint", "object_store", "upload"]
 
-# How long property tests search: BEDFORM_TESTS is "default", "ci" or "nightly"; the Rust ones obey
-# it too. A shared machine pauses, so no example has a deadline.
+# Effort of property tests: BEDFORM_TESTS is "default", "ci" or "nightly", for the Rust tests, too.
+# A shared machine pauses, so no example has a deadline.
 for _name, _examples in (("default", 150), ("ci", 500), ("nightly", 5000)):
     hypothesis.settings.register_profile(
         _name,
@@ -50,14 +50,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _interrupts_are_heard() -> None:
-    """A process that runs tests beside others ignores Ctrl-C, and so would those that it starts."""
+    """Restores Ctrl-C: parallel test runners ignore it, and so would the processes started here."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_trace_in_the_home_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Profiles and chunk maps of the tests are kept in a directory of theirs."""
+    """Keeps profiles and chunk maps of the tests in a temporary directory."""
     kept = tmp_path_factory.mktemp("kept")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(kept / "cache"))
@@ -95,12 +95,12 @@ def bedform_command(
     return run_here
 
 
-# What xarray's own tests of its engines ask for.
+# Fixtures that xarray's own tests of its backends require.
 
 
 @pytest.fixture
 def default_zarr_format() -> int:
-    """Of the stores that the tests write."""
+    """The Zarr format of the stores that the tests write."""
     return 3
 
 

@@ -1,4 +1,4 @@
-"""Clusters of Dask with real worker processes, and what kills these."""
+"""Dask clusters with real worker processes, and a killer of these."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def cluster(workers: int = 2, threads: int = 1) -> Iterator[distributed.Client]:
-    """A client of a cluster on this machine, whose workers are processes of their own."""
+    """Yields a client of a local cluster with worker processes."""
     settings = {
-        # A worker that is killed all the time is not the task's fault.
+        # Repeated kills of a worker must not count against its task.
         "distributed.scheduler.allowed-failures": 1000,
-        # A nanny whose worker is not there so long after it died is closed, also if another has
-        # lived and died since.
+        # A nanny closes if its worker is missing for this time after a death, even if another
+        # worker has lived and died since.
         "distributed.deploy.lost-worker-timeout": "1 hour",
         # A busy machine answers late.
         "distributed.comm.timeouts.connect": "10 minutes",
@@ -47,9 +47,9 @@ def cluster(workers: int = 2, threads: int = 1) -> Iterator[distributed.Client]:
 
 
 def pids(client: distributed.Client) -> list[int]:
-    """The processes of the workers that the scheduler knows.
+    """Returns the process ids of the workers that the scheduler knows.
 
-    A nanny whose worker dies before that gives up, and a cluster without nannies waits for ever.
+    A nanny whose worker dies before that gives up, and a cluster without nannies waits forever.
     """
     known = set(client.cluster.scheduler.workers)
     nannies = [nanny for nanny in client.cluster.workers.values() if nanny.process is not None]
@@ -57,10 +57,10 @@ def pids(client: distributed.Client) -> list[int]:
 
 
 class Killer:
-    """Kills a worker after the other while a test goes on, in a thread of its own.
+    """Kills one worker after the other while a test runs, from a thread.
 
-    Each kill waits longer than the one before, until `note_progress` is called: so the slowest
-    machine gets on with its work.
+    Each kill waits longer than the previous one, until `note_progress` is called. So the slowest
+    machine makes progress.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class Killer:
 
     @property
     def is_done(self) -> bool:
-        """Whether as many are dead as were asked for."""
+        """Whether the requested number of kills is reached."""
         return self.kills >= self._most
 
     def note_progress(self) -> None:
-        """Kill as often as in the beginning."""
+        """Resets the interval between kills."""
         self._seconds = self._first
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""Arrays to try things on: random ones with their twins in memory, and how to compare them."""
+"""Random arrays with copies in memory, and their comparison."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _numbers = itertools.count()
 
 
 def random_values(shape: Sequence[int], dtype: Any, seed: int) -> np.ndarray[Any, Any]:
-    """Values of every bit pattern that the type has, NaN payloads included; words for text."""
+    """Returns values of every bit pattern of the type, including NaN payloads; words for text."""
     generator = np.random.default_rng(seed)
     if dtype in ("str", str):
         values = np.empty(tuple(shape), dtype=object)
@@ -57,7 +57,7 @@ def random_values(shape: Sequence[int], dtype: Any, seed: int) -> np.ndarray[Any
 
 
 def assert_same(found: Any, expected: Any) -> None:
-    """Same shape, dtype and bits; scalars where NumPy gives scalars."""
+    """Asserts equal shape, dtype and bits, and scalars where NumPy has scalars."""
     assert isinstance(found, np.ndarray) == isinstance(expected, np.ndarray), (found, expected)
     left, right = np.asarray(found), np.asarray(expected)
     assert left.shape == right.shape
@@ -84,8 +84,8 @@ shapes = st.lists(st.sampled_from([0, 1, 2, 3, 5, 7]), min_size=0, max_size=4).m
 def twins(
     draw: st.DrawFn, root: Path, dtypes: Sequence[str] = (*NUMBERS, "str")
 ) -> tuple[bedform.Array, np.ndarray[Any, Any]]:
-    """An array of a new store below ``root`` and the same in memory; sometimes never written."""
-    # A store of its own: one with thousands of arrays is slow to add to.
+    """Returns an array of a new store below ``root`` and its copy; sometimes never written."""
+    # A separate store: adding to one with thousands of arrays is slow.
     store = bedform.create(root / f"{next(_numbers)}.zarr", durability="process")
     shape = draw(shapes)
     dtype = draw(st.sampled_from(list(dtypes)))

@@ -1,7 +1,7 @@
-"""A proxy before a server of objects that does what networks and busy servers do.
+"""A proxy before an object server, with the faults of networks and busy servers.
 
-It answers 503 and 429, resets connections before a request arrives and after it was done, cuts
-bodies off, and takes its time, in an order that follows from a seed. Or it falls silent.
+It answers 503 and 429, resets connections before and after a request is done, truncates bodies, and
+delays, in an order that follows from a seed. Or it falls silent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FAULTS = ("unavailable", "too many", "reset", "lost answer", "cut answer", "slow
 
 
 class FaultyProxy:
-    """Passes requests on to a local port; of a hundred requests `each` meet each fault."""
+    """Proxy to a local port; each fault hits `each` percent of the requests."""
 
     def __init__(self, server_port: int, seed: int, each: float) -> None:
         self.server_port, self.each = server_port, each
@@ -31,7 +31,7 @@ class FaultyProxy:
         self.lock = threading.Lock()
         self.spoken = threading.Event()
         self.left: int | None = None
-        #: Connections with requests that were not answered.
+        #: Connections with unanswered requests.
         self.silenced: list[socket.socket] = []
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
@@ -45,24 +45,24 @@ class FaultyProxy:
         self.listener.close()
 
     def silence(self, after: int = 0) -> None:
-        """Take requests behind the next `after` ones, and neither pass them on nor answer."""
+        """After `after` more requests, accepts requests without passing them on or answering."""
         with self.lock:
             self.spoken, self.left = threading.Event(), after
 
     def speak(self) -> None:
-        """Answer again, and break off what is still waited for."""
+        """Answers again, and closes connections whose clients still wait."""
         with self.lock:
             self.left = None
             self.silenced.clear()
             self.spoken.set()
 
     def is_waited_for(self) -> bool:
-        """Tell whether a client still waits for an answer to a request that was not answered."""
+        """Whether a client still waits for the answer to a silenced request."""
         with self.lock:
             return any(is_open(client) for client in self.silenced)
 
     def silenced_until(self, client: socket.socket) -> threading.Event | None:
-        """Return what ends the silence about a client's request; nothing if it is answered."""
+        """Returns the event that ends the silence for a client; None if it is answered."""
         with self.lock:
             if self.left is None:
                 return None
@@ -80,7 +80,7 @@ class FaultyProxy:
                 threading.Thread(target=self.serve, args=(client,), daemon=True).start()
 
     def fault(self) -> str | None:
-        """Return what happens to the next request."""
+        """Returns the fault of the next request, if any."""
         with self.lock:
             place = self.random.uniform(0, 100) / self.each if self.each else len(FAULTS)
             fault = FAULTS[int(place)] if place < len(FAULTS) else None
@@ -115,7 +115,7 @@ class FaultyProxy:
             client.sendall(answer[: len(answer) // 2] if fault == "cut answer" else answer)
 
     def ask(self, request: bytes) -> bytes:
-        """Return what the server answers."""
+        """Returns the server's answer."""
         head, _, body = request.partition(b"\r\n\r\n")
         fields = [line for line in head.split(b"\r\n") if not is_field(line, b"connection")]
         with socket.create_connection(("127.0.0.1", self.server_port)) as server:
@@ -130,9 +130,9 @@ DENIED = b"<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>Denied<
 
 
 class DenyingProxy(FaultyProxy):
-    """Passes on what is not denied: a set of "list", "delete" and "write".
+    """Proxy that denies some of "list", "delete" and "write".
 
-    Who may not list is told of what is not there that access to it is denied, as by Amazon.
+    Without the right to list, missing objects are reported as denied, as by Amazon.
     """
 
     def __init__(self, server_port: int, *denied: str) -> None:
@@ -140,7 +140,7 @@ class DenyingProxy(FaultyProxy):
         self.denied = set(denied)
 
     def ask(self, request: bytes) -> bytes:
-        """Return what the server answers, or a denial."""
+        """Returns the server's answer, or a denial."""
         method, target, _ = request.split(b" ", 2)
         if action_of(method, target) in self.denied:
             return denial(method)
@@ -150,7 +150,7 @@ class DenyingProxy(FaultyProxy):
 
 
 def action_of(method: bytes, target: bytes) -> str:
-    """Return what a request does."""
+    """Returns the action of a request."""
     if method == b"DELETE" or (method == b"POST" and target.endswith(b"?delete")):
         return "delete"
     if method in (b"PUT", b"POST"):
@@ -159,7 +159,7 @@ def action_of(method: bytes, target: bytes) -> str:
 
 
 def denial(method: bytes) -> bytes:
-    """Return the answer to who may not; there is no body in answers to HEAD."""
+    """Returns the answer of a denial; answers to HEAD have no body."""
     head = b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(
         DENIED
     )
@@ -193,7 +193,7 @@ def message(client: socket.socket) -> bytes:
 
 
 def is_open(client: socket.socket) -> bool:
-    """Tell whether a client that has sent all of its request has not gone away."""
+    """Whether a client that has sent its whole request is still connected."""
     try:
         return bool(client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
     except BlockingIOError:
@@ -203,5 +203,5 @@ def is_open(client: socket.socket) -> bool:
 
 
 def reset(client: socket.socket) -> None:
-    """Break a connection off."""
+    """Resets a connection."""
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)

@@ -1,4 +1,4 @@
-"""Foreign files for the tests, and a naive reader of them by their chunk maps."""
+"""Foreign files for the tests, and a naive reader by chunk map."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Map:
-    """A chunk map's parts, taken apart as Rust takes them apart."""
+    """The parts of a chunk map, decoded as in Rust."""
 
     def __init__(self, parts: ChunkMapParts) -> None:
         self.description: dict[str, Any] = json.loads(parts.description)
@@ -35,7 +35,7 @@ class Map:
         assert next(tables, None) is None
 
     def reason(self, path: str) -> str:
-        """Why a variable is read natively."""
+        """Returns the reason why a variable is read natively."""
         return str(self.arrays[path]["storage"]["native"]["reason"])
 
     def refused(self, group: str = "") -> dict[str, str]:
@@ -47,7 +47,7 @@ def load(path: Path, **options: Any) -> Map:
 
 
 def read(path: Path, file_map: Map, name: str) -> npt.NDArray[Any]:
-    """A variable by its chunk map alone: positioned reads, NumPy and codecs, no HDF5."""
+    """Reads a variable by its chunk map alone: positioned reads, NumPy and codecs, no HDF5."""
     array = file_map.arrays[name]
     order = ">" if array["endian"] == "big" else "<"
     dtype = np.dtype(order + array["data_type"])
@@ -101,7 +101,7 @@ def decode(codec: str | dict[str, Any], data: bytes) -> bytes:
 
 
 def write_netcdf(path: Path) -> Path:
-    """A NetCDF-4 file with what the netCDF4 library can write."""
+    """Writes a NetCDF-4 file with all features that the netCDF4 library can write."""
     rng = np.random.default_rng(7)
     with netCDF4.Dataset(path, "w") as file:
         for name, size in [("time", None), ("x", 6), ("s", 3), ("big", 4000)]:
@@ -170,7 +170,7 @@ def write_netcdf(path: Path) -> Path:
 
 
 def write_hdf5(path: Path) -> Path:
-    """An HDF5 file that is not NetCDF, with what h5py can write."""
+    """Writes an HDF5 file that is not NetCDF, with all features that h5py can write."""
     rng = np.random.default_rng(8)
     with h5py.File(path, "w") as file:
         for dtype in ["i1", ">i2", "<i4", ">i8", "u1", ">u2", "u4", "u8", "f2", ">f4", "f8"]:

@@ -1,7 +1,7 @@
 """A reader written from `docs/format.md` alone.
 
-It uses none of Bedform's code: struct, json, and numcodecs for Zstandard. Where it and the page
-disagree with what Bedform writes, one of the three is wrong.
+It uses none of Bedform's code: struct, json, and numcodecs for Zstandard. If this reader, the page
+and Bedform's output disagree, one of the three is wrong.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def zstd(data: bytes) -> bytes:
 
 
 class Reader:
-    """Varints, columns and raw bytes, one after the other."""
+    """A decoder of varints, columns and raw bytes from a buffer."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
@@ -137,7 +137,7 @@ def stamp_of(data: bytes, rank: int) -> Stamp | None:
 
 
 class ZarrArray:
-    """What the reader needs of an array's document."""
+    """The parts of an array's document that the reader needs."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -167,7 +167,7 @@ class ZarrArray:
         return np.frombuffer(data, self.dtype.newbyteorder("<")).reshape(self.chunk_shape)
 
     def shard(self, coordinates: tuple[int, ...]) -> tuple[Array, int]:
-        """The elements of a shard and the commit that it contains."""
+        """Returns the elements of a shard, and its last commit."""
         values = np.full(self.shard_shape, self.fill, self.dtype)
         path = self.directory.joinpath("c", *map(str, coordinates))
         if not path.exists():
@@ -247,7 +247,7 @@ class Segment:
         return decoded
 
     def kinds(self) -> list[int]:
-        """The kinds of all records of a segment of one writer."""
+        """Returns the kinds of all records in a segment of one writer."""
         kinds, at = [], 0
         while at + 32 <= len(self.data):
             if self.data[at : at + 4] != b"BSEG":
@@ -299,7 +299,7 @@ class Directory:
 
 
 class Table:
-    """What the directories of many commits have, by array."""
+    """The table of the boxes that many commits touch, by array."""
 
     def __init__(self, log: Path, record: dict[str, Any], settled: int) -> None:
         data = (log / "tables" / record["name"]).read_bytes()
@@ -324,7 +324,7 @@ class Table:
         assert numbers[-1] == record["last"]
         assert record["first"] == min(n for n in numbers if n > settled)
         self.numbers = [number for number in numbers if number > settled]
-        # By commit: sections, by their numbers, with what they touch; and what grows.
+        # By commit: sections by number, with the boxes that they touch; and the growing arrays.
         self.sections: dict[int, dict[int, Any]] = {number: {} for number in numbers}
         self.grown: dict[int, Any] = {number: {} for number in numbers}
         at = rows = 0
@@ -455,7 +455,7 @@ def newest_root(log: Path, store: str) -> dict[str, Any]:
 
 
 class Log:
-    """The newest root of a log and all that it names."""
+    """The newest root of a log, and all objects that it names."""
 
     def __init__(self, store: Path) -> None:
         data = (store / "zarr.json").read_bytes()
@@ -557,7 +557,7 @@ class Log:
 
 
 def read_settled_list(data: bytes) -> dict[tuple[str, tuple[int, ...]], int]:
-    """The last commit of each listed shard, by array and coordinates."""
+    """Returns the last commit of each listed shard, by array and coordinates."""
     reader = Reader(data)
     assert reader.varint() == 1
     arrays = reader.varint()

@@ -1,4 +1,4 @@
-"""What builds and starts programs of C and Fortran, alone and under MPI."""
+"""Building and starting programs in C and Fortran, alone and under MPI."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMEOUT = PATIENCE
 
 
 def run(*command: str | Path, check: bool = True, **environment: str) -> str:
-    """Run a command; give what it printed, and show all of it if it fails."""
+    """Runs a command; returns its output, or shows all of it on failure."""
     done = subprocess.run(
         [str(part) for part in command],
         capture_output=True,
@@ -37,17 +37,17 @@ def run(*command: str | Path, check: bool = True, **environment: str) -> str:
 
 
 def mpiexec(processes: int, *command: str | Path, check: bool = True) -> str:
-    """Run a command in so many processes of the MPI in the environment of the tests."""
+    """Runs a command in several processes, by the MPI of the test environment."""
     return run(*launched(processes), *command, check=check)
 
 
 def launched(processes: int) -> list[str]:
-    """What starts a command in so many processes."""
+    """Returns the command line that starts a command in several processes."""
     return [needed(BIN / "mpiexec"), "-n", str(processes)]
 
 
 def needed(tool: str | Path, how: str = "pip install mpich") -> str:
-    """Where a tool is; the test is skipped, and says how to get it, where it is missing."""
+    """Returns the path of a tool; if it is missing, skips the test with installation advice."""
     found = shutil.which(str(tool))
     if found is None:
         pytest.skip(f"{tool} is missing here; to run this: {how}")
@@ -63,7 +63,7 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def flags(prefix: Path) -> list[str]:
-    """What pkg-config says that a compiler needs, and where the program finds the library."""
+    """Returns pkg-config's compiler flags, and an rpath to the library."""
     where = str(prefix / "lib" / "pkgconfig")
     tool = needed("pkg-config", "apt-get install pkg-config")
     said = run(tool, "--cflags", "--libs", "bedform", PKG_CONFIG_PATH=where)
@@ -71,7 +71,7 @@ def flags(prefix: Path) -> list[str]:
 
 
 def build(prefix: Path, source: Path, program: Path, *, mpi: bool = True) -> Path:
-    """A program of C."""
+    """Compiles a C program."""
     compiler = needed(BIN / "mpicc") if mpi else needed("cc", "apt-get install gcc")
     run(compiler, *STRICT, source, *flags(prefix), "-o", program)
     return program

@@ -1,4 +1,4 @@
-"""A server that speaks S3, for all tests of a process."""
+"""An S3 server, shared by all tests of a process."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SECRET = "a-secret-of-many-letters"  # noqa: S105 - of a server of this test
 
 
 def client_of(endpoint: str) -> Any:
-    """What writes to the server."""
-    # Here alone: few tests need them, and they are slow to import.
+    """Returns a client that writes to the server."""
+    # Imported here: few tests need these slow modules.
     import boto3
     from botocore.config import Config
 
@@ -38,9 +38,9 @@ def client_of(endpoint: str) -> Any:
 
 @pytest.fixture(scope="session")
 def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a server that speaks S3."""
+    """Starts an S3 server; returns its URL."""
     said = tmp_path_factory.mktemp("moto") / "said"
-    # It chooses a port that is free, and says which when it listens there.
+    # The server chooses a free port, and prints it once it listens there.
     with said.open("w") as log:
         process = subprocess.Popen(
             [sys.executable, "-W", "ignore", "-m", "moto.server", "-p", "0"],
@@ -76,7 +76,7 @@ def endpoint(object_store: str) -> str:
 
 @pytest.fixture
 def upload(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, str], str]:
-    """What copies a directory to the bucket, and gives its URL there."""
+    """Returns a function that copies a directory to the bucket and returns its URL."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("AWS_REGION", "us-east-1")

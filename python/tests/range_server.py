@@ -1,4 +1,4 @@
-"""A web server of files that gives parts of them, and remembers what it was asked for."""
+"""A web server of files with range requests, which records the requests."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
 
 
 class FileServer(http.server.ThreadingHTTPServer):
-    """The files of a directory."""
+    """Serves the files of a directory."""
 
     daemon_threads = True
 
     def __init__(self, root: Path) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.root = root
-        #: Whether answers have an ETag; without it they have the time of the last change.
+        #: Whether answers have an ETag; otherwise they have the modification time.
         self.has_tags = True
-        #: What HEAD is answered with where it is refused.
+        #: Status of answers to HEAD, if HEAD is refused.
         self.head_status: int | None = None
-        #: Whether the last bytes are given, and parts at all.
+        #: Whether the server supports suffix ranges, and ranges at all.
         self.has_suffixes = True
         self.has_parts = True
-        #: The query without which there is nothing.
+        #: Query without which every file is missing.
         self.query: str | None = None
         #: Whether the query is the name of the file.
         self.names_by_query = False
-        #: Whether If-Match is looked at.
+        #: Whether the server checks If-Match.
         self.checks_tags = True
-        #: How long each answer takes, and how many were on their way at the same time.
+        #: Seconds of each answer, and the number of concurrent answers.
         self.seconds = 0.0
         self.at_once = 0
         self.most_at_once = 0
@@ -44,7 +44,7 @@ class FileServer(http.server.ThreadingHTTPServer):
         self.asked: list[tuple[str, str, str | None]] = []
 
     def url(self, name: str) -> str:
-        """Where a file is."""
+        """Returns the URL of a file."""
         return f"http://127.0.0.1:{self.server_address[1]}/{urllib.parse.quote(name)}"
 
 
@@ -118,7 +118,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._answer(has_body=False)
 
     def log_message(self, *_: object) -> None:
-        """Print nothing."""
+        """Prints nothing."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What several tests need."""
+"""Shared helpers of the tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from format_reader import crc32c
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-#: Sidecars that the tests of this process make beside data are registered here, not at home.
+#: The registry of sidecars that this process's tests make beside data, instead of the user's.
 _REGISTRY = tempfile.TemporaryDirectory(prefix="bedform-trust-")
 # Snapshots and error lines must not depend on the terminal that runs the tests.
 ENVIRONMENT = {
@@ -33,12 +33,12 @@ ENVIRONMENT = {
 }
 
 
-#: Seconds that a test waits for another thread or process; only a hang takes so long.
+#: Seconds that a test waits for another thread or process; only a hang exceeds them.
 PATIENCE = 600
 
 
 def wait_until(condition: Callable[[], object], awaited: str) -> None:
-    """Wait until a condition holds, for minutes at most; `awaited` names the condition."""
+    """Waits until a condition holds, up to `PATIENCE`; `awaited` names the condition."""
     limit = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < limit, f"waited in vain until {awaited}"
@@ -46,10 +46,10 @@ def wait_until(condition: Callable[[], object], awaited: str) -> None:
 
 
 def fewer_examples(share: int) -> hypothesis.settings:
-    """A share of the examples of the profile.
+    """Returns settings with a share of the profile's examples.
 
-    For properties that a test in Rust tries on many cases: what is left to test here are arguments,
-    buffers, types and errors. And for those that ask several libraries.
+    For properties that a Rust test covers with many cases: only arguments, buffers, types and
+    errors remain to be tested here. And for properties that several libraries must compute.
     """
     default = hypothesis.settings.default
     assert default is not None
@@ -57,12 +57,12 @@ def fewer_examples(share: int) -> hypothesis.settings:
 
 
 def without_blocks(encoding: Mapping[str, Any]) -> dict[str, Any]:
-    """An encoding as engines say it of the same data; blocks for Dask are each engine's own."""
+    """Returns an encoding without Dask blocks, which each engine chooses itself."""
     return {name: value for name, value in encoding.items() if name != "preferred_chunks"}
 
 
 def sealed(document: Mapping[str, Any]) -> bytes:
-    """A helper file of JSON with its seal, its length and checksum, made right."""
+    """Returns a JSON helper file with a valid seal: length and checksum."""
     members = {"seal": "0000000000:00000000", **{k: v for k, v in document.items() if k != "seal"}}
     data = json.dumps(members, separators=(",", ":")).encode()
     data = data.replace(b"0000000000", f"{len(data):010}".encode(), 1)
@@ -70,7 +70,7 @@ def sealed(document: Mapping[str, Any]) -> bytes:
 
 
 def command_line() -> list[str]:
-    """What starts the command line."""
+    """Returns the command that starts the command line."""
     return [sys.executable, "-m", "bedform"]
 
 
@@ -81,18 +81,18 @@ def is_night() -> bool:
 
 @dataclass(frozen=True)
 class Case:
-    """A random case of a stage; as a context it says how a case that fails is repeated."""
+    """A random case of a stage; as a context it tells how to repeat a failed case."""
 
     number: int
     seed: int
 
     @property
     def chance(self) -> random.Random:
-        """Numbers that follow from the seed and the case's number."""
+        """Returns a random generator that follows from the seed and the case's number."""
         return random.Random(f"{self.seed} {self.number}")
 
     def kind(self, kinds: int) -> int:
-        """The case's kind, of so many that take turns in an order by seed."""
+        """Returns the case's kind; kinds alternate in an order by seed."""
         return random.Random(self.seed).sample(range(kinds), kinds)[self.number % kinds]
 
     def __enter__(self) -> Case:
@@ -105,11 +105,11 @@ class Case:
 
 
 def cases(share: float = 1, *, least: int = 1, most: int | None = None) -> Iterator[Case]:
-    """The random cases of a test, until its share of the stage's seconds is over.
+    """Iterates over the random cases of a test, until its share of the stage's seconds is over.
 
     BEDFORM_STAGE_SECONDS is the time of the stage. The cases follow from a seed that differs from
-    run to run; BEDFORM_SEED and BEDFORM_FROM continue another run. The first ``least`` cases come
-    however long they take, and nothing behind case ``most``.
+    run to run; BEDFORM_SEED and BEDFORM_FROM continue another run. The first ``least`` cases run
+    regardless of time, and no case after number ``most``.
     """
     seed = int(os.environ.get("BEDFORM_SEED", time.time_ns() % 1_000_000_007))
     first = number = int(os.environ.get("BEDFORM_FROM", "0"))

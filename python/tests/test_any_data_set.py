@@ -1,8 +1,8 @@
-"""Optimising any data set: learnt and expected reads, reports, plans and reads of what was made.
+"""Optimizing any data set: learnt and expected reads, reports, plans and reads of the replicas.
 
-Data sets are made as people have them: several variables of zero to five dimensions, bounds, text,
-coordinates, dimensions without elements, and those that can grow. Whatever is asked of one, the
-answer is right, by NumPy, or an error of one line; nothing else leaves a call.
+Data sets look like those of users: several variables of zero to five dimensions, bounds, text,
+coordinates, empty and growing dimensions. Every call returns the right answer, by NumPy, or raises
+an error of one line.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WEIGHTS = (1, 0.5, 1000, 0, -1, float("nan"), float("inf"))
 
 def data_set(chance: random.Random, form: str) -> xr.Dataset:
     """Several variables over common dimensions."""
-    # A dimension of no length is the one that can grow in classic files, which have one at most.
+    # In classic files, which have at most one, the dimension of length 0 is the growing one.
     least = 1 if form == "classic" else 0
     lengths = {
         name: chance.choice([size for size in sizes if size >= least])
@@ -51,7 +51,7 @@ def data_set(chance: random.Random, form: str) -> xr.Dataset:
     for number in range(chance.randint(1, 5)):
         dims = chance.sample(list(lengths), min(chance.randint(0, 5), len(lengths)))
         if form == "classic" or chance.random() < 0.6:
-            # As models write them: time first, which classic files need of a dimension that grows.
+            # Time first, as models write it; classic files require that of a growing dimension.
             dims = [name for name in lengths if name in dims]
         variables[f"v{number}"] = (dims, values_of(chance, [lengths[name] for name in dims], form))
     coordinates: dict[str, Any] = {}
@@ -114,7 +114,7 @@ class Calls:
         self.where, self.data, self.chance, self.count = where, data, chance, 0
 
     def attempt(self, act: Callable[[], object]) -> object:
-        """What a call gives; nothing after an error, which is of one line and no bug."""
+        """Makes a call; returns None after an error, which must have one line and be no bug."""
         self.count += 1
         try:
             return act()
@@ -125,7 +125,7 @@ class Calls:
             return None
 
     def read_some(self) -> None:
-        """Reads of random places, each held against NumPy."""
+        """Makes reads of random places, each compared with NumPy."""
         with bf.open(self.where) as store:
             for _ in range(self.chance.randint(1, 12)):
                 name = str(self.chance.choice(list(self.data.variables)))
@@ -139,7 +139,7 @@ class Calls:
                 self.count += 1
 
     def reads(self) -> dict[Any, Any]:
-        """Expected reads: of dimensions that are there, or not."""
+        """Returns expected reads, also of missing dimensions."""
         known = [*map(str, self.data.sizes), "nowhere", "elsewhere"]
         count = self.chance.randint(0, 3)
         kinds = (tuple(self.chance.sample(known, self.chance.randint(0, 2))) for _ in range(count))
@@ -172,7 +172,7 @@ class Calls:
         self.attempt(lambda: str(bf.optimize(self.where, **options)))
 
     def program(self) -> None:
-        """What a program of xarray's reads."""
+        """Reads like a program that uses xarray."""
         with contextlib.closing(xr.open_dataset(self.where, engine="bedform")) as opened:
             for name in opened.data_vars:
                 if opened[name].dtype.kind not in "fiub":

@@ -1,7 +1,7 @@
 """Lists of files that disagree (F28): joined right, or refused with the name of a file.
 
-Each value says the moment, latitude and longitude that it belongs to, so that a label that is not
-its own is seen without another reader.
+Each value encodes its time, latitude and longitude, so that a wrong label is visible without
+another reader.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ EPOCHS = ["2000-02-27", "2000-03-01", "1999-12-30 12:00:00", "1850-01-01"]
 
 @dataclass
 class Part:
-    """A file of a list: its steps in hours since 2000-02-27, and everything that may disagree."""
+    """A file of a list: its steps in hours since 2000-02-27, and properties that may disagree."""
 
     hours: list[float]
     lats: list[float] = field(default_factory=lambda: list(LATS))
@@ -57,16 +57,16 @@ class Part:
 
     @property
     def dates(self) -> list[Any]:
-        """The moments of the steps in the calendar."""
+        """The times of the steps in the calendar."""
         return moments(self.hours, self.calendar)
 
     @property
     def own_times(self) -> npt.NDArray[Any]:
-        """The numbers that stand for the steps in the file."""
+        """The stored numbers of the steps."""
         return np.atleast_1d(cftime.date2num(self.dates, self.units, self.calendar or "standard"))
 
     def values(self) -> npt.NDArray[Any]:
-        """Each value is the code of its place."""
+        """Each value encodes its position."""
         return coded(np.array(self.hours), np.array(self.lats), np.array(self.lons))
 
     def write(self, path: Path) -> None:
@@ -114,12 +114,12 @@ def moments(hours: Any, calendar: str | None) -> list[Any]:
 
 
 def coded(hours: Any, lats: Any, lons: Any) -> npt.NDArray[Any]:
-    """Values that say where they belong."""
+    """Returns values that encode their positions."""
     return np.add.outer(np.add.outer(hours * 1e4, lats * 1e2), lons)
 
 
 def drawn(chance: random.Random) -> list[Part]:
-    """Files of equal steps, one behind the other, that differ in nothing."""
+    """Returns files of consecutive equal steps that agree in everything."""
     count, steps = chance.randint(2, 4), chance.choice([1, 2, 24])
     step = chance.choice([1.0, 24.0, 0.5])
     first = Part(
@@ -221,7 +221,7 @@ CHANGES += [mask, lack, add, reform, fix, repeat]
 
 
 def check(store: Any, parts: list[Part], names: list[str]) -> None:
-    """Every value of an archive belongs to the labels that it has."""
+    """Asserts that every value of an archive has the right labels."""
     calendar = str(store["time"].attributes.get("calendar", "standard"))
     units = str(store["time"].attributes["units"])
     times = store["time"][:]
@@ -239,7 +239,7 @@ def check(store: Any, parts: list[Part], names: list[str]) -> None:
 
 
 def is_right(error: Exception, names: list[str]) -> bool:
-    """Whether an error says in one line which file does not fit."""
+    """Whether an error is one line that names a file that does not fit."""
     text = str(error)
     assert "\n" not in text
     return isinstance(error, bf.InvalidArgumentError) and any(name in text for name in names)
@@ -397,7 +397,7 @@ def test_a_pattern_is_sorted_by_its_labels_and_a_list_is_not(tmp_path: Path) -> 
             assert facts["ordered_by"] == "time"
             assert store["time"][:].tolist() == [0, 12, 24, 36, 48, 60]
             assert (store["t"][:, 0, 0] == store["time"][:] * 1e4 + 1000).all()
-    # Files that come are put where they belong, before the first as well.
+    # New files get their place by label, also before the first.
     Part([-24.0, -12.0]).write(tmp_path / "dec.nc")
     Part([72.0]).write(tmp_path / "aug.nc")
     with bf.open(str(tmp_path / "*.nc")) as store:
@@ -446,7 +446,7 @@ def test_reads_of_converted_times_are_the_same_through_every_door(
         paths[1].unlink()
         with pytest.raises(bf.NotFoundError, match=r"b\.nc"):
             time[:]
-    # Values in other units than the handle has said are none of its values.
+    # Values in other units than the handle's are refused.
     Part([36.0, 72.0]).write(paths[1])
     with bf.open(paths) as store:
         time = store["time"]

@@ -1,4 +1,4 @@
-"""Replicas of many files that are read as one: what is read is always what the files have."""
+"""Replicas of many files that are read as one: reads always equal the files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LENGTHS = [60, 1, 80, 0, 70, 90]
 
 
 def write(path: Path, length: int, seed: int) -> npt.NDArray[Any]:
-    """A file of maps, one after the other; gives their values."""
+    """Writes a file of consecutive maps; returns their values."""
     values = np.random.default_rng(seed).normal(size=(length, Y, X)).astype("f4")
     form = ["NETCDF4", "NETCDF3_64BIT_OFFSET"][seed % 2]
     with netCDF4.Dataset(path, "w", format=form) as file:
@@ -42,7 +42,7 @@ def files(tmp_path: Path) -> tuple[str, list[npt.NDArray[Any]]]:
 
 
 def reads_of(store: Any) -> int:
-    """Reads that took something of a replica."""
+    """Returns the number of reads that used a replica."""
     return sum(one["reads"] for one in store.stats()["replicas"])
 
 

@@ -168,7 +168,7 @@ def test_archives_of_two_pickles_are_closed_each_for_itself(
     np.testing.assert_array_equal(other["t"][...], values)
     with pytest.raises(bf.InvalidArgumentError, match="closed"):
         one["t"]
-    # One handle serves them all: each of its variables comes with all paths.
+    # One handle serves all of them: each variable pickles with all paths.
     assert pickle.loads(pickle.dumps(other))._opened is other._opened  # noqa: S301
 
 
@@ -302,7 +302,7 @@ def test_files_that_change_are_named_and_never_read_as_others(
         return archive, paths
 
     sees = freshness == "read" or not was_read
-    # Grown: in place, by its own library.
+    # A file grows in place, through its own library.
     archive, paths = opened()
     t = archive["t"]
     with netCDF4.Dataset(paths[1], "a") as file:
@@ -314,15 +314,15 @@ def test_files_that_change_are_named_and_never_read_as_others(
     with bf.open(paths, freshness=freshness) as again:
         assert again["t"].shape == (8, Y, X)
         assert (again["time"][:] == [0, 1, 2, 3, 3.5, 3.5, 4, 5]).all()
-    # Gone.
+    # A file is gone.
     archive, paths = opened()
     paths[2].unlink()
     if sees:
         with pytest.raises(FileNotFoundError, match=r"t2\.nc"):
             archive["t"][:]
-    # What is not read of it is read.
+    # Reads of the other files still work.
     np.testing.assert_array_equal(archive["t"][0], write(tmp_path / "other.nc", 0, 2)[0])
-    # Replaced by one of another form.
+    # A file is replaced by one of another form.
     archive, paths = opened()
     write(tmp_path / "new.nc", 0, 2, dtype="f8")
     (tmp_path / "new.nc").rename(paths[0])
@@ -355,14 +355,14 @@ def test_what_is_kept_of_files_is_believed_as_long_as_they_stay(
     values[2] = write(paths[2], 4, 3)
     with bf.open(paths) as archive:
         np.testing.assert_array_equal(archive["t"][:], np.concatenate(values))
-    # Whatever becomes of it, it is made again.
+    # A damaged map is always rebuilt.
     whole = kept.read_bytes()
     for bytes_ in (whole[:-9], whole[:100] + b"x" + whole[101:], b""):
         kept.write_bytes(bytes_)
         with bf.open(paths) as archive:
             np.testing.assert_array_equal(archive["t"][:], np.concatenate(values))
         assert kept.read_bytes() == whole
-    # Of other files, or in another order, it is another archive.
+    # Other files, or another order, make another archive.
     with bf.open(paths[::-1], compat="override") as archive:
         np.testing.assert_array_equal(archive["t"][:], np.concatenate(values[::-1]))
     assert kept.read_bytes() == whole

@@ -1,6 +1,6 @@
 """Arrays and stores through the Python door: types, fill values, attributes, errors, other handles.
 
-What NumPy would hold after the same assignments is the oracle throughout.
+The oracle throughout is NumPy, after the same assignments.
 """
 
 from __future__ import annotations
@@ -342,7 +342,7 @@ def test_groups_are_found_by_path_from_any_group(store: bedform.Store) -> None:
 def test_nothing_is_called_as_the_documents_of_zarr_are(
     store: bedform.Store, document: str
 ) -> None:
-    """``zarr.json`` was damage that no data had; in a session all that it had written was lost."""
+    """Regression: an array named ``zarr.json`` counted as damage; a session lost its writes."""
     new = {"shape": (2,), "dtype": "int8"}
     with store.session() as session:
         for name in (document, f"g/{document}", f"{document}/t"):
@@ -555,7 +555,7 @@ for write in (lambda: array.__setitem__(..., 1), write_dataset):
 
 
 def written_twice(root: Path, prepare: str) -> list[str]:
-    """What writing 2 MB in a new store and in a new data set says, in a process of its own."""
+    """Returns the messages of a child that writes 2 MB to a new store and a new data set."""
     python = [sys.executable, "-c", WRITE_TWICE, str(root)]
     done = subprocess.run(
         ["unshare", "-rm", "sh", "-c", f'{prepare} && exec "$@"', "sh", *python],  # noqa: S607
@@ -595,7 +595,7 @@ def test_storage_that_refuses_says_what_to_do() -> None:
         error = _internal.EngineError(kind, f'cannot lock "t": {phrase}')
         said = str(_errors.translated(error, "run.zarr"))
         assert said == f'run.zarr: cannot lock "t": {phrase}; {remedy}'
-    # A path that has the store in it needs no second one.
+    # A message with the store's path needs no second one.
     inside = _internal.EngineError("Io", 'cannot open "run.zarr/t": the device or system failed')
     assert str(_errors.translated(inside, "run.zarr")) == inside.args[1]
 
@@ -722,7 +722,7 @@ def test_a_shard_that_another_library_rewrote_is_noticed_and_read(
     third[12:, 3:11].write(np.int32(-2)).result()
     values[12:, 3:11] = -2
     assert_same(other[...], values)
-    # And our own write merges with what they left.
+    # Our write merges with the data of the other programs.
     array[::2, 1] = 9
     values[::2, 1] = 9
     assert_same(other[...], values)
@@ -809,7 +809,7 @@ def test_a_measurement_that_includes_indexes_says_so(store: bedform.Store) -> No
 
 
 def test_masked_elements_and_times_are_no_numbers(tmp_path: Path) -> None:
-    """What is under a mask, and seconds since 1970, were written as if they were data."""
+    """Regression: masked elements, and times as seconds since 1970, were written as data."""
     store = bedform.create(tmp_path / "s.zarr")
     array = store.create_array("t", shape=(3,), dtype="float64")
     masked = np.ma.array([1.0, 2.0, 3.0], mask=[False, True, True])

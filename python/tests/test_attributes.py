@@ -1,4 +1,4 @@
-"""Attributes write through: no assignment to one is lost in silence."""
+"""Attributes write through: no assignment to one is lost silently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmarks can be imported; what their figures rest on is tested by night."""
+"""Imports of all benchmarks; the bases of their figures are tested at night."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from support import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Packages of the extra `bench`, which tests go without.
+#: Packages of the extra `bench`, which the test environment lacks.
 EXTRAS = ("adios2", "aiohttp", "hdf5plugin", "obstore", "psutil")
 IMPORT = f"""
 import importlib, pkgutil, sys

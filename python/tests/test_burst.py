@@ -1,4 +1,4 @@
-"""The burst tier, what writers that die leave, and arrays that are created together."""
+"""The burst tier, remains of dead writers, and arrays created together."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_promise_of_the_burst_tier_outlives_its_writer(
     done = bedform_command("recover", path, "--burst", burst, "--json")
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
-    # It may have come as far as the log before the writer died.
+    # The commit may have reached the log before the writer died.
     assert blind["completed"] + said["completed"] >= 1 and said["found"][0]["writes"] == 1
     assert np.array_equal(store["t"][:], np.repeat([[0], [1], [2]], 8, axis=1))
     store.session(settle="later").close()
@@ -168,9 +168,9 @@ def test_a_tier_that_has_lost_what_was_promised_is_no_tier_without_promises(
 
 
 def damaged_last_commit(store: bf.Store, path: str, burst: Path) -> dict[Path, bytes]:
-    """Kill a writer of three commits and damage the data of the last one; give the tier as it was.
+    """Kills a writer of three commits, damages the last one's data; returns the original files.
 
-    The first two may be visible. Of the last one the log may have a copy, which is damaged alike.
+    The first two may be visible. The log may have a copy of the last one, which is damaged alike.
     """
     killed_writer(path, str(burst), "node")
     files = {file: file.read_bytes() for file in burst.rglob("*") if file.is_file()}
@@ -206,7 +206,7 @@ def test_damage_to_what_was_promised_is_reported_until_somebody_decides(
     assert store.verify() != []
     assert bedform_command("verify", path).returncode == 1
     assert store.info()["log"]["tiers"] == ["the log itself"]
-    # What was damaged comes back.
+    # The damaged files are restored.
     for file, content in files.items():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
@@ -304,7 +304,7 @@ def test_writes_that_no_commit_has_wait_for_a_decision(
 def test_what_can_be_no_tier_is_refused_with_the_option_and_its_value(
     store: bf.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file in the place of the directory was one that does not exist."""
+    """Regression: a file in the place of the directory was reported as missing."""
     file = tmp_path / "file"
     file.touch()
     for burst, said in (

@@ -29,12 +29,12 @@ def programs_of_the_guide(language: str) -> list[str]:
 
 
 def declared() -> set[str]:
-    """The functions of the header."""
+    """Returns the functions of the header."""
     return set(re.findall(r"\b(bf_\w+)\(", HEADER)) - {"bf_comm_from_mpi"}
 
 
 def heat(steps: int = 6, height: int = 48, width: int = 64) -> np.ndarray:
-    """What the examples compute, step by step."""
+    """Returns the results of the examples, step by step."""
     cells = np.zeros((height + 2, width + 2))
     cells[1:-1, 1:-1][height // 4 + 1 : height // 2, width // 4 + 1 : width // 2] = 100
     planes = []
@@ -89,7 +89,7 @@ def test_the_example_in_c_is_built_with_pkg_config_and_run_by_four(
     place = tmp_path / "heat.zarr"
     assert "the last plane is right" in mpiexec(4, program, place)
     check_heat(place)
-    # Alone: a launcher may lose what a process says just before it aborts.
+    # Without a launcher, which may lose the output of a process that aborts.
     said = run(program, place, check=False)
     assert "EXISTS" in said.upper(), "a second time it says why not"
     assert not mpiexec(2, program, place, check=False).startswith("0\n")
@@ -147,8 +147,8 @@ def test_the_example_in_c_is_linked_statically_by_cmake(
 
 
 def mpi_fortran(prefix: Path, source: Path, program: Path) -> str:
-    """A program in Fortran, with MPI; gives the launcher."""
-    # The wheel of MPICH has no Fortran, so that of the system is taken, with its own mpiexec: the
+    """Compiles a Fortran program with MPI; returns the launcher."""
+    # The wheel of MPICH has no Fortran, so the system's MPICH is used with its own mpiexec; the
     # library is the same.
     how = "apt-get install mpich gfortran"
     compiler, mpicc, launcher = (
@@ -265,7 +265,7 @@ def test_the_simulation_of_the_guide_in_fortran_is_run_by_four(
 
 
 def test_a_start_of_0_in_fortran_is_told_where_indices_start(prefix: Path, tmp_path: Path) -> None:
-    """What begins at 1 there is 0 in C: the message spoke of 18446744073709551615."""
+    """Regression: index 0 became -1 in C, and the message had 18446744073709551615."""
     source = """
 program first
   use bedform

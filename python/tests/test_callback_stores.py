@@ -1,4 +1,4 @@
-"""Stores whose objects another library reads: what it raises ends the work as what it is."""
+"""Stores whose objects another library reads: its exceptions end the work unchanged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VALUES = np.arange(24.0).reshape(4, 6)
 
 
 class Objects:
-    """The files of a directory; chunks are not read once an error is said."""
+    """The files of a directory; reads of chunks fail once an error is set."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -90,7 +90,7 @@ def test_a_server_that_does_not_answer_is_no_damage(objects: Objects) -> None:
     objects.error = TimeoutError("no answer for 30 s")
     with pytest.raises(bf.IoError, match=r"t/c/0/0.*no answer for 30 s"):
         store["t"][0, 0]
-    # What cannot be read is listed, too, and said to be that.
+    # Unreadable chunks are listed, too, with that reason.
     assert all("the server did not give it" in line for line in store.verify())
 
 

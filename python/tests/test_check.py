@@ -1,4 +1,4 @@
-"""`bedform check`: what is needed of a file system, alone and by several processes."""
+"""`bedform check`: tests of a file system, alone and by several processes."""
 
 from __future__ import annotations
 

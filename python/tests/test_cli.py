@@ -1,4 +1,4 @@
-"""The command line: help that stays, exit codes, one line per error, streams kept apart."""
+"""The command line: stable help, exit codes, one line per error, separate streams."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COMMANDS = [
 
 
 def words(text: str) -> str:
-    """The words of a help page; frames and line breaks are the terminal library's own."""
+    """Returns the words of a help page, without the terminal library's frames and line breaks."""
     return " ".join(re.sub(r"[^\x00-\x7f]", " ", text).split())
 
 
@@ -280,7 +280,7 @@ def test_verify_names_what_is_damaged_in_the_log(tmp_path: Path, bedform_command
     (problem,) = json.loads(bedform_command("verify", str(path), "--json").stdout)["problems"]
     assert f"{segment} at byte " in problem
     assert "(it has data of t)" in problem
-    # Reading says the same of it.
+    # Reading reports the same.
     with pytest.raises(bf.CorruptError, match=str(segment)):
         bf.open(path)["t"][:]
     (segment / "data").unlink()
@@ -311,7 +311,7 @@ def test_a_reader_that_goes_away_is_not_an_error(source: Path) -> None:
 def test_what_no_terminal_shows_gets_one_line_for_each_message(
     columns: str, tmp_path: Path, bedform_command: Bedform
 ) -> None:
-    """Long paths had made two lines of a message in a pipe, of which ``grep`` found a half."""
+    """Regression: long paths broke a message into two lines in a pipe, and ``grep`` found half."""
     path = tmp_path / ("long-" * 30) / "run.zarr"
     store = bf.create(path)
     store.create_array("t", shape=(4,), dtype="int8")
@@ -334,7 +334,7 @@ def test_a_limit_for_memory_whose_unit_was_forgotten_is_refused(
 
 
 def test_a_store_that_is_gone_is_named_by_its_log(tmp_path: Path, bedform_command: Bedform) -> None:
-    """After ``rm -r run.zarr`` a run failed at its first commit, far from the cause."""
+    """Regression: after ``rm -r run.zarr`` a run failed only at its first commit."""
     path = tmp_path / "run.zarr"
     store = bf.create(path)
     store.create_array("t", shape=(2,), dtype="int8")
@@ -353,7 +353,7 @@ def test_a_store_that_is_gone_is_named_by_its_log(tmp_path: Path, bedform_comman
 
 @pytest.mark.parametrize("imported", ["numpy", "typer"])
 def test_an_interruption_during_the_imports_is_one_line(imported: str, tmp_path: Path) -> None:
-    """Most of the time until a command begins goes into them; Ctrl-C gave a traceback."""
+    """Regression: Ctrl-C during the imports, the slowest part of a start, gave a traceback."""
     (tmp_path / f"{imported}.py").write_text("raise KeyboardInterrupt\n")
     environment = {**ENVIRONMENT, "PYTHONPATH": f"{tmp_path}:{ENVIRONMENT['PYTHONPATH']}"}
     (script,) = entry_points(group="console_scripts", name="bedform")

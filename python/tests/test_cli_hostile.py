@@ -1,6 +1,6 @@
-"""H1 for the command line: whatever is typed or given as a file, one line and no traceback.
+"""H1 for the command line: any arguments or files give one line and no traceback.
 
-Every command is run in this process, so that hundreds of lines take seconds; a panic of the engine
+Every command runs in this process, so that hundreds of lines take seconds; a panic of the engine
 would end the process and fail the stage.
 """
 
@@ -48,7 +48,7 @@ def check(arguments: list[str]) -> None:
         len(err.splitlines()) > 1,
         code == 2 and not err.startswith("bedform: "),
     ]
-    # Raised by hand: pytest would spell out these arguments as source text.
+    # Raised by hand, since pytest would print these arguments as source text.
     if any(faults):
         raise AssertionError(f"{arguments!r:.300} ended with {code} and said {err!r:.600}")
 

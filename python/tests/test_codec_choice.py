@@ -1,4 +1,4 @@
-"""Codecs that the data choose: `codecs="auto"`, through every door."""
+"""Codecs chosen by the data: `codecs="auto"`, in every interface."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def smooth(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
 
 
 def command(*arguments: str) -> str:
-    """What the command line prints."""
+    """Returns the output of the command line."""
     done = subprocess.run(
         [*command_line(), *arguments], env=ENVIRONMENT, check=True, capture_output=True, text=True
     )
@@ -71,7 +71,7 @@ def test_an_array_without_data_chooses_with_its_first_write(tmp_path: Path):
     frames = smooth((6, 100, 200))
     t.append(frames)
     assert names(t) == ["blosc"]
-    # Noise would be stored as it is; the choice stands.
+    # Noise alone would choose other codecs; the earlier choice stays.
     noise = np.random.default_rng(1).integers(0, 2**31, frames.shape, "int32").view("float32")
     other.append(noise)
     assert names(other) == ["blosc"]
@@ -176,7 +176,7 @@ def test_a_snapshot_of_an_open_array_stays_or_says_that_it_has_moved(tmp_path: P
 
 
 def write_row(where: str, row: int) -> None:
-    """Write one row of an array that nobody may have written to: of waves, or of noise."""
+    """Writes one row, waves or noise, of an array that may be unwritten."""
     t = bf.open(where, mode="r+")["t"]
     t[row] = row_of(row)
 
@@ -281,7 +281,7 @@ def test_data_sets_choose_for_each_variable_in_memory_and_by_dask(tmp_path: Path
         bf.write_dataset(data, where, encoding=encoding)
         store = bf.open(where)
         assert names(store["t"]) == ["blosc"]
-        # Whatever noise is stored by, it takes no space.
+        # The chosen codecs store noise without overhead.
         assert store["n"].info()["codec_choice"]["compared"][0]["size"] < 1.001
         assert names(store["kept"]) == ["gzip"]
         xr.testing.assert_identical(xr.open_zarr(where, consolidated=False).load(), ds)
@@ -416,7 +416,7 @@ def test_every_bit_comes_back_through_whatever_was_chosen(
 
 
 def test_c_programs_get_the_same_default(tmp_path: Path):
-    """The C door is thin: its description goes through the same function."""
+    """The C interface passes its description through the same function."""
     store = bf.create(tmp_path / "s.zarr")
     described = {"shape": [4], "dtype": "int32", "chunks": [4], "shards": [4], "codecs": "auto"}
     inner = store._inner.create_array("t", json.dumps(described), False)

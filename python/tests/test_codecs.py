@@ -1,4 +1,4 @@
-"""Codecs that arrays are made with: ``pcodec``, which takes numbers, and how all are asked for."""
+"""Codecs of new arrays: ``pcodec`` for numbers, and the ways of requesting codecs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import bedform
 if TYPE_CHECKING:
     from pathlib import Path
 
-# zarr-python says so of codecs that are not in the specification.
+# zarr-python warns of codecs that are not in the specification.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 
 TYPES = [
@@ -42,7 +42,7 @@ SETTINGS: list[dict[str, Any]] = [
 
 
 def smooth_values(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
-    """Values that pcodec has modes and differences for, unlike noise."""
+    """Returns values that pcodec can compress by modes and differences, unlike noise."""
     count = int(np.prod(shape, dtype=np.int64))
     ramp = np.round(100 * np.sin(np.arange(count) / 50), 1)
     if np.dtype(dtype).kind == "u":
@@ -92,7 +92,7 @@ def test_every_setting_is_kept_in_the_document_and_read_by_zarr_python(
     assert [codec["name"] for codec in named] == ["numcodecs.pcodec", "crc32c"]
     written = named[0]["configuration"]
     assert {**written, **configuration, "delta_spec": written["delta_spec"]} == written
-    # numcodecs takes all of it for its own.
+    # numcodecs accepts the whole configuration.
     assert numcodecs.get_codec({"id": "pcodec", **written}).get_config() == {
         "id": "pcodec",
         **written,
@@ -185,7 +185,7 @@ def test_any_part_is_what_numpy_has(tmp_path_factory: pytest.TempPathFactory, da
 
 
 def test_transposed_chunks_are_read_by_zarr_python(tmp_path: Path) -> None:
-    # zarr-python 3.1 writes such chunks in a wrong order itself, and reads them as it should.
+    # zarr-python 3.1 writes such chunks in a wrong order, but reads them correctly.
     path = tmp_path / "s.zarr"
     data = xr.Dataset({"a": (("y", "x"), smooth_values((70, 33), "float64"))})
     transpose = {"name": "transpose", "configuration": {"order": [1, 0]}}

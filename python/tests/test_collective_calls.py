@@ -1,8 +1,8 @@
 """Collective calls that differ between processes: real ones, under mpiexec, through mpi4py.
 
-F22: one process of four makes another call than the others, or the same of another array, axis,
-type, option or store. All of them get one error that names what each has called, nobody waits, and
-nothing is visible but what was committed before. One job runs all cases, each in its own store.
+F22: one process of four makes another call than the others, or the same with another array, axis,
+type, option or store. All of them get one error that names the call of each. No process hangs, and
+only earlier commits are visible. One job runs all cases, each in its own store.
 """
 
 from __future__ import annotations

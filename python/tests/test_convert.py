@@ -1,4 +1,4 @@
-"""Convert: the target is whole or absent, stopped work goes on, and every byte is the source's."""
+"""Convert: the target is complete or absent, interrupted work resumes, and every byte is equal."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ def test_a_dry_run_writes_nothing(source: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [source]
 
 
-# Cuts the large array into three regions, so that there is something to stop between.
+# Cuts the large array into three regions, so that there are places to stop.
 LAYOUT = bedform.Regular(chunks=(25, 50, 45), shards=(50, 100, 90))
 
 
 class StopError(Exception):
-    """What the progress of a test raises to stop a conversion."""
+    """Raised by a test's progress callback to stop a conversion."""
 
 
 def stop_after(steps: int) -> Any:
@@ -156,7 +156,7 @@ def test_a_source_that_has_changed_is_converted_from_the_beginning(
     elif change == "shape":
         group["depth"].resize((8,))
     else:
-        # Somebody writes, or holds a lock, and has not published anything.
+        # Another program writes, or holds a lock, without having published.
         (source / "t" / ".bedform-lock").touch()
     done = convert(source, target, layout=LAYOUT)
     assert (done.resumed_bytes == 0) == (change != "nothing")
@@ -247,7 +247,7 @@ def test_a_killed_command_leaves_nothing_visible_and_the_next_one_finishes(
 
 @pytest.fixture
 def odd(tmp_path: Path) -> Path:
-    """A file with one ordinary array and three that Zarr has no type for."""
+    """Writes a file with one ordinary array and three of types that Zarr lacks."""
     path = tmp_path / "odd.h5"
     with h5py.File(path, "w") as file:
         file["t"] = np.arange(12.0)

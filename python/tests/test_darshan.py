@@ -1,4 +1,4 @@
-"""`bedform learn --darshan`: reads that Darshan recorded, and which of them were predictable."""
+"""`bedform learn --darshan`: reads recorded by Darshan, and the predictable ones among them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_reads_count_in_the_order_in_which_they_began() -> None:
 
 
 def test_nothing_is_predicted_by_what_comes_later() -> None:
-    """What was counted for the beginning of a log is what the beginning alone gives."""
+    """The counts for the beginning of a log equal those of the beginning alone."""
     generator = random.Random(3)
     reads = [(generator.randrange(5) * 1000, 64) for _ in range(300)]
     whole = _internal.predicted(*columns(reads))[0]
@@ -143,7 +143,7 @@ def test_the_command_shows_files_totals_and_what_is_missing(bedform_command: Bed
 
 
 def hostile(directory: Path) -> list[Path]:
-    """Files that are no log, or no longer one."""
+    """Writes files that are no logs, or damaged ones."""
     whole = log("dxt.darshan").read_bytes()
     generator = np.random.default_rng(4)
     noise = bytearray(whole)

@@ -1,4 +1,4 @@
-"""Conversions on a Dask cluster: worker processes do them, die, are cut off, and are too late."""
+"""Conversions on a Dask cluster: by worker processes that die, are cut off, or come too late."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_workers_convert_what_can_be_read(
     assert done.complete
     assert done.verified
     assert seen[-1] == (done.byte_count, done.byte_count)
-    # To the end twice, copied and compared, and never back.
+    # Twice to the end, for copying and comparing, and never backwards.
     turn = seen.index((done.byte_count, done.byte_count)) + 1
     assert seen[:turn] == sorted(seen[:turn])
     assert seen[turn:] == sorted(seen[turn:])
@@ -180,7 +180,7 @@ def test_a_killed_command_is_resumed_without_workers(
     process.send_signal(ending)
     _, said = process.communicate(timeout=PATIENCE)
     if process.returncode == 0:
-        # A busy machine sent the signal too late.
+        # The machine was busy, and the signal came too late.
         check(target)
         return
     assert process.returncode == (130 if ending == signal.SIGINT else -signal.SIGKILL), said
@@ -194,7 +194,7 @@ def test_a_killed_command_is_resumed_without_workers(
 
 
 def test_a_worker_that_comes_too_late_changes_nothing(source: Path, tmp_path: Path) -> None:
-    """Stopped in the middle of a region, and woken when another conversion has the name."""
+    """A worker is stopped within a region, and resumes after another conversion took the name."""
     target = tmp_path / "a.zarr"
     with cluster() as client:
         stopped: list[int] = []
@@ -239,7 +239,7 @@ def test_a_copy_that_differs_is_found_by_the_workers(
 def test_a_source_that_changes_under_the_workers_is_said(source: Path, tmp_path: Path) -> None:
     def change(done: int, total: int) -> None:
         zarr.open_group(source, mode="r+")["t"][0] = 8
-        # Those that come after them open the source anew.
+        # Later workers open the source again.
         for pid in pids(client):
             os.kill(pid, signal.SIGKILL)
 
@@ -256,7 +256,7 @@ def test_a_worker_that_does_not_see_the_source_says_so(
     (tmp_path / "here").mkdir()
     write(tmp_path / "here" / "source.zarr", "zarr")
     monkeypatch.chdir(tmp_path / "here")
-    # A path that is another one in each process.
+    # A path with another meaning in each process.
     with pytest.raises(
         bf.NotFoundError, match=r"worker tcp://.*/proc/self/cwd/source.zarr"
     ) as info:
@@ -339,7 +339,7 @@ def test_workers_fill_a_store_in_an_object_store(
     upload: Callable[[Path, str], str], source: Path
 ) -> None:
     assert upload
-    # Workers that know where the server is.
+    # These workers know the server's address.
     with cluster() as client:
         url = "s3://bucket/by/workers.zarr"
         with pytest.raises(StopError):
@@ -364,7 +364,7 @@ def test_workers_are_killed_and_the_copy_is_right(tmp_path: Path) -> None:
                 convert(source, target, dask=client, **ARGUMENTS)
                 check(target)
                 assert bf.open(target).verify() == []
-                # Nothing of the dead is left in the store.
+                # The dead workers left nothing in the store.
                 assert not [path for path in target.rglob("*") if path.name.startswith(".bedform")]
                 assert leftovers(tmp_path) == []
             shutil.rmtree(target)

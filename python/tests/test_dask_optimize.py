@@ -1,4 +1,4 @@
-"""Replicas that the workers of a Dask cluster make, and stores that they reorganize."""
+"""Replicas made, and stores reorganized, by the workers of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def write_store(path: Path) -> Path:
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Counts of tasks that were handed to workers."""
+    """Returns a list of the numbers of submitted tasks."""
     counts: list[int] = []
     exchange = _dask_regions.RegionPool.exchange
 
@@ -82,7 +82,7 @@ def test_workers_make_the_replicas_of_a_part(
     assert done.made
     assert sum(told) > 0
     check_replicas(path, values())
-    # As this process would have made them.
+    # This process would have made the same replicas.
     assert bf.optimize(path, "900%", **SERIES, **part).made == []
 
 

@@ -1,4 +1,4 @@
-"""Reads of Dask that are recorded: the blocks of one computation are the one read of its user."""
+"""Recorded reads of Dask: the blocks of one computation count as one read of the user."""
 
 from __future__ import annotations
 

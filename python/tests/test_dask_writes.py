@@ -1,4 +1,4 @@
-"""Data sets and logs that the workers of a Dask cluster write: each shard once, whoever dies."""
+"""Data sets and logs written by the workers of a Dask cluster: each shard once, despite deaths."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fields() -> xr.Dataset:
 
 
 def lazy(place: Path, **chunks: int) -> xr.Dataset:
-    """The same in Dask chunks, as it is opened, and where it lies."""
+    """Returns the same data in Dask chunks, and writes the source if it is missing."""
     path = place / "source.zarr"
     if not path.exists():
         encoding = {"t": {"chunks": (1, *SHAPE[1:])}}
@@ -42,7 +42,7 @@ def lazy(place: Path, **chunks: int) -> xr.Dataset:
 
 
 def test_one_task_writes_a_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the chunks of the values are: those of Dask cross all borders here."""
+    """Holds for any chunks of the values: here the Dask chunks cross all borders."""
     writers: dict[tuple[int, ...], int] = {}
     write = Target.__setitem__
 
@@ -115,7 +115,7 @@ def test_a_worker_that_does_not_see_the_store_says_so(
 
 
 def log_of(path: Path) -> np.ndarray[Any, Any]:
-    """A store with commits that cross all shards, and what it holds."""
+    """Creates a store with commits that cross all shards; returns the values."""
     data = fields()["t"].values
     store = bf.create(path)
     store.create_array("t", SHAPE, "f4", layout=LAYOUT, codecs=["zstd"])

@@ -1,4 +1,4 @@
-"""The demo: a field like its source, every answer checked, one table, one picture."""
+"""The demo: a field like its source, all answers compared, one table, one picture."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""F23: limits of the environment: memory, sizes, files, processes, places that cannot be written.
+"""F23: limits of the environment: memory, sizes, files, processes, unwritable places.
 
-Every case is a process of its own. What it is asked comes out right, or as an error that names the
-limit; no file is called damaged for what the environment lacks.
+Every case is a separate process. Its result is right, or an error that names the limit; limits of
+the environment are never reported as damage of a file.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ READ = {
     "store": 'is_right(bf.open(root + "/store.zarr")["t"])',
 }
 MIB = 1 << 20
-#: Seconds after which a process hangs, on the busiest machine.
+#: Seconds after which a process counts as hanging, on the busiest machine.
 HANG = 900
 
 
 def cases() -> dict[str, tuple[str, str]]:
-    """Scripts, and what an error of each must name."""
+    """Returns scripts, and the text that the error of each must contain."""
     found = {}
     for what, read in READ.items():
         for mib in (200, 400, 600, 1024, 2048, 8192):
@@ -84,7 +84,7 @@ def cases() -> dict[str, tuple[str, str]]:
         create = 'bf.create(root + "/new.zarr", {"a": "x" * 3000})\nprint("right")'
         found[f"a new store, files of {size} bytes"] = (limit + create, "ulimit -f")
     for what, read in READ.items():
-        # The sidecar cannot be written: nothing is kept.
+        # The sidecar cannot be written: no file is kept.
         found[f"{what}, files of 0 bytes"] = ('limit("FSIZE", 0)\n' + read, "ulimit -f")
     return found
 
@@ -115,12 +115,12 @@ def run(root: Path, script: str) -> tuple[int, str]:
 
 
 def check(story: str, outcome: tuple[int, str], names: str) -> str | None:
-    """What is wrong with the outcome of a case."""
+    """Returns the fault of a case's outcome, if any."""
     code, said = outcome
     last = said.strip().splitlines()[-1] if said.strip() else ""
     if code == 0 and "right" in said.splitlines():
         return None
-    # Python itself, or the allocator of the engine, may get no memory: that names what was lacking.
+    # Python itself, or the engine's allocator, may lack memory: that error names the limit, too.
     is_without_memory = "MemoryError" in last or (code == -6 and "memory allocation of" in said)
     is_ours = (
         code == 1 and last.startswith("bedform.") and any(name in said for name in names.split("|"))
@@ -156,7 +156,7 @@ def test_limits_of_the_system_are_named(place: Path, tmp_path: Path) -> None:
     print(f"\nCOUNT environment_limits {len(every)}")  # noqa: T201 - the stage reads it
 
 
-#: Another user than root, to whom limits and rights apply; it may read all.
+#: Another user than root, since limits and rights do not apply to root; it may read everything.
 AS_USER = [
     "setpriv", "--reuid=65534", "--clear-groups",
     "--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search",
@@ -180,7 +180,7 @@ store.create_array("t", shape=(400, 1000), dtype="float64", codecs=["zstd"])[:] 
 
 
 def cases_in_places() -> dict[str, tuple[str, str, str, dict[str, str]]]:
-    """What is mounted, a script, what an error must name, the environment."""
+    """Returns cases: mounts, script, required text of the error, environment."""
     own = dict.fromkeys(("XDG_CACHE_HOME", "TMPDIR", "HOME"), "{0}/full")
     found = {
         "a session on a read-only mount": (READ_ONLY, FAIL_AT_ONCE, "read-only", {}),
@@ -199,7 +199,7 @@ def cases_in_places() -> dict[str, tuple[str, str, str, dict[str, str]]]:
 
 
 def run_in(root: Path, prepare: str, script: str, changes: dict[str, str]) -> tuple[int, str]:
-    """A case in mounts of its own."""
+    """Runs a case in its own mounts."""
     (root / "full").mkdir()
     environment = {name: value.format(root) for name, value in changes.items()}
     command = f'{prepare.format(root)} && exec "$@"'

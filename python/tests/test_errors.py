@@ -1,4 +1,4 @@
-"""Every error that a user can get is a `BedformError`, and what Python calls it."""
+"""Every user-visible error is a `BedformError` and also the fitting builtin exception."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 PACKAGE = Path(bf.__file__).parent
 SOURCES = Path(__file__).parent.parent / "src"
 
-#: What raises a builtin exception all the same, by file, and why.
+#: Allowed builtin exceptions by file, with reasons.
 BUILTINS = {
-    # Methods that subclasses have.
+    # Methods for subclasses to implement.
     "_creating.py": {"NotImplementedError"},
     "_members.py": {"NotImplementedError"},
     "_reads.py": {"NotImplementedError"},
-    # What only the process that asks for values sees: it says of them what happened.
+    # Seen only by the process that requests values, which translates them.
     "_foreign_values.py": {"ValueError"},
     "_foreign_worker.py": {"AssertionError", "ValueError"},
-    # In the process that reads a log, whose parent says of which.
+    # In the child process that reads a log; the parent adds the log's path.
     "_darshan.py": {"ValueError"},
-    # What Python asks of `__getattr__`.
+    # Required by Python's protocol of `__getattr__`.
     "_advise.py": {"AttributeError"},
     # Conversion, which moves into the engine.
     "_convert.py": {"ValueError", "BlockingIOError", "FileExistsError"},
@@ -71,7 +71,7 @@ def test_the_table_of_errors_is_that_of_the_classes() -> None:
 
 def test_errors_that_the_documentation_names_are_exported() -> None:
     named = set()
-    # Those of conversion are builtin ones: see `BUILTINS`.
+    # Conversion raises builtin ones: see `BUILTINS`.
     for public in set(bf.__all__) - {"convert"}:
         value = getattr(bf, public)
         members = inspect.getmembers(value, inspect.isfunction) if inspect.isclass(value) else []
@@ -100,7 +100,7 @@ def test_nothing_raises_a_builtin_exception() -> None:
         assert raised <= BUILTINS.get(path.name, set()), path.name
     for path in SOURCES.glob("*.rs"):
         raised = set(re.findall(r"\bPy(\w+Error)::new_err", path.read_text()))
-        # The package checks types; what the object of MPI gives becomes an error of the engine.
+        # The package checks types; errors of the MPI object become engine errors.
         allowed = {"TypeError"} | ({"ValueError"} if path.name == "comm.rs" else set())
         assert raised <= allowed, path.name
 
@@ -185,7 +185,7 @@ def test_what_goes_wrong_is_an_error_of_bedform_and_of_python(
     assert str(caught.value)
 
 
-#: Half of a pair, as a name of a file that is no UTF-8 has it.
+#: A lone surrogate, as in file names that are not UTF-8.
 HALF = "a\udc80"
 
 

@@ -1,4 +1,4 @@
-"""Foreign files: their chunk maps against h5py's own answers, and xarray's engines' words."""
+"""Foreign files: chunk maps against h5py's results, and the words of xarray's backends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def hdf5(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def check_bytes(path: Path, native: set[str]) -> Map:
-    """Every variable that is not native has the bytes that h5py gives; says which are native."""
+    """Checks that non-native variables have h5py's bytes, and which are native."""
     file_map = load(path)
     assert {p for p, a in file_map.arrays.items() if "native" in a["storage"]} == native
     with h5py.File(path) as file:
@@ -107,7 +107,7 @@ def same(left: Any, right: Any) -> bool:
 
 
 def check_words(path: Path, store: Any, group: str, style: words.Style) -> None:
-    """What the map says in the words of an engine is what the engine says."""
+    """Checks the map, in a backend's words, against the backend's own words."""
     check_description(load(path).description, path, store, group, style)
 
 
@@ -128,7 +128,7 @@ def check_description(
     made_up = {item["name"] for item in stored_group["dimensions"] if item["phony"]}
     unlimited = words.unlimited_dimensions(stored_group)
     if style == "h5netcdf":
-        # It makes up names of its own; ours are those of the netCDF library, as `netcdf4` says.
+        # h5netcdf makes up other names; ours are those of the netCDF library, as in `netcdf4`.
         unlimited -= made_up
     assert unlimited == store.get_encoding()["unlimited_dims"]
     names = words.dimension_names(description, group)
@@ -167,7 +167,7 @@ def test_netcdf_files_are_described_in_the_words_of_both_engines(netcdf: Path, g
 def test_hdf5_files_are_described_in_the_words_of_h5netcdf(tmp_path: Path, group: str) -> None:
     path = write_hdf5(tmp_path / "file.h5")
     with h5py.File(path, "r+") as file:
-        # h5netcdf has objects of h5py for these; the map has no words for them.
+        # h5netcdf shows h5py objects for these; the map has no words for them.
         del file["plain_f8"].attrs["reference"], file["reference"], file["compound"]
     store = H5NetCDFStore.open(str(path), group=group, phony_dims="access")
     check_words(path, store, group, "h5netcdf")
@@ -262,7 +262,7 @@ def test_every_index_of_chunks_gives_the_same_map(tmp_path: Path, libver: str) -
 
 
 def write_outside(directory: Path) -> Path:
-    """A file whose members name other files in every way that HDF5 has."""
+    """Writes a file that refers to other files in all ways of HDF5."""
     with h5py.File(directory / "other.h5", "w") as other:
         other["secret"] = np.arange(4)
         other["group/inner"] = np.arange(2)
@@ -413,7 +413,7 @@ def test_a_child_process_that_does_not_end_or_crashes_is_an_error(
         isolated_chunk_map(hdf5)
 
 
-#: What a child does, the kind of the error, and what it says.
+#: A child's code, the kind of the error, and part of its message.
 ENDS = {
     "os.write(1, ready); os.kill(os.getpid(), signal.SIGKILL)": ("Io", "SIGKILL"),
     "os.write(1, ready); os.kill(os.getpid(), signal.SIGTERM)": ("Io", "SIGTERM"),
@@ -604,7 +604,7 @@ def test_a_file_is_only_read(tmp_path: Path, netcdf: Path) -> None:
 def test_classic_files_are_described_in_the_words_of_the_netcdf_library() -> None:
     golden = Path(__file__).parents[2] / "crates/bedform-format/golden"
     path = golden / "classic-5.nc"
-    # Rust makes this description, and holds it to the parser.
+    # The Rust tests make this description, and compare it with the parser.
     description = json.loads((golden / "classic-5-description.json").read_bytes())
     store = netcdf4_store(path)
     check_description(description, path, store, "", words.style_of(description))

@@ -1,4 +1,4 @@
-"""Attributes of foreign files: shown, refused by name, or kept to the byte; never just lost."""
+"""Attributes of foreign files: shown, refused by name, or kept to the byte; never lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-#: What h5py gives for Latin-1 where UTF-8 is meant.
+#: h5py's text for Latin-1 bytes in place of UTF-8.
 CAFE = "caf\udce9"
 
 

@@ -1,4 +1,4 @@
-"""Variables that only HDF5 can read, read by the engine through a callback, against h5py."""
+"""Variables that only HDF5 can decode, read by the engine through a callback, against h5py."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Path:
         file.create_dataset("flags", data=numbers[0] > 0, chunks=(7, 8), compression="lzf")
         texts = np.array([[b"a", b"bcd"], [b"", b"ef"]], "S3")
         file.create_dataset("texts", data=texts, chunks=(1, 2), compression="lzf")
-    # Of a file that was changed just now nothing is kept.
+    # Nothing is cached of files that changed just now.
     time.sleep(0.05)
     return where
 

@@ -1,4 +1,4 @@
-"""Files that mean harm or are strange: one member of them says nothing of the others."""
+"""Hostile and strange files: a bad member does not affect the others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::bedform.NativeReadWarning")
 
 @pytest.fixture
 def no_child(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are opened without a process that has the library."""
+    """Forbids child processes with the HDF5 library."""
 
     def fail(*_: Any, **__: Any) -> None:
         raise AssertionError("the library was asked")
@@ -31,7 +31,7 @@ def no_child(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check_same_map(store: Any, path: Path) -> None:
-    """The map that the parser made is the one that h5py gives."""
+    """Checks that the parser's map equals h5py's."""
     ours, theirs = json.loads(store._opened.description()), json.loads(chunk_map(path).description)
     for array in ours["arrays"]:
         array["encoding"].pop("classic")
@@ -207,7 +207,7 @@ def test_the_places_of_many_chunks_are_kept(
     values = np.arange(20_000)
     with h5py.File(path, "w", libver="latest") as file:
         file.create_dataset("t", data=values, chunks=(1,), maxshape=(None,))
-    # What was changed just now is not kept.
+    # Files that changed just now are not cached.
     os.utime(path, (1, 1))
     for _ in range(2):
         with bf.open(path) as store:

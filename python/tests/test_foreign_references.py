@@ -1,7 +1,7 @@
-"""H7: what a foreign file says about other files is not followed unless the caller allows it.
+"""H7: references of a foreign file to other files are followed only if the caller allows it.
 
-The file that is named holds a secret. Every route through Bedform is tried with every kind of
-reference; the kernel says (inotify) whether the secret was opened, and no output may contain it.
+The referenced file holds a secret. Every route through Bedform is tried with every kind of
+reference. The kernel reports (inotify) whether the secret was opened, and no output may contain it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _IN_ACCESS, _IN_OPEN = 0x1, 0x20
 
 
 class Watch:
-    """Whether files were opened or read, by the kernel's own account."""
+    """Reports whether files were opened or read, by inotify."""
 
     def __init__(self, *paths: Path) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -242,7 +242,7 @@ def test_no_plugin_beside_the_data_is_loaded(tmp_path: Path) -> None:
 
 
 def test_no_module_beside_the_data_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python looks for modules in the working directory first, if it is not told otherwise."""
+    """Without precautions Python searches the working directory for modules first."""
     directory = tmp_path / "data"
     directory.mkdir()
     with h5py.File(directory / "other.h5", "w") as file:

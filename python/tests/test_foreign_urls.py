@@ -1,4 +1,4 @@
-"""NetCDF and HDF5 files at URLs: as from a disk, with few requests."""
+"""NetCDF and HDF5 files at URLs: equal to files on disk, with few requests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def server(tmp_path: Path) -> Iterator[FileServer]:
 
 
 def dataset(seed: int = 3) -> xr.Dataset:
-    """A few megabytes: more than comes with the opening."""
+    """Returns a few megabytes, more than the opening request transfers."""
     values = np.random.default_rng(seed).normal(size=SHAPE)
     dims = ("time", "lat", "lon")
     coords = {"time": np.arange(60.0), "lat": np.linspace(-90, 90, 40), "lon": np.arange(50.0)}
@@ -44,7 +44,7 @@ FORMATS: list[tuple[str, str, dict[str, Any]]] = [
     ("whole.nc4", "NETCDF4", {}),
     ("classic.nc", "NETCDF3_64BIT", {}),
     ("name with blanks.nc", "NETCDF4", {"t": CHUNKED}),
-    # Not a name of such files: it is looked for as a store first.
+    # Without a suffix of such files it is looked up as a store first.
     ("results.bin", "NETCDF4", {"t": CHUNKED}),
 ]
 
@@ -78,7 +78,7 @@ def test_opening_a_file_and_reading_a_series_take_few_requests(
     assert all(method == "GET" for method, _, _ in server.asked)
 
 
-#: How HDF5 finds the chunks of a dataset, by the format and the shape that it may grow to.
+#: HDF5's chunk indexes, by format version and maximum shape.
 INDEXES: list[tuple[str, Any, tuple[int | None, ...]]] = [
     ("a B-tree", "earliest", (None, 400)),
     ("a fixed array", "latest", (600, 400)),
@@ -92,7 +92,7 @@ def test_the_parts_of_a_chunk_index_are_requested_many_at_once(
     tmp_path: Path, server: FileServer, index: str, version: Any, shape_max: Any
 ) -> None:
     values = np.arange(600 * 400.0).reshape(600, 400)
-    # The chunks of another dataset keep the parts of the index apart.
+    # Chunks of another dataset separate the parts of the index.
     with h5py.File(tmp_path / "a.h5", "w", libver=version) as file:
         filler = file.create_dataset("filler", (600, 20_000), "u1", chunks=(4, 20_000))
         data = file.create_dataset("t", (600, 400), "f8", chunks=(1, 10), maxshape=shape_max)
@@ -304,7 +304,7 @@ def test_texts_of_any_length_are_read_at_a_url_as_from_a_disk(
             np.testing.assert_array_equal(store[name][...], local[name][...])
     assert len(warned) == 1
     assert store["one"][()] == "only"
-    # The library cannot read these where a chunk was not written.
+    # The library fails on these where a chunk was never written.
     assert store["filled"][:12].tolist() == ["none"] * 3 + ["x"] * 2 + ["none"] * 7
     bf.convert(server.url("a.h5"), tmp_path / "a.zarr", exclude=["bytes"])
     assert (bf.open(tmp_path / "a.zarr")["t"][...] == texts).all()

@@ -1,4 +1,4 @@
-"""Elements that only HDF5 reads, read by a process of their own, whatever the file makes of it."""
+"""Reads through HDF5 in a worker process, which survives its crashes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::bedform.NativeReadWarning")
 
 @pytest.fixture
 def own_worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Reads through the library by a process of this test."""
+    """Gives this test a worker process of its own."""
     worker = _foreign_worker._Worker()
     monkeypatch.setattr(_foreign_worker, "_worker", worker)
     yield
@@ -89,7 +89,7 @@ def test_large_selections_are_read_in_parts(texts: Path, monkeypatch: pytest.Mon
         assert store["texts"][5:290:3].tolist() == expected[5:290:3]
 
 
-#: What the process does with a request, the error, and what it says.
+#: The worker's behaviour on a request, the error, and part of its message.
 ENDS: dict[str, tuple[type[Exception], str]] = {
     "os.write(1, b'\\1'); os.kill(os.getpid(), 11)": (bf.CorruptError, "HDF5 crashed on it"),
     "os.kill(os.getpid(), 11)": (bf.IoError, "could not be started"),

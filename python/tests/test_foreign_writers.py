@@ -89,7 +89,7 @@ def test_metadata_that_zarr_python_writes_between_commits_hide_nothing(
         values[value : value + 2] = value
     bf.open(place, mode="r+").settle()
     assert not place.with_name("run.zarr.bedform-log").exists()
-    # Plain Zarr now; and numbers of commits that were used once are not used again.
+    # It is plain Zarr now, and used commit numbers are not used again.
     change(place)
     for store in (reader, bf.open(place), zarr.open_group(place, mode="r")):
         assert_array_equal(store["t"][...], values)
@@ -104,14 +104,14 @@ def test_elements_that_zarr_python_writes_count_as_settled_and_settling_says_so(
     place: Path,
 ) -> None:
     array = zarr.open_array(place / "t", mode="a")
-    array[3:8, :6] = 9  # two shards, of which commits lie over one and a half
+    array[3:8, :6] = 9  # two shards, with commits on top of one and a half
     values = expected()
     values[6:, :6] = 9
     assert_array_equal(bf.open(place)["t"][...], values)
     done = bf.open(place, mode="r+").settle()
     assert done["rewritten"] == 2
     assert_array_equal(bf.open(place)["t"][...], values)
-    # Without commits over them its writes are like any other.
+    # Without commits on top, its writes are like any other.
     array[...] = 8
     assert np.all(bf.open(place)["t"][...] == 8)
 

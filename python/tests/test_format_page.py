@@ -1,4 +1,4 @@
-"""The reader of `docs/format.md` gives what was written."""
+"""The reader by `docs/format.md` returns the written values."""
 
 from __future__ import annotations
 
@@ -145,12 +145,12 @@ def test_a_settled_list_names_the_stamps_of_the_shards(tmp_path: Path) -> None:
     place = tmp_path / "list.zarr"
     store = bf.create(place)
     layout = bf.Regular(chunks=(1, 64, 64), shards=(2, 128, 128))
-    # The reader of the page knows zstd alone.
+    # The page's reader supports only zstd.
     store.create_array("t", shape=(16, 256, 256), dtype="float64", layout=layout, codecs=["zstd"])
     store.create_array("n", shape=(8,), dtype="int32")
     values = np.random.default_rng(0).normal(size=(16, 256, 256))
     record = None
-    # Only what is committed while others settle makes the list necessary.
+    # Only commits during another writer's settling require the list.
     for attempt in range(20):
         with store.session(settle="later") as session:
             session.write("t", values + attempt)

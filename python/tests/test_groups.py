@@ -79,7 +79,7 @@ def test_members_are_those_of_zarr_python(store: bf.Store) -> None:
 
 def test_groups_and_arrays_know_where_they_are(store: bf.Store, peer: h5py.File) -> None:
     for path in ("model/deep", "model/deep/u", "model", "z"):
-        # Below the root h5py's names begin with a slash.
+        # Below the root, h5py's names begin with a slash.
         assert f"/{store[path].parent.path}" == peer[path].parent.name
         assert store[path].file is store[path].store is store
     assert (store.nmembers(), store.nmembers(None)) == (2, 6)
@@ -204,7 +204,7 @@ def test_a_copy_has_elements_attributes_layout_codecs_and_fill_value(
         assert copy.info()["codecs"] == source.info()["codecs"]
         ours, theirs = copy.document(), source.document()
         for own in (ours, theirs):
-            # Each has an identity of its own.
+            # Each has its own identity.
             del own["bedform"]
         assert ours == theirs
         assert np.array_equal(copy[...], source[...], equal_nan=True)

@@ -1,4 +1,4 @@
-"""The messages where people often come to a wrong place first: each says what to do instead."""
+"""Messages for frequent mistakes: each contains a remedy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory, the working one, with a store, a file and a few things that are neither."""
+    """Makes the working directory, with a store, a file and some unrelated files."""
     monkeypatch.chdir(tmp_path)
     times = pd.date_range("2001-01-01", periods=3)
     dataset = xr.Dataset({"t": ("time", [1.0, 2.0, 3.0], {"units": "K"})}, {"time": times})
@@ -68,7 +68,7 @@ def test_a_date_in_brackets_is_told_how_xarray_looks_it_up(place: Path) -> None:
             assert advice == (
                 f"xr.open_dataset('run.zarr', engine='bedform')['t'].sel(time={label})"
             )
-            # What is advised works.
+            # The advised call works.
             if label != "1":
                 assert eval(advice, {"xr": xr}).size > 0  # noqa: S307
     assert said(IndexError, lambda: t["units"]).endswith("attribute is t.attributes['units']")

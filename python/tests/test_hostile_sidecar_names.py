@@ -1,7 +1,7 @@
-"""Links, FIFOs, devices, second names and other owners at every name of a sidecar and a log.
+"""Links, FIFOs, devices, hard links and other owners at every name of a sidecar and a log.
 
-Nothing outside is changed, made or removed. No call blocks. Reading removes nothing, and gives what
-the source has. The same holds for a work directory.
+No file outside is changed, made or removed. No call blocks. Reads remove nothing, and return the
+values of the source. The same holds for a work directory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SHAPE = (60, 24, 20)
 ROWS = [3, 9, 50]
 OTHER_USER = 4321
-#: Longer than any of the calls takes; a FIFO would be waited for without an end.
+#: Longer than any call takes; a read of a FIFO would never end.
 HANG_AFTER = PATIENCE / 4
 
 
@@ -63,7 +63,7 @@ def names_below(top: Path) -> set[str]:
 
 
 class Outside:
-    """A directory of the user's own work, which nothing may touch."""
+    """A directory of the user's own work, which must not change."""
 
     def __init__(self, top: Path) -> None:
         self.top = top
@@ -71,7 +71,7 @@ class Outside:
         (top / "thesis" / "chapter1" / "text.tex").write_text("years of work")
         (top / "00000000deadbeef").mkdir()
         (top / "00000000deadbeef" / "data").write_bytes(b"measured once" * 100)
-        # Names of the forms that Bedform gives.
+        # Names of the forms that Bedform uses.
         (top / "00000001").write_text("{}")
         (top / "0123456789abcdef-00000001-00000002").write_bytes(b"\0" * 64)
         (top / "settings").write_text("{}")
@@ -108,7 +108,7 @@ def fifo(path: Path, _: Outside) -> None:
 
 
 def device(path: Path, _: Outside) -> None:
-    # The one that gives zeros without an end; only root makes one.
+    # /dev/zero, which has no end; only root can make it.
     os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 5))
 
 
@@ -150,7 +150,7 @@ def remove(path: Path) -> None:
 
 
 def cases_of(template: Path, *, but: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Every name of a tree with every kind that may take its place."""
+    """Iterates over every name of a tree with every kind of replacement."""
     names = sorted(str(path.relative_to(template)) for path in template.rglob("*"))
     for name in names:
         if name not in but:
@@ -159,7 +159,7 @@ def cases_of(template: Path, *, but: tuple[str, ...] = ()) -> Iterator[tuple[str
 
 
 def put(kind: Callable[[Path, Outside], None], path: Path, outside: Outside) -> bool:
-    """Put a kind in the place of a name; false where this user cannot make it."""
+    """Replaces a name by a kind of file; False if this user cannot make it."""
     remove(path)
     try:
         kind(path, outside)
@@ -169,14 +169,14 @@ def put(kind: Callable[[Path, Outside], None], path: Path, outside: Outside) -> 
 
 
 def restore(place: Path, template: Path, *, but: tuple[str, ...] = ()) -> None:
-    """Make a directory what it was, and leave the directory itself, and some names, alone."""
+    """Restores the contents of a directory, except some names, without replacing it."""
     for entry in place.iterdir():
         if entry.name not in but:
             remove(entry)
     shutil.copytree(template, place, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*but))
 
 
-#: Each is one process: a call that blocks would block the tests.
+#: Each runs in one process, since a blocking call would block the tests.
 CALLS = """
 import sys, warnings
 import numpy as np, bedform as bf
@@ -231,7 +231,7 @@ def outside(tmp_path: Path) -> Outside:
 
 
 def watched(path: Path) -> None:
-    """Give a source a sidecar with everything that one may have."""
+    """Gives a source a sidecar with all kinds of helper files."""
     bf.watch(path, optimize_after=1_000_000, budget="400%")
     run(path, "read", "learn", "optimize", "read", "learn", "read")
 
@@ -299,11 +299,11 @@ def test_whatever_has_a_name_of_a_sidecar_nothing_outside_is_touched(
 
 
 def sampled(cases: Iterator[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """A share of the cases, each kind and each name among them; all of them at night."""
+    """Returns a share of the cases with every kind and every name; all of them at night."""
     everything = list(cases)
     if is_night():
         return everything
-    # Names come in the order of the tree: kinds take turns.
+    # Names keep the order of the tree; kinds alternate.
     names = list(dict.fromkeys(name for name, _ in everything))
     links = [(name, link_to_directory) for name in names if "/" not in name]
     turns = [(name, KINDS[at % len(KINDS)]) for at, name in enumerate(names)]

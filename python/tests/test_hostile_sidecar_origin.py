@@ -1,6 +1,6 @@
-"""Sidecars that this user has not made here: forged, replayed, moved, of another machine.
+"""Sidecars that this user has not made on this machine: forged, replayed, moved, foreign.
 
-None counts until it is accepted by name, and one line says so. Reads give what the source has.
+None is used until it is accepted by name, and one line says so. Reads return the source's values.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def newest(sidecar: Path, kind: str) -> Path:
 
 
 def check(path: Path, add: float = 0) -> tuple[set[str], list[str]]:
-    """Read in a process of its own; give the replicas that were used, and the warnings."""
+    """Reads in a child process; returns the used replicas, and the warnings."""
     script = f"""
 import json, sys, warnings
 import numpy as np, bedform as bf
@@ -108,7 +108,7 @@ print(json.dumps([sorted(used), said, bf.watch_state({str(path)!r})]))
 
 
 def untrusted(path: Path, add: float = 0) -> None:
-    """Check that the sidecar is not believed, and that this is said once, with the remedy."""
+    """Checks that the sidecar is not used, and that one warning has the remedy."""
     used, said = check(path, add)
     assert not used
     (line,) = said
@@ -144,7 +144,7 @@ def forge(path: Path, make: Callable[..., Path]) -> None:
     documents = [json.loads(newest(one, "catalogue").read_bytes()) for one in (sidecar, wrong)]
     shutil.rmtree(sidecar / "replicas")
     shutil.copytree(wrong / "replicas", sidecar / "replicas")
-    # Replicas of the other source, as if they had been made of this one.
+    # Replicas of the other source, labelled as replicas of this one.
     own = {json.dumps(one["held"]): one for one in documents[0]["replicas"]}
     forged = [
         {
@@ -214,7 +214,7 @@ def restored(path: Path, _: Path) -> Path:
 
 
 def of_another_machine(path: Path, _: Path) -> Path:
-    """The registry is that of another machine."""
+    """Uses the registry of another machine."""
     os.environ["BEDFORM_TRUST"] += "-of-another-machine"
     return path
 
@@ -421,7 +421,7 @@ def test_the_registry_has_a_file_of_this_user_alone_for_each_sidecar(
     assert len(entries) == 3
     assert all(entry.stat().st_mode & 0o777 == 0o600 for entry in entries)
     assert registry.stat().st_mode & 0o777 == 0o700
-    # Others could have written them.
+    # Other users could have written them.
     for entry in entries:
         entry.chmod(0o666)
     for path in sources:

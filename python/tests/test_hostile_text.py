@@ -1,7 +1,7 @@
-"""H13: characters that a terminal obeys, that turn text or cannot be seen, wherever text can be.
+"""H13: control, bidirectional and invisible characters, wherever text can occur.
 
-Whatever a command says of them, to a person or to a program, none leaves it as it is; and no text
-is so long that nothing else is seen. What programs read (``--json``) says what was stored.
+No command prints them unescaped, to people or programs, and no text is so long that it hides the
+rest. Output for programs (``--json``) decodes to the stored text.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ TEXTS = [
     "\x90", "\x85", "\u202etxt.exe", "\u2066a\u2069", "t\u200bt", "t\u200dt", "t\u2060t", "\u2028",
     "\ufeffa", "so\u00adft", "\u061c", "\U000e0041\U000e0042", "[red]a[/red]", LONG,
 ]  # fmt: skip
-#: A line of output for people, and all of it.
+#: Most characters of a line of output for people, and of all output.
 LINE_MAX, OUTPUT_MAX = 3000, 60_000
 
 
 def is_hidden(character: str) -> bool:
-    """The naive answer, by the Unicode database: prepended signs of numbers are seen."""
+    """The naive rule by the Unicode database; prepended number signs are visible."""
     kind = unicodedata.category(character)
     signs = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
     return kind in {"Cc", "Zl", "Zp", "Cs"} or (
@@ -49,7 +49,7 @@ def is_hidden(character: str) -> bool:
 
 
 def commands(path: str, array: str) -> list[list[str]]:
-    """Every command that reads what is there."""
+    """Returns every command that reads existing data."""
     return [
         ["info", path],
         ["info", path, array],
@@ -75,7 +75,7 @@ def said_by(arguments: list[str]) -> tuple[int, str, str]:
 
 
 def check(arguments: list[str], forms: tuple[list[str], ...] = ([], ["--json"])) -> int:
-    """Runs a command in both forms; how many commands were run."""
+    """Runs a command in both forms; returns the number of runs."""
     for form in forms:
         code, out, err = said_by([*arguments, *form])
         short = [text[:80] for text in arguments]
@@ -102,7 +102,7 @@ def document(**changes: Any) -> dict[str, Any]:
 
 
 def stores(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Documents of arrays that have a text in one place each."""
+    """Yields documents of arrays with a text in one place each."""
     yield "attribute", document(attributes={text: text, "list": [text, {text: [text]}]})
     yield "dimension", document(dimension_names=[text])
     yield "dtype", document(data_type=text)
@@ -127,7 +127,7 @@ def make_store(path: Path, name: str, array: dict[str, Any], attributes: dict[st
 
 
 def tried(units: list[Callable[[], int]], share: float) -> None:
-    """Run units in an order by seed, as many as there is time for; count their commands."""
+    """Runs units in an order by seed while there is time; counts their commands."""
     count = 0
     for case in cases(share, least=len(units) // 6, most=len(units)):
         with case:
@@ -141,17 +141,17 @@ def test_no_text_of_a_store_reaches_people_as_it_is(tmp_path: Path) -> None:
         text, path = TEXTS[number], tmp_path / f"{number}-{place}.zarr"
         array = dict(stores(text))[place]
         make_store(path, "t", array, {text: text})
-        # Programs read the text as it was stored. Long ones are over the limit of attributes.
+        # Programs read the stored text. Long ones exceed the limit of attributes.
         if place == "attribute" and text != LONG:
             _, out, _ = said_by(["info", str(path), "t", "--json"])
             assert json.loads(out)["attributes"] == array["attributes"]
-        # Every command meets every text, and every place with some.
+        # Every command gets every text, and some of the places.
         every = commands(str(path), "t")
         given = [["info", str(path)], ["info", str(path), "t"], every[(turn + number) % len(every)]]
         return sum(check(arguments, ([],)) for arguments in given)
 
     def in_names(number: int) -> int:
-        # As far as a file may have them.
+        # As far as file names allow it.
         text = TEXTS[number]
         name = text.replace("/", "_").replace("\0", "_")[:60]
         path = tmp_path / f"{number}{name}.zarr"
@@ -223,7 +223,7 @@ def test_no_text_of_a_server_reaches_people_as_it_is() -> None:
     print(f"\nCOUNT hostile_text_commands {count}")  # noqa: T201 - the stage reads it
 
 
-#: What each command is given that it refuses: the text, in the place of a path or value.
+#: Arguments that each command refuses, with the text in place of a path or value.
 REFUSED = {
     "advise": [["{}"], ["--shape", "{}"], ["--shape", "4", "--dtype", "{}"]],
     "calibrate": [["none/{}"]],
@@ -290,7 +290,7 @@ def test_the_characters_that_are_escaped_are_those_that_cannot_be_seen() -> None
             unicodedata.category(character)[0] in "LNPS"
             and _shown.printable(character) != character
         ):
-            # Fillers and the blank of braille have no ink.
+            # Fillers and the blank of braille are empty.
             assert re.search("FILLER|BLANK", unicodedata.name(character)), hex(code)
 
 

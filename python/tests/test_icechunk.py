@@ -1,4 +1,4 @@
-"""Repositories of Icechunk, read by the engine through the sessions of that library."""
+"""Repositories of Icechunk, read by the engine through that library's sessions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def is_read(opened: Any) -> bool:
-    """Whether everything has the values that were written."""
+    """Whether everything has the written values."""
     t = opened["inner/t"]
     np.testing.assert_array_equal(t[...], T)
     np.testing.assert_array_equal(t[2:9:3, 5, ::7], T[2:9:3, 5, ::7])
@@ -52,7 +52,7 @@ def is_read(opened: Any) -> bool:
 
 
 def again(handle: Any) -> Any:
-    """What another process would make of a handle."""
+    """Returns a handle as another process would unpickle it."""
     return pickle.loads(pickle.dumps(handle))  # noqa: S301 - our own
 
 
@@ -162,7 +162,7 @@ def test_virtual_chunks_are_read_where_they_are_authorised(
 
 
 def is_read_by_session(created: Any, prefix: str, storage: Any, config: Any) -> bool:
-    """Whether a session that the caller has authorised reads the virtual chunks."""
+    """Whether a session with the caller's authorisation reads the virtual chunks."""
     opened = icechunk.Repository.open(
         storage, config, authorize_virtual_chunk_access={prefix: None}
     )

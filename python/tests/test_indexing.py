@@ -1,9 +1,9 @@
 """Every index that NumPy accepts gives what NumPy gives; every one that it refuses is refused.
 
-The oracle is the same index on the same values in memory. Orthogonal and point indexing have an
-oracle of their own: a table of element numbers, indexed axis by axis with NumPy. That any selection
-of any layout reads and writes what a list would is tried on many more cases in Rust
-(tests/properties/arrays.rs); here it is what Python makes of an index.
+The oracle is the same index on the same values in memory. Orthogonal and point indexing have
+another oracle: a table of element numbers, indexed axis by axis with NumPy. Rust tests many more
+selections and layouts (tests/properties/arrays.rs); here the translation of Python's indexes is
+tested.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def basic_keys(draw: st.DrawFn) -> Any:
     return entries[0] if len(entries) == 1 and draw(st.booleans()) else tuple(entries)
 
 
-# A key may be wrong in two ways at once, of which NumPy and we need not name the same.
+# A key may be wrong in two ways; NumPy and Bedform may name different ones.
 REFUSED = (IndexError, ValueError, TypeError)
 
 
@@ -91,7 +91,7 @@ def numbered(values: Values) -> Values:
 
 
 def value_for(data: st.DataObject, shape: tuple[int, ...], dtype: Any) -> Any:
-    """A value that NumPy broadcasts to ``shape``: some axes of length 1, some dropped or added."""
+    """Returns a value that NumPy broadcasts to ``shape``: axes of length 1, dropped or added."""
     cut = [length if data.draw(st.booleans()) else 1 for length in shape]
     cut = cut[data.draw(st.integers(0, len(cut))) :] if data.draw(st.booleans()) else cut
     if data.draw(st.integers(0, 5)) == 0:
@@ -102,7 +102,7 @@ def value_for(data: st.DataObject, shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def put(values: Values, chosen: Values, value: Any) -> None:
-    """Assigns as NumPy does: one by one, so that the last of equal positions stays."""
+    """Assigns element by element, as NumPy does, so that the last of equal positions stays."""
     given = np.asarray(value, dtype=values.dtype)
     given = given.reshape(given.shape[max(0, given.ndim - chosen.ndim) :])
     flat = values.reshape(-1)
@@ -145,7 +145,7 @@ slices_of_step = slices.filter(lambda entry: entry.step != 0)
 
 
 def outer(values: Values, key: tuple[Any, ...]) -> Any:
-    """What an orthogonal index selects: one axis after the other, the last one first."""
+    """Applies an orthogonal index: one axis after the other, the last one first."""
     for axis in reversed(range(len(key))):
         entry = key[axis]
         if isinstance(entry, list):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-# zarr-python says so of its own types and of consolidated metadata; not our subject.
+# zarr-python warns of its own types and of consolidated metadata, which is irrelevant here.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 
 
@@ -106,7 +106,7 @@ def test_every_compressor_of_blosc_is_read_by_all(
     check_readers(path, "a", values)
 
 
-# Three libraries take their time.
+# The three libraries are slow.
 @fewer_examples(3)
 @given(st.data())
 def test_our_arrays_of_any_shape_and_fill_are_read_by_all(
@@ -174,7 +174,7 @@ def test_numbers_in_attributes_that_json_lacks_are_numbers_for_zarr_python_and_x
     ours.set_attributes(given, "g")
     theirs = zarr.open_group(tmp_path / "theirs.zarr", mode="w", attributes=expected)
     theirs.create_array("a", shape=(3,), chunks=(3,), dtype="f8", attributes=expected)
-    # What rewrites a document of theirs keeps the numbers, too.
+    # Rewriting a document of another program keeps the numbers, too.
     bedform.open(tmp_path / "theirs.zarr", mode="r+")["a"].resize((4,))
     for name, paths in {"ours": ["", "a", "g"], "theirs": ["", "a"]}.items():
         read = zarr.open_group(tmp_path / f"{name}.zarr", mode="r")
@@ -182,7 +182,7 @@ def test_numbers_in_attributes_that_json_lacks_are_numbers_for_zarr_python_and_x
         for path in paths:
             found = dict((read[path] if path else read).attrs)
             mine = (store[path] if path else store).attributes
-            # repr tells NaN from the word, and NaN is NaN.
+            # Compared by repr, which distinguishes NaN from the word, and where NaN equals NaN.
             assert repr(found) == repr(mine) == repr(expected), (name, path)
     dataset = xr.open_dataset(tmp_path / "ours.zarr", engine="zarr", consolidated=True)
     assert repr(dataset.attrs) == repr(dataset["a"].attrs) == repr(expected)
@@ -583,7 +583,7 @@ def test_what_we_write_into_their_arrays_they_read(tmp_path: Path, data: st.Data
             values = grown
         assert_same(ours[...], values)
         assert_same(zarr.open_array(path / "a", mode="r")[...], values)
-    # zarrs 0.2 swaps the parts of big-endian complex numbers in chunks that it reads in part.
+    # zarrs 0.2 swaps the parts of big-endian complex numbers in partial reads of chunks.
     if dtype != "complex64" or options["serializer"] == BYTES[0]:
         assert_same(read_zarrs(path, "a"), values)
 
@@ -604,7 +604,7 @@ def test_their_writes_into_our_store_leave_the_rest_ours(tmp_path: Path) -> None
     array.append(values[:3])
     assert_same(array[...], np.concatenate([values, values[:3]]))
     check_readers(path, "a", np.concatenate([values, values[:3]]))
-    # Their nodes are opened by name, and are there for those who list after consolidating.
+    # Their nodes are found by name, and listed after consolidating.
     assert store["new"][...].tolist() == [0, 1, 2, 3]
     zarr.consolidate_metadata(path)
     again = bedform.open(path, mode="r+")
@@ -626,11 +626,11 @@ def test_text_of_fixed_length_is_read(tmp_path: Path, values: list[Any]) -> None
     assert array[...].tolist() == values
 
 
-# What is refused ----------------------------------------------------------------------------------
+# Refused arrays -----------------------------------------------------------------------------
 
 
 def unsupported_arrays() -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Arrays of others that this version does not read, and what the message names."""
+    """Yields unsupported arrays of other programs, with the text that the message must contain."""
     nested = zarr.codecs.ShardingCodec(
         chunk_shape=(2,), codecs=[zarr.codecs.ShardingCodec(chunk_shape=(1,))]
     )
@@ -656,7 +656,7 @@ def test_what_we_do_not_read_is_refused_by_name(
         store["a"]
     assert str(path / "a") in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
-    # One array that cannot be read takes no other with it.
+    # One unreadable array does not affect the others.
     assert store["b"][...].tolist() == [0, 1, 2]
 
 

@@ -1,4 +1,4 @@
-"""Attributes that nobody expects: what is taken comes back, and what cannot is refused whole."""
+"""Unusual attributes: accepted ones round-trip, and others are refused as a whole."""
 
 import json
 

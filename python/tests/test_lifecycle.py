@@ -1,7 +1,7 @@
 """F16: forks, exits, signals, threads and collection in the middle of the engine's work.
 
-Every case is a script in a process of its own: it must end by itself, say what it says here, and
-leave a store that can be read.
+Every case is a script in a child process: it must end without help, print the expected output, and
+leave a readable store.
 """
 
 from __future__ import annotations
@@ -393,6 +393,6 @@ def test_the_process_ends_by_itself_and_the_store_is_whole(case: str, tmp_path: 
     assert done.stdout.strip().startswith(SAID.get(case, "")) and done.stdout.strip()
     array = bf.open(path)["t"]
     assert array.verify() == []
-    # Every element is what it was or what the script wrote; most scripts write the same again.
+    # Every element has its old or its new value; most scripts rewrite the same values.
     assert (array[1:2000] == expected[1:]).all()
     print("\nCOUNT lifecycle_cases 1")  # noqa: T201 - the stage reads it

@@ -1,4 +1,4 @@
-"""The parts of the log's benchmarks that decide what is measured: maps, workloads, counts."""
+"""The parts of the log benchmarks that define the measurements: maps, workloads, counts."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ REAL_RUNS = {
     "g": {2: (29, 51), 16: (125, 214)},
     "i": {2: (445, 6675), 16: (976, 14640)},
 }
-# Which two decompositions those are.
+# The two decompositions of each case.
 WHICH = {"f": (1, 2), "g": (0, 1), "i": (0, 1)}
 REAL_ELEMENTS = {"f": (866, 62352), "g": (285, 879), "i": (5663, 84945)}
 
 
 @pytest.fixture(autouse=True)
 def path_is_left_as_it_was() -> Iterator[None]:
-    """Leave `sys.path` alone for the modules that come after."""
+    """Restores `sys.path` for later modules."""
     yield
     if str(ROOT) in sys.path:
         sys.path.remove(str(ROOT))
@@ -144,7 +144,7 @@ def test_drawn_maps_have_runs_like_the_real_ones(letter: str, ranks: int) -> Non
         found = redistribute(drawn[at], ranks)
         sizes = [found.elements(rank) for rank in range(ranks)]
         assert sum(sizes) / times == pytest.approx(elements, rel=0.1)
-        # Length of a run on average; with two processes chance decides more.
+        # Mean length of a run; with two processes chance has more influence.
         assert sum(sizes) / found.runs == pytest.approx(elements / runs, rel=0.45)
         assert min(sizes) > 0.8 * max(sizes)
 
@@ -273,7 +273,7 @@ def script(path: Path, lines: str) -> str:
 
 @pytest.fixture
 def launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An mpiexec that starts one process, and a place for what is written."""
+    """Makes an mpiexec that starts one process, and a directory for its outputs."""
     monkeypatch.setenv("MPIEXEC", script(tmp_path / "mpiexec", 'shift 2; exec "$@"'))
     monkeypatch.setattr(e3sm_io, "ROOT", tmp_path)
     monkeypatch.setattr(parallel, "ROOT", tmp_path)
@@ -300,7 +300,7 @@ def test_a_program_without_hdf5_is_missing_for_hdf5_alone(
     program = script(tmp_path / "e3sm_io", test)
     assert E3smIo(e3sm_io.HDF5_BLOB, program).missing().startswith(missing)
     assert "\n" not in E3smIo(e3sm_io.HDF5_BLOB, program).missing()
-    # What it says of a map that is none is not taken for a missing library.
+    # Its message about an invalid map is not mistaken for a missing library.
     assert E3smIo(e3sm_io.CANONICAL, program).missing() == ""
 
 
@@ -318,7 +318,7 @@ def test_hints_reach_pnetcdf_by_a_variable_and_mpi_io_by_a_file(
 
 
 class Timed(Writer):
-    """A writer whose settings take so many seconds; it is stopped if it has less time."""
+    """A writer with settings of the given seconds; it is stopped at its time limit."""
 
     def __init__(self, seconds: dict[str, float], first: list[str]) -> None:
         self.seconds, self.first = seconds, first
@@ -337,7 +337,7 @@ class Timed(Writer):
         return Outcome(self.seconds[variant])
 
     def check(self, job: Job, folder: Path) -> None:
-        """Nothing was written."""
+        """Checks nothing, since it writes nothing."""
 
 
 def test_the_fastest_setting_is_refined_and_slow_tries_are_stopped(

@@ -1,4 +1,4 @@
-"""Reading takes the memory of its result and little more; settling takes what it may."""
+"""Reading takes little more memory than its result; settling stays within its limit."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 RESULT_BYTES = 256 << 20
 MARGIN_BYTES = 64 << 20
 
-# A peak is never forgotten, so each read has a process of its own. What the interpreter and its
-# libraries take is subtracted.
+# A peak is never reset, so each read has its own process. The memory of the interpreter and its
+# libraries is subtracted.
 READ = """
 import resource, sys
 import numpy as np
@@ -80,7 +80,7 @@ print(peak() - before, done["rounds"], done["objects"])
 def test_settling_stays_within_its_memory_while_a_round_is_written_and_the_next_is_laid(
     tmp_path: Path,
 ) -> None:
-    # A shard takes more than half of the limit, all of them four times as much.
+    # A shard takes more than half of the limit, all of them four times the limit.
     limit = 64 << 20
     path = tmp_path / "s.zarr"
     layout = bedform.Regular((4, 64, 64), (80, 256, 256))

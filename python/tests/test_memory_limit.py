@@ -1,4 +1,4 @@
-"""Where memory is limited work ends with an answer or an error, and not with the process."""
+"""With limited memory work ends with an answer or an error, not with a crash."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support import PATIENCE
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: With nothing left it is chance whether the first small piece comes from what the allocator has.
+#: With less memory, it depends on the allocator's reserves whether small allocations succeed.
 LEFT_MIB = (1, 2, 6, 12, 24, 48, 72, 112, 200, 320)
 CASES = """
 import os, resource, sys

@@ -154,7 +154,7 @@ for number in range(1, 100_000):
 
 
 def killed_at_random(place: Path, chance: random.Random) -> None:
-    """A process of four is killed while they commit; then what is visible is looked at."""
+    """Kills a process of four while they commit, and then checks the visible data."""
     command = [*launched(4), sys.executable, "-c", PREAMBLE + KILLED, str(place)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -175,7 +175,7 @@ def killed_at_random(place: Path, chance: random.Random) -> None:
         session.write("t", np.full((6, 8), -1, "int32"))
     assert (store["t"][...] == -1).all()
     assert store.verify() == []
-    # What the dead have left uncommitted may still be looked at; nothing waits to be settled.
+    # Uncommitted data of the dead may remain; no commit waits to be settled.
     assert store.info()["log"]["commits"] == 0
 
 

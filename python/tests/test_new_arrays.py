@@ -1,4 +1,4 @@
-"""New arrays in the words of Bedform, h5py and zarr-python, and with their data."""
+"""New arrays with the arguments of Bedform, h5py and zarr-python, and with data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters and codecs of numcodecs: what zarr-python writes with them has the same values here."""
+"""Filters and codecs of numcodecs: arrays that zarr-python writes with them read equal."""
 
 from __future__ import annotations
 
@@ -121,13 +121,13 @@ def test_compressors_and_checksums_of_zarr_v2(tmp_path: Path, compressor: Any) -
 
 
 def of_v3(codec: Any) -> Any:
-    """The class of zarr-python that has the codec under a name of Zarr v3."""
+    """Returns zarr-python's class of the codec under a name of Zarr v3."""
     configuration = codec.get_config()
     names = {kind.codec_name: kind for kind in vars(v3).values() if hasattr(kind, "codec_name")}
     return names[f"numcodecs.{configuration.pop('id')}"](**configuration)
 
 
-# zarr-python does not read what it writes of the others.
+# zarr-python cannot read its own arrays with the others.
 OF_V3 = [case for case in FILTERS if case[1] not in ("|b1", "|i1")]
 
 
@@ -162,7 +162,7 @@ def test_compressors_and_checksums_of_zarr_v3(tmp_path: Path, compressor: Any) -
 def test_conversions_are_those_of_numpy_or_errors(
     tmp_path_factory: pytest.TempPathFactory, numbers: Any, dtypes: Any, orders: Any
 ) -> None:
-    """Floats that no integer of the type is are errors: NumPy's answer is the machine's."""
+    """Floats outside the integer type are errors: NumPy's result depends on the machine."""
     encoded, decoded = (np.dtype(order + name) for order, name in zip(orders, dtypes, strict=True))
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -208,13 +208,13 @@ def overwrite_chunk(path: Path, codec: dict[str, Any], content: bytes) -> Any:
 @pytest.mark.parametrize(
     ("codec", "content"),
     [
-        # A size of 4 GiB, streams of 64 MiB, in a few bytes.
+        # Claimed sizes of 4 GiB and streams of 64 MiB, in a few bytes.
         ({"id": "lz4"}, struct.pack("<I", 2**32 - 1) + b"\x1f" * 40),
         ({"id": "lz4"}, numcodecs.LZ4().encode(np.zeros(8 << 20))[:400]),
         ({"id": "bz2"}, numcodecs.BZ2().encode(np.zeros(8 << 20))),
         ({"id": "lzma"}, numcodecs.LZMA().encode(np.zeros(8 << 20))),
         ({"id": "lzma", "format": 2}, numcodecs.LZMA(format=2).encode(np.zeros(8 << 20))),
-        # Cut, empty, one bit changed.
+        # Truncated, empty, one bit changed.
         ({"id": "bz2"}, numcodecs.BZ2().encode(np.ones(4))[:-4]),
         ({"id": "lzma"}, numcodecs.LZMA().encode(np.ones(4))[:-4]),
         ({"id": "lz4"}, numcodecs.LZ4().encode(np.ones(4))[:-4]),

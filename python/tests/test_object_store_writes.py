@@ -1,4 +1,4 @@
-"""Stores that are made in an object store, by one writer and by several."""
+"""Stores created in an object store, by one writer and by several."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_threads_that_race_to_write_an_array_first_use_one_codec(bucket: str) ->
     bf.create(f"{bucket}/first.zarr").create_array(
         "t", (4, 100, 200), "float32", chunks=row, shards=row
     )
-    # Noise chooses otherwise than waves do.
+    # Noise leads to another choice than waves.
     noise = np.random.default_rng(0).integers(0, 2**31, 20_000, "int32").view("float32")
     expected = np.stack([waves, noise, waves, noise]).reshape(4, 100, 200)
     arrays = [bf.open(f"{bucket}/first.zarr", mode="r+")["t"] for _ in range(4)]
@@ -84,7 +84,7 @@ def test_a_store_is_written_as_in_a_directory(bucket: str, endpoint: str, tmp_pa
         session.write("g/t", values[:5] * 2, start=(2, 0, 0))
         session.commit()
     values[2:7] = values[:5] * 2
-    # A second one, after what this process has seen.
+    # A second handle, opened after this process has cached objects.
     again = bf.open(url, "r+")
     np.testing.assert_array_equal(again["g/t"][:], values)
     assert any(".bedform-log/" in key for key in keys(endpoint, "written/a.zarr"))
@@ -94,7 +94,7 @@ def test_a_store_is_written_as_in_a_directory(bucket: str, endpoint: str, tmp_pa
     assert again.verify() == []
     there: Any = zarr.open(fetched(endpoint, "written/a.zarr", tmp_path), mode="r")
     np.testing.assert_array_equal(there["g/t"][:], values)
-    # Nothing but fill values is a shard without chunks: what is there is not deleted on condition.
+    # A shard of fill values has no chunks; existing objects are not deleted on condition.
     array = again["g/t"]
     array[:] = 0
     assert not bf.open(url)["g/t"][:].any()
@@ -386,7 +386,7 @@ def test_a_forked_child_reads_and_writes_while_its_parent_goes_on(bucket: str) -
         for row in range(4):
             child = os.fork()
             if child == 0:
-                # Connected anew: nothing that the parent's threads hold is waited for.
+                # The child connects anew, and waits for no lock of the parent's threads.
                 bf.open(url, "r+")["t"][39] = row
                 os._exit(int(bf.open(url, cache=0)["t"][0].sum() != 56))
             assert os.waitpid(child, 0)[1] == 0
@@ -418,7 +418,7 @@ def test_a_wait_for_a_lock_is_told_and_ends_with_ctrl_c(bucket: str, endpoint: s
     bf.create(url).create_array("t", shape=(0, 4), dtype="i4")
     held = b"bedform-lock 1\nsomebody\n0 1\n"
     client_of(endpoint).put_object(Bucket="bucket", Key="locked.zarr/t/.bedform-lock", Body=held)
-    # Whoever began these tests may ignore the signal, and so would their children.
+    # The parent of these tests may ignore the signal, and its children would inherit that.
     script = (
         "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"import bedform as bf\nbf.open({url!r}, mode='r+')['t'].append([[1, 2, 3, 4]])"
@@ -458,7 +458,7 @@ def test_who_may_not_delete_is_told_that_the_commit_stands_and_what_is_left(
             assert opened["t"][:].tolist() == [1, 2, 3, 5]
     assert any(".bedform-log/" in key for key in keys(endpoint, "undeleted/"))
     assert cli("settle", url).startswith("0\n")
-    # What lies there is taken for that of a writer who may live, for half a minute.
+    # For half a minute an existing object counts as that of a live writer.
     assert bf.open(url).info()["log"]["commits"] == 0
 
 
@@ -469,7 +469,7 @@ def test_attributes_data_and_copies_are_written_there_as_in_a_directory(bucket: 
     t = store["g/t"]
     t.attributes["units"] = "K"
     bf.open(store.store_path, "r+")["g/t"].attributes["theirs"] = 1
-    # A handle that does not look for changes keeps those of others.
+    # A handle without freshness checks keeps others' changes.
     t.attributes.update(ours=2)
     store.move("g", "h")
     again = bf.open(store.store_path)

@@ -57,7 +57,7 @@ def test_xarray_selects_the_engine_for_stores_in_s3_that_bedform_made(
 
 
 def cli(*arguments: str) -> str:
-    """What a command prints, in the environment of this process."""
+    """Returns the output of a command in this process's environment."""
     done = subprocess.run(
         [*command_line(), *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
@@ -131,7 +131,7 @@ def test_pickles_and_messages_have_no_secrets(
             bf.open(secret)
         assert SECRET not in str(refused.value)
         assert SECRET not in cli("info", secret)
-    # That of a file may have a query, which no message has.
+    # A file's URL may have a query, which no message contains.
     of_file = f"http://127.0.0.1:1/x?sig={SECRET}"
     with pytest.raises(bf.IoError, match=r"127\.0\.0\.1:1/x") as unreachable:
         bf.open(of_file)
@@ -288,10 +288,10 @@ def test_the_command_line_takes_urls(tmp_path: Path, upload: Callable[[Path, str
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
-    """A server of files, which gives whole ones only."""
+    """A server of files without range support."""
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Prints nothing."""
 
 
 def test_a_plain_server_of_files_will_do(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_a_plain_server_of_files_will_do(tmp_path: Path) -> None:
 
 
 class Ranges(Quiet):
-    """A server of parts of files, which knows their versions and notes what it is asked for."""
+    """A server of files with ranges and versions, which records requests."""
 
     asked: ClassVar[list[str]] = []
 
@@ -340,7 +340,7 @@ class Ranges(Quiet):
 
 @contextmanager
 def served(place: Path, kind: type[Quiet] = Quiet) -> Iterator[str]:
-    """Serve a directory, without names of bytes, and with times in seconds."""
+    """Serves a directory, without ETags, and with times in seconds."""
     handler = functools.partial(kind, directory=str(place))
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -375,7 +375,7 @@ def test_objects_of_one_size_and_time_are_not_taken_for_each_other(
 
 
 class InPieces(Quiet):
-    """A server that says of no file how long it is."""
+    """A server that never states the length of a file."""
 
     protocol_version = "HTTP/1.1"
 
@@ -429,12 +429,12 @@ def test_who_may_not_list_is_told_what_a_store_holds_and_that_it_is_whole(
         shard = "unlisted/a.zarr/g/t/c/0/1/0"
         client_of(endpoint).put_object(Bucket="bucket", Key=shard, Body=b"no shard")
         assert shard in store.verify()[0]
-        # Whether it is not there, or denied, nobody tells.
+        # The server does not tell whether it is missing or denied.
         client_of(endpoint).delete_object(Bucket="bucket", Key=shard)
         for call in (store.verify, store["g/t"].stored_objects):
             with pytest.raises(bf.PermissionDeniedError, match=r"may not list it.*s3:ListBucket"):
                 call()
-        # A handle that knows the index of the shard asks for chunks; another one opens the shard.
+        # A handle with the shard's index requests chunks; another one opens the shard.
         again = bf.open(url, storage_options={"endpoint": server.url})
         with pytest.raises(bf.PermissionDeniedError, match=r"not there and they may not list"):
             again["g/t"][:]
@@ -562,13 +562,13 @@ def test_what_large_chunks_take_is_told_by_streams_and_room(tmp_path: Path) -> N
             return told
 
         assert alone < seconds(np.s_[:1]) <= seconds(np.s_[:4]) < 1.5 * alone
-        # Answers of 256 MiB are waited for at a time.
+        # At most 256 MiB of answers are awaited at a time.
         assert seconds(np.s_[:]) > 1.5 * alone
 
 
 @pytest.fixture
 def ranges(tmp_path: Path) -> Iterator[tuple[str, Callable[[], int]]]:
-    """A server of the test's directory, and what counts requests for shards since it last did."""
+    """Starts a server of the test's directory; yields its URL, and a counter of shard requests."""
     handler = functools.partial(Ranges, directory=str(tmp_path))
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -600,13 +600,13 @@ def test_a_shard_that_is_wanted_whole_and_soon_there_is_one_request(
     url, count = ranges
     values = noise(tmp_path / "a.zarr", (48, 1 << 17), bf.Regular((1, 1 << 17), (24, 1 << 17)))
     array = bf.open(f"{url}/a.zarr", cache=0)["t"]
-    # A row alone is sooner there than all rows; two waits are longer than most of them.
+    # A single row is faster alone; for most of the rows one request beats two waits.
     for selection, asked, whole in [(np.s_[:], 2, 2), (np.s_[:20], 1, 1), (np.s_[3], 2, 0)]:
         plan = array.explain(selection).to_dict()
         count()
         np.testing.assert_array_equal(array[selection], values[selection])
         assert (count(), plan["requests"], plan["objects_in_one_request"]) == (asked, asked, whole)
-    # With a server that is near, what is moved counts.
+    # With a near server the transferred bytes dominate.
     near = bf.Profile.default("s3://").to_dict()
     near["profile"] |= {"request_seconds_one": 1e-5, "request_seconds_many": 1e-6}
     array = bf.open(f"{url}/a.zarr", cache=0, profile=bf.Profile(near))["t"]
@@ -627,7 +627,7 @@ def test_a_shard_whose_index_is_known_is_not_opened_again(tmp_path: Path, ranges
     for row, asked in [(5, 1), (3, 0), (6, 1)]:
         np.testing.assert_array_equal(array[row], values[row])
         assert count() == asked
-    # What is replaced is noticed by the next request: it is planned anew.
+    # The next request notices a replaced shard, and the read is planned again.
     bf.open(tmp_path / "a.zarr", "r+")["t"][:] = values[::-1]
     np.testing.assert_array_equal(array[9], values[::-1][9])
     assert count() == 1 + 2
@@ -660,7 +660,7 @@ def test_shards_that_come_whole_are_requests_of_a_workload(
     array = bf.create(tmp_path / "whole.zarr").create_array("t", (32, 16), "f4", layout=layout)
     array[:] = np.random.default_rng(1).normal(size=(32, 16))
     url = upload(tmp_path / "whole.zarr", "bucket")
-    # What one has looked at the other need not open: each has a store of its own.
+    # Each handle has its own store, since one would use the objects that the other has opened.
     planned = bf.open(url)["t"].explain(np.s_[:, 3]).to_dict()
     (client,) = bf.open(url)["t"].workload(np.s_[:, 3])["clients"]
     reads = [one for one in client["operations"] if "read" in one]

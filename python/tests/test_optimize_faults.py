@@ -1,7 +1,7 @@
-"""F25: replicas whose making fails or is killed, and sidecars that are harmed or swapped.
+"""F25: failed or killed makers of replicas, and damaged or swapped sidecars.
 
-Whatever happens, a read gives what the file has; what is wrong is said in a line; what a killed
-process has left is gone after the next.
+In every case reads return the file's values, faults are reported in one line, and the next run
+removes the remains of a killed process.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def optimize_points(path: Path) -> bf.Optimization:
 
 
 def check(path: Path) -> set[str]:
-    """The replicas that reads take something of; these give what the file has."""
+    """Returns the replicas that reads use, after a check of the values."""
     with h5py.File(path) as source:
         expected = {name: source[name][:] for name in ("t", "u")}
     with bf.open(path, cache=0) as store:
@@ -73,7 +73,7 @@ def check(path: Path) -> set[str]:
 
 
 def vouched(sidecar: Path) -> None:
-    """Has the catalogue list the files of replicas as they are: harm must show in them alone."""
+    """Makes the catalogue match the replica files, so that only replicas seem damaged."""
     catalogue = max((sidecar / "catalogue").iterdir())
     try:
         document = json.loads(catalogue.read_bytes())
@@ -98,14 +98,14 @@ def vouched(sidecar: Path) -> None:
 
 
 def is_clean(sidecar: Path) -> bool:
-    """Whether nothing lies in a sidecar but what its catalogue names."""
+    """Whether a sidecar has only the files that its catalogue names."""
     named = {path.name for path in (sidecar / "replicas").iterdir() if path.is_dir()}
     hidden = [path for path in sidecar.rglob(".*") if path.is_dir() or path.stat().st_size]
     return all(name.isalnum() for name in named) and not hidden
 
 
 def killed_after(seconds: float, path: Path) -> bool:
-    """Optimise in a process that is killed so soon; false if it has ended before."""
+    """Optimizes in a process that is killed after some seconds; False if it ended before."""
     child = os.fork()
     if child == 0:
         try:
@@ -125,7 +125,7 @@ def test_a_process_that_is_killed_leaves_nothing_wrong_and_nothing_for_ever(file
     assert check(file)
     kills = 0
     for case in cases(0.7, least=3):
-        # From the beginning again, with another file.
+        # From the start again, with another file.
         shutil.rmtree(sidecar)
         write(file, case.number)
         chance = case.chance
@@ -142,7 +142,7 @@ def test_a_process_that_is_killed_leaves_nothing_wrong_and_nothing_for_ever(file
 
 
 def system(*command: str) -> bool:
-    """Whether a command of the system does its work."""
+    """Whether a system command succeeds."""
     done = subprocess.run(
         [shutil.which(command[0]) or command[0], *command[1:]], capture_output=True
     )
@@ -151,7 +151,7 @@ def system(*command: str) -> bool:
 
 @contextmanager
 def small_device(place: Path, kib: int) -> Iterator[None]:
-    """A file system of its own; tests that cannot have one are skipped."""
+    """Mounts a small file system; skips the test where that is impossible."""
     place.mkdir()
     if not system("mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", str(place)):
         pytest.skip("no file system can be mounted here")
@@ -275,7 +275,7 @@ def test_a_sidecar_of_another_file_in_the_place_of_one_is_not_believed(
     swapped("", foreign)
     for entry in foreign.iterdir():
         swapped(entry.name, entry)
-    # Replicas of the other file under the names of this one's, as a whole, and object by object.
+    # Replicas of the other file under this file's names, as a whole, and object by object.
     names = [path.name for path in (kept / "replicas").iterdir() if path.is_dir()]
     for name in names:
         for others in [*(kept / "replicas").iterdir(), *(foreign / "replicas").iterdir()]:
@@ -292,7 +292,7 @@ def test_a_sidecar_of_another_file_in_the_place_of_one_is_not_believed(
 
 
 def opened_to_write(file: Path) -> h5py.File:
-    """Open a file that the child may be parsing: it is locked that long, as by any reader."""
+    """Opens a file that the child may be parsing, and that is locked meanwhile."""
     for _ in range(60_000):
         try:
             return h5py.File(file, "r+")

@@ -1,4 +1,4 @@
-"""What the benchmark `other-readers` takes for the defaults of zarr-python, held against it."""
+"""The benchmark's model of zarr-python's defaults, compared with zarr-python."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.night
 
 @pytest.fixture(autouse=True)
 def path_is_left_as_it_was() -> Iterator[None]:
-    """Leave `sys.path` alone for the modules that come after."""
+    """Restores `sys.path` for later modules."""
     yield
     if str(ROOT) in sys.path:
         sys.path.remove(str(ROOT))
@@ -44,7 +44,7 @@ def test_default_chunks_are_those_of_zarr_python(seed: int) -> None:
 
 
 def test_default_chunks_are_what_xarray_writes() -> None:
-    """`to_zarr` passes nothing that changes them."""
+    """`to_zarr` passes no argument that changes them."""
     zarr = pytest.importorskip("zarr", minversion="3.1")
     xarray = pytest.importorskip("xarray")
     store = zarr.storage.MemoryStore()
@@ -57,7 +57,7 @@ def test_default_chunks_are_what_xarray_writes() -> None:
 
 @pytest.mark.parametrize("field", [one.shortened() for one in FIELDS], ids=lambda one: one.name)
 def test_reads_of_a_field_lie_within_it(field: object) -> None:
-    """Each is some of the array and not empty; the first is all of it."""
+    """Each selects a non-empty part of the array; the first selects all of it."""
     from benchmarks.harness.other_fields import Field
 
     assert isinstance(field, Field)

@@ -44,12 +44,12 @@ def tool(directory: Path, *lines: str) -> Path:
 @pytest.mark.parametrize("status", [0, 1], ids=["placed", "refused"])
 def test_each_shard_is_placed_before_it_is_opened(tmp_path: Path, status: int) -> None:
     calls = tmp_path / "calls"
-    # Where it is called, with what, and whether the file is there and empty.
+    # The working directory, the arguments, and whether the file exists and is empty.
     lines = (f'[ -f "$6" ] && [ ! -s "$6" ]; echo "$PWD $@ $?" >> {calls}', f"exit {status}")
     done = write(tmp_path / "run.zarr", tool(tmp_path / "bin", *lines), "10-13")
     assert done.returncode == 0, done.stderr
     found = [line.split() for line in calls.read_text().splitlines()]
-    # Eight shards, and the one that is settled again.
+    # Eight shards, and one that is settled again.
     assert len(found) == 9
     array = tmp_path / "run.zarr" / "t" / "c"
     for where, *arguments, name, missing in found:

@@ -1,4 +1,4 @@
-"""Replicas that are made in the background, after so many recorded reads."""
+"""Replicas made in the background after a number of recorded reads."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def policy(path: Path) -> Path:
 
 
 def by_policy(path: Path) -> subprocess.CompletedProcess[str]:
-    """Do what the policy says, in a process of its own, which gets the lowest priority for good."""
+    """Runs the policy in a child process, since it lowers its priority permanently."""
     return subprocess.run(
         [*command_line(), "optimize", "--by-policy", "--json", str(path)],
         capture_output=True,
@@ -84,7 +84,7 @@ def by_policy(path: Path) -> subprocess.CompletedProcess[str]:
 
 
 def settled(path: Path, began: int = 0) -> dict[str, Any]:
-    """The state once a run that began later has ended."""
+    """Returns the state once a run that began later has ended."""
 
     def has_ended() -> bool:
         found = outcome_of(path)
@@ -96,10 +96,10 @@ def settled(path: Path, began: int = 0) -> dict[str, Any]:
 
 
 def outcome_of(path: Path) -> dict[str, Any] | None:
-    """What is kept of the last run.
+    """Returns the kept outcome of the last run.
 
-    The state has it too; but to tell whether one runs takes the lock for a moment, and a run that
-    finds it taken again and again leaves the work to another.
+    The state contains it, too. But determining whether a run is active takes the lock for a moment,
+    and a run that repeatedly finds the lock taken leaves the work to another.
     """
     kept = policy(path) / "outcome"
     found: dict[str, Any] | None = json.loads(kept.read_bytes()) if kept.exists() else None
@@ -213,7 +213,7 @@ def test_what_goes_wrong_is_kept_and_said_and_no_read_fails(file: Path) -> None:
 def test_one_that_was_killed_goes_on_with_the_next_process_that_reads(file: Path) -> None:
     bf.watch(file, optimize_after=1000, budget="400%")
     run(SERIES, file)
-    # As the process that starts one does.
+    # Like a process that starts one.
     (policy(file) / "reads").rename(policy(file) / "claimed")
     slow = subprocess.Popen(
         [sys.executable, "-m", "bedform", "optimize", "--by-policy", str(file)],
@@ -221,7 +221,7 @@ def test_one_that_was_killed_goes_on_with_the_next_process_that_reads(file: Path
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    # It says that it has begun once it has the lock.
+    # The outcome exists once it has the lock.
     wait_until(lambda: outcome_of(file), "it has begun")
     assert bf.watch_state(file)["is_running"]
     slow.send_signal(signal.SIGKILL)
@@ -263,7 +263,7 @@ def test_one_due_policy_starts_one_process_until_that_is_lost(file: Path, tmp_pa
         "import os, sys\n"
         "if '--by-policy' in sys.orig_argv:\n"
         f"    open({str(starts)!r}, 'a').write('x')\n"
-        # Before it takes the lock: none of them ever does.
+        # Before it takes the lock, which none of them ever does.
         "    os._exit(0)\n"
     )
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
@@ -272,7 +272,7 @@ def test_one_due_policy_starts_one_process_until_that_is_lost(file: Path, tmp_pa
     for reader in readers:
         assert reader.communicate(timeout=PATIENCE)[0].strip() == "0"
     assert said_within(starts, "x") == "x"
-    # As if it had been claimed just now: after a minute it counts as lost.
+    # The claim looks new; after a minute it counts as lost.
     os.utime(policy(file) / "claimed")
     run(SERIES, file, PYTHONPATH=path)
     time.sleep(1)
@@ -283,9 +283,9 @@ def test_one_due_policy_starts_one_process_until_that_is_lost(file: Path, tmp_pa
 
 
 def said_within(path: Path, said: str) -> str:
-    """What a file has once it has that, and a while later."""
+    """Returns the contents of a file once it has the expected text, and a second later."""
     wait_until(lambda: path.exists() and len(path.read_text()) >= len(said), f"it says {said}")
-    # Time for what should not come.
+    # Time for unexpected output.
     time.sleep(1)
     return path.read_text()
 

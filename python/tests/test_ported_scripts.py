@@ -1,7 +1,7 @@
 """Programs of h5py and zarr-python run with another import and another opening line.
 
-Each program of ``ported/`` runs as it stands, and again with the lines that are named here
-replaced; both print the same.
+Each program of ``ported/`` runs unchanged, and again with the lines below replaced; both print the
+same.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import bedform as bf
 
 PORTED = Path(__file__).parent / "ported"
 
-#: For each program the lines that change, and what they become.
+#: For each program the lines to replace, with their replacements.
 CHANGES = {
     "h5py_script.py": {
         "import h5py": "import bedform as bf",
@@ -33,7 +33,7 @@ CHANGES = {
 
 
 def run(source: str, path: Path) -> str:
-    """What a program prints."""
+    """Returns the output of a program."""
     command = [sys.executable, "-c", source, str(path)]
     outcome = subprocess.run(command, capture_output=True, text=True, check=False)
     assert outcome.returncode == 0, outcome.stderr

@@ -1,4 +1,4 @@
-"""Reads that are made before they are asked for."""
+"""Readahead: reads made before they are requested."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(script: str, place: Path, **environment: str) -> Any:
-    """What a process of its own prints last, as JSON."""
+    """Returns the last line that a child process prints, as JSON."""
     lines = f"""
         import json, os, sys, threading, time
         import numpy as np

@@ -1,4 +1,4 @@
-"""The benchmark of reads ahead: what its figures rest on."""
+"""The bases of the figures of the readahead benchmark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.night
 
 @pytest.fixture(autouse=True)
 def path_is_left_as_it_was() -> Iterator[None]:
-    """Leave `sys.path` alone for the modules that come after."""
+    """Restores `sys.path` for later modules."""
     yield
     if str(ROOT) in sys.path:
         sys.path.remove(str(ROOT))
@@ -50,7 +50,7 @@ def test_the_slabs_of_all_processes_are_the_map(decomposition: str, count: int) 
 
 @pytest.mark.parametrize("pattern", loops.MISSES)
 def test_a_pattern_repeats_its_steps(pattern: str) -> None:
-    """Steps, as a function of the place in the pattern, repeat with the length that is known."""
+    """The steps, as a function of the index in the pattern, repeat with the known period."""
     steps = np.diff(loops.places(pattern, 24, 96))
     period = {"nested": 8, "tiled": 6, "random-strided": 4, "climate hours": 4}.get(pattern, 1)
     assert (steps[period:] == steps[:-period]).all()

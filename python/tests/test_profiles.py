@@ -1,4 +1,4 @@
-"""Profiles: what was measured is kept, found and named; what cannot be measured says why."""
+"""Profiles: measurements are kept, found and named; failures to measure have reasons."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_a_measurement_is_shown_though_it_cannot_be_kept(
 
 
 def sluggish_profile() -> bf.Profile:
-    """A machine whose memory and codecs are a thousand times slower than any."""
+    """Returns a profile with memory and codecs a thousand times slower than any real ones."""
     document = bf.Profile.default().to_dict()
     processor = document["profile"]["processor"]
     slow = {"encoded_byte_seconds": 1e-6, "decoded_byte_seconds": 1e-6}
@@ -256,7 +256,7 @@ def test_reads_teach_the_kept_profile_what_they_take(
         before = opened["t"].explain(np.s_[:]).to_dict()["predicted_cached_seconds"]
         for _ in range(20):
             assert np.array_equal(opened["t"][:], values)
-            # Reads that follow each other at once are not learnt from.
+            # Reads in quick succession refine nothing.
             time.sleep(0.006)
         after = opened["t"].explain(np.s_[:]).to_dict()["predicted_cached_seconds"]
     assert after < before / 2

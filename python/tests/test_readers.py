@@ -1,4 +1,4 @@
-"""Layouts that others can live with: readers that are named, and what advice says of them."""
+"""Layouts for other reading programs: named readers, and the advice about them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 SHAPE = (1460, 181, 360)
 DIMS = ("time", "lat", "lon")
-#: What zarr-python may take, over what it takes for a store of its own defaults, by the formula.
+#: Largest predicted time of zarr-python, relative to a store with its own defaults.
 RATIO_MAX = 1.6
 
 
 @pytest.fixture(autouse=True)
 def no_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prices of an assumed disk, whatever was calibrated on this machine."""
+    """Sets the prices of an assumed disk, without this machine's profiles."""
     monkeypatch.setenv("BEDFORM_PROFILES", str(tmp_path / "profiles"))
 
 

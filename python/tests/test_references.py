@@ -1,4 +1,4 @@
-"""References into other files: read as the store that they are, or refused in one line."""
+"""References into other files: read as the store that they form, or refused in one line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ GROUP = json.dumps({"zarr_format": 2})
 
 
 def document(array: h5py.Dataset) -> str:
-    """The Zarr v2 document of a data set of HDF5."""
+    """Returns the Zarr v2 document of an HDF5 dataset."""
     filters = [{"id": "shuffle", "elementsize": array.dtype.itemsize}] if array.shuffle else None
     return json.dumps(
         {
@@ -51,7 +51,7 @@ def document(array: h5py.Dataset) -> str:
 
 
 def references(path: Path, dims: dict[str, list[str]], target: str | None = None) -> dict[str, Any]:
-    """Kerchunk's references to the chunks of an HDF5 file, by what HDF5 says of them."""
+    """Returns kerchunk's references to the chunks of an HDF5 file, from HDF5's own index."""
     target = str(path) if target is None else target
     refs: dict[str, Any] = {".zgroup": GROUP, ".zattrs": json.dumps({"title": "by hand"})}
     with h5py.File(path) as file:
@@ -106,7 +106,7 @@ def is_read(opened: Any) -> bool:
 
 
 def again(handle: Any) -> Any:
-    """What another process would make of a handle."""
+    """Returns a handle as another process would unpickle it."""
     return pickle.loads(pickle.dumps(handle))  # noqa: S301 - our own
 
 
@@ -154,7 +154,7 @@ def test_values_may_be_inline_as_text_and_as_base64_and_documents_as_objects(pla
     refs["z/.zarray"] = json.loads(refs["z/.zarray"])
     Path("refs.json").write_text(json.dumps(refs))
     assert is_read(bf.open("refs.json"))
-    # Bytes, where the references are a dictionary.
+    # Bytes are allowed in a dictionary of references.
     assert is_read(bf.open({**refs, "z/0": Z.tobytes()}))
 
 
@@ -219,7 +219,7 @@ def outside(place: Path) -> str:
 
 
 def set_in(directory: Path, target: str, refs: dict[str, Any]) -> str:
-    """References that name ``target`` for all chunks, in a directory of their own."""
+    """Makes references that name ``target`` for all chunks, in their own directory."""
     moved = {
         key: [target, *value[1:]] if isinstance(value, list) else value
         for key, value in refs.items()
@@ -308,7 +308,7 @@ def test_a_file_that_changes_under_an_opened_set_is_an_error_that_names_it(place
     Path("data/other.nc").rename("data/a.nc")
     message = said(bf.CorruptError, lambda: store["t"][...])
     assert "data/a.nc" in message and "has changed" in message
-    # What is opened anew takes the file as it is.
+    # A new handle takes the file as it is.
     assert bf.open("refs.json")["z"].shape == (20,)
 
 
@@ -485,7 +485,7 @@ def test_many_references_take_little_memory(place: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", LARGE], check=True, timeout=PATIENCE, capture_output=True, text=True
     )
-    # The document, and some tens of bytes for each key.
+    # The document, plus some tens of bytes per key.
     most = Path("large.json").stat().st_size + 150 * COUNT
     assert int(done.stdout) * 1024 < most
     assert resource.RUSAGE_SELF == 0
@@ -551,7 +551,7 @@ def test_a_file_that_is_replaced_on_a_server_is_told_of_at_once(place: Path) -> 
         asked = len(server.asked)
         message = said(bf.CorruptError, lambda: store["t"][...])
         assert f"{root}/a.nc" in message and "has changed" in message
-        # One for each chunk: nothing is tried again.
+        # One request per chunk: no request is repeated.
         chunks = sum(key.startswith("t/") and key[2].isdecimal() for key in refs_of(place))
         assert len(server.asked) - asked <= chunks
 

@@ -1,4 +1,4 @@
-"""A store with arrays that cannot be read gives the others, and says what is wrong with these."""
+"""A store with unreadable arrays gives access to the others, and reports their faults."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_xarray_opens_what_can_be_read_with_one_warning_that_names_the_rest(mixe
     assert len(caught) == 1
     assert "drop_variables=['strange', 'torn']" in str(caught[0].message)
     assert list(dataset.variables) == ["good"]
-    # What is dropped is not opened.
+    # Dropped variables are not opened.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         without = xr.open_dataset(mixed, engine="bedform", drop_variables=["strange", "torn"])
@@ -112,7 +112,7 @@ def test_a_conversion_leaves_out_what_cannot_be_read_and_says_so(
     assert len(done.warnings) == 3
     assert any("'strange' is left out" in text and "fancy" in text for text in done.warnings)
     assert bf.open(tmp_path / "c.zarr").refused() == {}
-    # What is excluded is neither opened nor spoken of.
+    # Excluded arrays are neither opened nor mentioned.
     excluded = ("strange", "torn", "inner/strange")
     assert bf.convert(mixed, tmp_path / "d.zarr", exclude=excluded).warnings == ()
 

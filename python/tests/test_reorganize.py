@@ -1,4 +1,4 @@
-"""Stores of ours whose arrays get layouts that fit their reads, in their own place."""
+"""Stores of Bedform whose arrays get new layouts in place."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def values(name: str = "t") -> Any:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A store of maps, with much beside."""
+    """Makes a store of maps, with other arrays."""
     path = tmp_path / "run.zarr"
     maps = bf.Regular(chunks=(1, 40, 50), shards=(20, 40, 50))
     with bf.create(path, attributes={"title": "waves", "_FillValue": -1.5}) as store:
@@ -68,7 +68,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def contents(path: Path) -> dict[str, Any]:
-    """All of a store but layouts, as Bedform and another reader have it."""
+    """Returns the contents of a store except layouts, by Bedform and another reader."""
     found: dict[str, Any] = {}
     with bf.open(path, cache=0) as store:
         found[""] = dict(store.attrs)
@@ -101,7 +101,7 @@ def chunks(path: Path, name: str = "t") -> tuple[int, ...]:
 
 
 def hidden(path: Path) -> list[str]:
-    """What lies beside a store under a hidden name."""
+    """Returns the hidden names beside a store."""
     return [one.name for one in path.parent.iterdir() if one.name.startswith(".")]
 
 
@@ -181,13 +181,13 @@ with bf.open({str(path)!r}) as store:
     assert done.changed == ["t"]
     assert chunks(path, "g/u") == (1, 40, 50)
     assert knowledge == {one.name: one.read_bytes() for one in (sidecar / "knowledge").iterdir()}
-    # Still believed: replicas could be made of it, and nothing would change again.
+    # The knowledge still counts: replicas could be made from it, and no layout would change again.
     assert bf.optimize(path, dry_run=True).plan["reads"]
     assert bf.optimize(path, reorganize=True).changed == []
 
 
 def test_replicas_of_the_old_layout_go_and_others_stay(path: Path) -> None:
-    # Younger files count as changed when they get a second name.
+    # Younger files count as changed when they get a hard link.
     time.sleep(2.1)
     made = bf.optimize(path, "400%", reads={"time": 1}).made
     assert {one["array"] for one in made} >= {"t", "g/u"}
@@ -242,7 +242,7 @@ def test_writing_goes_on_after_it(path: Path) -> None:
 
 
 def refused(path: Any, **options: Any) -> str:
-    """What is said of something that is not reorganized, in one line."""
+    """Returns the one-line message for something that is not reorganized."""
     arguments = {**SERIES, **options}
     for dry_run in (True, False):
         with pytest.raises(bf.BedformError) as caught:
@@ -327,7 +327,7 @@ def test_links_in_a_store_are_refused_before_anything_changes(path: Path) -> Non
 
 
 def during(path: Path, act: Callable[[], None], **options: Any) -> bf.Reorganization:
-    """Reorganize, and do something once the copy has begun."""
+    """Reorganizes, and acts once the copy has begun."""
     told = []
 
     def progress(_done: int, _total: int) -> None:
@@ -347,7 +347,7 @@ def test_a_store_that_changes_while_it_is_copied_stays_as_it_is(path: Path) -> N
     with pytest.raises(bf.ConflictError, match="has changed while"):
         during(path, lambda: write_directly(path))
     assert chunks(path) == (1, 40, 50)
-    # The next run copies it as it is now.
+    # The next run copies the present data.
     bf.optimize(path, **SERIES)
     assert hidden(path) == []
     with bf.open(path) as store:
@@ -436,7 +436,7 @@ def test_a_reader_that_has_the_store_open_gets_its_values_or_an_error(
                 np.testing.assert_array_equal(t[at], expected[at])
             except bf.BedformError as error:
                 errors.append(str(error))
-        # Most of it is fill values, which a shard that has gone is not to be taken for.
+        # Most of it is fill values; a missing shard must not be mistaken for them.
         try:
             np.testing.assert_array_equal(unread[30:33], sparse[30:33])
         except bf.BedformError as error:
@@ -520,7 +520,7 @@ print(last)
 
 
 def killed_after(seconds: float, path: Path) -> bool:
-    """Reorganize in a process that is killed so soon; false if it has ended before."""
+    """Reorganizes in a process that is killed after some seconds; False if it ended before."""
     child = os.fork()
     if child == 0:
         try:
@@ -558,7 +558,7 @@ def test_a_process_that_is_killed_at_any_time_leaves_the_store_whole(
 
 
 def between_copy_and_swap(path: Path) -> None:
-    """Reorganize in a process that is killed once all is copied and compared."""
+    """Reorganizes in a process that is killed after copying and comparing."""
     program = f"""
 import bedform as bf, os, signal
 passes = [0, 0]
@@ -570,7 +570,7 @@ def progress(done, total):
         os.kill(os.getpid(), signal.SIGKILL)
 bf.optimize({str(path)!r}, **{SERIES!r}, memory="2 MiB", progress=progress)
 """
-    # Slow enough that it is told of more than the ends.
+    # Slow enough for several progress reports.
     environment = {**os.environ, "BEDFORM_THROTTLE": "4 MB/s, 1 ms"}
     ended = subprocess.run([sys.executable, "-c", program], timeout=120, env=environment)
     assert ended.returncode == -signal.SIGKILL
@@ -585,7 +585,7 @@ def test_a_process_that_is_killed_between_copy_and_exchange_leaves_the_old_store
     check_same(path, before)
     done = bf.optimize(path, **SERIES, memory="2 MiB")
     assert done.done is not None
-    # All of it was copied.
+    # All data were copied.
     sizes = [array["bytes"] for array in done.plan["arrays"] if array["is_changed"]]
     assert sizes
     assert done.done["resumed_bytes"] >= values().nbytes * 2

@@ -1,4 +1,4 @@
-"""The same data, options and profile give the same bytes, whatever else the machine does."""
+"""The same data, options and profile give the same bytes, under any load of the machine."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ KEY = re.compile(rb'"(uuid|array|store|seal)": "[^"]*"')
 
 
 def comparable(path: Path) -> bytes:
-    """The bytes of a file without the keys of its store and array, and checksums of these."""
+    """Returns the bytes of a file without store and array keys and their checksums."""
     data = path.read_bytes()
     if path.name == "zarr.json":
         return KEY.sub(rb'"\1": ""', data)

@@ -1,4 +1,4 @@
-"""The benchmarks of replicas: what their figures rest on."""
+"""The bases of the figures of the replica benchmarks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.night
 
 @pytest.fixture(autouse=True)
 def path_is_left_as_it_was() -> Iterator[None]:
-    """Leave `sys.path` alone for the modules that come after."""
+    """Restores `sys.path` for later modules."""
     yield
     if str(ROOT) in sys.path:
         sys.path.remove(str(ROOT))

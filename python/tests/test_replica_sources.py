@@ -1,7 +1,7 @@
-"""Replicas, and sources that change in every way: reads give the values of the source.
+"""Replicas, and sources that change in every way: reads return the source's values.
 
 A case makes a source and replicas of it, changes one of them, and reads. Files are compared with
-h5py, Zarr arrays of others with zarr-python, stores of Bedform with a model in NumPy.
+h5py, Zarr arrays of other programs with zarr-python, stores of Bedform with a model in NumPy.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ OLD = time.time() - 3600
 
 
 def values_of(chance: random.Random, shape: tuple[int, ...] = SHAPE) -> Any:
-    """Numbers, one half of them the fill value: lost data must not look like it."""
+    """Returns numbers, half of them the fill value, since lost data must not look like data."""
     values = np.random.default_rng(chance.getrandbits(32)).integers(1, 9999, shape).astype("<i4")
     values[:, : shape[1] // 2] = 0
     return values
 
 
 def set_times(path: Path, times: dict[Path, os.stat_result]) -> None:
-    """Puts back the times of files, as rsync, tar and touch do."""
+    """Restores the times of files, as rsync, tar and touch do."""
     for file, found in times.items():
         if file.exists():
             os.utime(file, ns=(found.st_atime_ns, found.st_mtime_ns))
@@ -68,7 +68,7 @@ def removed(path: Path) -> None:
 
 
 class Source:
-    """A source with one array, ``t``, and how it is changed and read by others."""
+    """A source with one array, ``t``, with its changes and another reader."""
 
     #: The axis of the series, as ``optimize`` names it.
     dimension = "time"
@@ -83,11 +83,11 @@ class Source:
         return self.path
 
     def make(self, values: Any) -> None:
-        """Makes the source anew, where it was."""
+        """Makes the source again at the same path."""
         raise NotImplementedError
 
     def truth(self) -> Any:
-        """The values that another library reads now."""
+        """Returns the present values by another library."""
         raise NotImplementedError
 
     def overwrite(self) -> None:
@@ -98,7 +98,7 @@ class Source:
         return sorted(times_below(self.path))
 
     def parts(self) -> list[Path]:
-        """The files and directories that are copied and replaced; a sidecar beside stays."""
+        """Returns the copied and replaced files and directories, without sidecars."""
         return [self.path]
 
     def optimize(self) -> bf.Optimization:
@@ -111,13 +111,13 @@ class Source:
         self.overwrite()
 
     def overwritten_in_secret(self) -> None:
-        """As a tool does that puts the times back."""
+        """Overwrites like a tool that restores the times."""
         times = times_below(self.path)
         self.overwrite()
         set_times(self.path, times)
 
     def replaced_alike(self) -> None:
-        """By one of the same size and times."""
+        """Replaces the source by one of the same size and times."""
         times = times_below(self.path)
         other = self.directory / "other"
         copied_with_times(self.path, other)
@@ -215,7 +215,7 @@ class Archive(Source):
 
 
 class ZarrV2(Source):
-    """An array of another library, whose metadata somebody corrects."""
+    """An array of another library, whose metadata a user corrects."""
 
     zarr_format: Any = 2
 
@@ -293,7 +293,7 @@ class ZarrV3(ZarrV2):
 
 
 class Kerchunk(Source):
-    """References to a plain file, which somebody corrects."""
+    """References to a plain file, which a user corrects."""
 
     def make(self, values: Any) -> None:
         (self.directory / "a.bin").write_bytes(values.tobytes())
@@ -357,7 +357,7 @@ class Kerchunk(Source):
 
 
 class OwnStore(Source):
-    """A store of Bedform: commits, settles, direct writes, and backups that are put back."""
+    """A store of Bedform: commits, settles, direct writes, and restored backups."""
 
     def make(self, values: Any) -> None:
         self.model = values.copy()
@@ -407,7 +407,7 @@ class OwnStore(Source):
         self.model = np.concatenate([self.model, more])
 
     def rolled_back(self) -> None:
-        """A commit comes, replicas are made over it, and a backup of before is put back."""
+        """Commits, makes replicas, and restores an earlier backup."""
         backups = [self.directory / "backup", self.directory / "backup-log"]
         for own, backup in zip((self.path, self.log), backups, strict=True):
             if own.exists():
@@ -418,7 +418,7 @@ class OwnStore(Source):
         self.check_read()
         for own, backup in zip((self.path, self.log), backups, strict=True):
             if own == self.path and self.chance.random() < 0.5 and self.log.exists():
-                # Of the store itself just the documents, which name the log.
+                # Of the store only the documents, which name the log.
                 for document in backup.rglob("zarr.json"):
                     shutil.copy2(document, own / document.relative_to(backup))
             else:
@@ -457,7 +457,7 @@ def sidecar_of(source: Source) -> Path:
 
 
 def harmed_replica(source: Source) -> None:
-    """A purge, an interrupted copy, or a mistake takes or changes files of replicas."""
+    """Removes or changes replica files, like a purge, an interrupted copy or a mistake."""
     files = [one for one in sidecar_of(source).rglob("c.*") if one.is_file()]
     for file in source.chance.sample(files, min(len(files), source.chance.choice([1, 1, 9]))):
         match source.chance.randrange(4):
@@ -487,7 +487,7 @@ class Counts:
 
 
 def check_reads(source: Source, store: Any, counts: Counts, reads: int) -> None:
-    """Reads by a handle that looks are those of another library, now."""
+    """Checks that reads by a handle with freshness checks equal another library's."""
     truth = source.truth()
     for _ in range(reads):
         key = selection(source.chance, len(truth))
@@ -567,7 +567,7 @@ def test_a_replica_of_a_source_that_was_copied_rests_until_it_was_compared(
     done = bf.optimize(source.where, "900%", reads={"time": 1})
     getattr(source, how)()
     if how == "moved":
-        # A directory that moves takes its files along as they are.
+        # Moving a directory does not change its files.
         for file in source.files():
             file.rename(file.with_name("away"))
             file.with_name("away").rename(file)

@@ -1,4 +1,4 @@
-"""Replicas of files: chosen, made, read in the place of the file, and given up."""
+"""Replicas of files: chosen, made, read instead of the file, and given up."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def series_replica(path: Path, **options: Any) -> bf.Optimization:
 
 
 def used(array: Any, selection: Any) -> list[str]:
-    """The replicas that a read takes something of."""
+    """Returns the replicas that a read uses."""
     found: list[str] = array.explain(selection).to_dict().get("replicas", [])
     return found
 
@@ -103,7 +103,7 @@ def test_an_open_handle_reads_the_replicas_that_are_made_meanwhile(file: Path) -
         np.testing.assert_array_equal(array[series], expected[series])
         assert not used(array, series)
         made = [one["id"] for one in series_replica(file).made if one["array"] == "t"]
-        # It is looked for other replicas every two seconds.
+        # The handle looks for other replicas every two seconds.
         wait_until(lambda: used(array, series) == made, "the replica is used")
         np.testing.assert_array_equal(array[series], expected[series])
         shutil.rmtree(f"{file}.bedform")
@@ -322,7 +322,7 @@ def test_a_place_that_takes_no_replicas_says_so(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if os.geteuid() == 0:
-        # Root may write everywhere: a file in the place of the sidecar keeps it from being made.
+        # Root may write everywhere: a file in the sidecar's place prevents its creation.
         Path(f"{file}.bedform").write_text("")
     else:
         file.parent.chmod(0o500)

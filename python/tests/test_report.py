@@ -1,4 +1,4 @@
-"""The report: its facts are those of the reads that were made; the page is whole and harmless."""
+"""The report: its facts match the reads, and the page is well-formed and harmless."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 SHAPE = (240, 100, 130)
 HOSTILE = "<script>alert('x')</script>&\"'\u202e\x1b[2J"
-#: Elements of HTML and SVG that have no end.
+#: Elements of HTML and SVG without end tags.
 VOID = {"br", "meta", "wbr"}
 
 
 class Page(html.parser.HTMLParser):
-    """HTML whose elements open and close as they should, without anything from elsewhere."""
+    """Parser of well-formed HTML that refers to nothing outside."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -122,13 +122,13 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def file(template: Path, tmp_path: Path) -> Path:
-    """The file, of which nothing is known."""
+    """Returns the file without any knowledge."""
     return shutil.copy(template, tmp_path / "era5.nc")
 
 
 @pytest.fixture
 def watched(template: Path, file: Path) -> Path:
-    """The file, with the reads that were made of it."""
+    """Returns the file with its recorded reads."""
     shutil.copytree(f"{template}.bedform", f"{file}.bedform")
     bf.trust(file)
     bf.watch(file)
@@ -156,7 +156,7 @@ def test_the_facts_are_those_of_the_reads_that_were_made(watched: Path) -> None:
     kinds = {tuple(kind["counts"]): kind for kind in array["kinds"]}
     series, maps = kinds[240, 1, 1], kinds[1, 100, 130]
     assert (series["reads"], maps["reads"]) == (301, 10)
-    # Stretches of 64 of an axis are the borders of what is hot.
+    # The hot box has the borders of the 64 stretches of an axis.
     for axis, first, end in ((1, 20, 40), (2, 60, 75)):
         bounds = _report_reads.cell_bounds(SHAPE[axis])
         low = max(bound for bound in bounds if bound <= first)
@@ -180,7 +180,7 @@ def test_sizes_are_as_stored(file: Path) -> None:
     sizes = {array["array"]: array["stored_bytes"] for array in facts["arrays"]}
     with h5py.File(file) as source:
         for name in ("t", "maps"):
-            # With the gaps between chunks that a read fetches, too.
+            # Including the small gaps between chunks that a read fetches.
             assert 1 <= sizes[name] / source[name].id.get_storage_size() < 1.01
 
 
@@ -212,7 +212,7 @@ def test_cells_of_reads_that_move_along_both_axes_are_called_an_estimate(watched
     rows, columns = (_report_reads.cell_bounds(SHAPE[axis]) for axis in (1, 2))
     assert 19 <= rows[hottest[0]] < 40
     assert 58 <= columns[hottest[1]] < 75
-    # Maps take all of both axes, and hide nothing.
+    # Maps take all of both axes, and must not hide other reads.
     _, of_all, _ = _report_reads.joint_reads(array["kinds"], SHAPE, 1, 2)
     assert of_all == 10
     assert "estimated from the counts along each axis; 10 more reads" in page_of(watched).text
@@ -318,7 +318,7 @@ def test_the_page_is_whole_harmless_and_needs_nothing_from_elsewhere(watched: Pa
 
 
 def test_names_of_files_are_escaped_and_shortened(tmp_path: Path) -> None:
-    # Files have no names with characters that a terminal obeys: their own paths may.
+    # File names have no control characters here, but paths inside the file may.
     name = HOSTILE.replace("/", "_").replace("\x1b", "") + "n" * 200
     path = tmp_path / (HOSTILE.replace("/", "_") + ".h5")
     with h5py.File(path, "w") as target:
@@ -421,7 +421,7 @@ def test_the_directory_of_the_sidecar_is_the_one_of_the_engine(
     monkeypatch.delenv("BEDFORM_SIDECAR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert Path(bf.watch(url)).parent == _sidecar.directory_of(url)
-    # A file in its place: it lies in the cache.
+    # With a file in its place it lies in the cache.
     Path(f"{file}.bedform").write_text("")
     assert Path(bf.watch(file)).parent == _sidecar.directory_of(str(file))
 
@@ -533,7 +533,7 @@ def test_colours_are_told_apart_by_their_lightness_and_text_can_be_read(colours:
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
-#: Says what is wrong with how the page lies: what is wider than the window, texts over each other.
+#: Finds layout faults of the page: parts wider than the window, overlapping texts.
 MEASURES = """<script>addEventListener("load", () => {
 const wrong = [];
 const wide = document.documentElement.clientWidth;
@@ -569,7 +569,7 @@ def test_nothing_is_cut_or_covered_in_a_browser(watched: Path, tmp_path: Path, w
             store["maps"][:, row]
     text = bf.report(watched).replace("</head>", MEASURES)
     page = tmp_path / "page.html"
-    # In a frame, since no window is as narrow as a telephone.
+    # In a frame, since no browser window is as narrow as a telephone.
     framed = html.escape(re.sub(r"<meta http-equiv=[^>]*>", "", text))
     style = f"width:{width}px;height:4000px;border:0"
     page.write_text(f'<!DOCTYPE html><body><iframe style="{style}" srcdoc="{framed}"></iframe>')

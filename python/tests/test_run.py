@@ -1,4 +1,4 @@
-"""`bedform run`: any program reads what it would read, and the kernel reads ahead."""
+"""`bedform run`: a program's reads are unchanged, and the kernel reads ahead."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def started(
     *command: str | Path, watched: bool, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program with or without the library in it."""
+    """Runs a program with or without the library."""
     more = {**_run.RunOptions().environment(), "LD_PRELOAD": str(_run.LIBRARY), **environment}
     return subprocess.run(
         [str(word) for word in command],
@@ -68,7 +68,7 @@ def started(
 
 
 def reported(*command: str | Path, options: tuple[str, ...] = ()) -> tuple[int, dict[str, Any]]:
-    """Run a program under `bedform run`; its exit code and the report."""
+    """Runs a program under `bedform run`; returns its exit code and the report."""
     words = [*command_line(), "run", "--report", "-", *options, "--", *map(str, command)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
     return done.returncode, json.loads(done.stderr)
@@ -99,7 +99,7 @@ def test_a_program_reads_fails_and_ends_as_without(way: str, reads: Path, data: 
 def test_programs_with_checked_calls_are_seen_too(way: str, data: Path, tmp_path: Path) -> None:
     program = tmp_path / "checked"
     compiler = needed("cc", "apt-get install gcc")
-    # The compiler puts other functions in the place of read, pread and fread.
+    # The compiler replaces read, pread and fread by checked versions.
     options = [*STRICT, "-O2", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"]
     run(compiler, *options, PROGRAMS / "reads.c", "-o", program, "-lpthread")
     alone = started(program, way, data, watched=False)
@@ -116,7 +116,7 @@ def test_what_comes_next_is_in_memory_before_it_is_read(reads: Path, data: Path)
     # On a busy machine the advice comes late.
     watched = started(reads, "ahead", data, watched=True, LOOKS=str(25 * PATIENCE))
     assert watched.stdout.startswith("ahead")
-    # Whoever only watches advises nothing.
+    # With watching only, nothing is advised.
     watching = started(reads, "ahead", data, watched=True, BEDFORM_RUN_ADVISE="0")
     assert watching.stdout.startswith("not ahead")
 
@@ -126,7 +126,7 @@ def test_the_report_counts_reads_bytes_and_patterns(reads: Path, data: Path) -> 
     assert code == report["exit_code"] == 0
     entry = of_file(report, data)
     assert (entry["reads"], entry["bytes"]) == (100, 100 * BLOCK)
-    # Three reads show a stride.
+    # Three reads establish a stride.
     assert shares(entry) == {"strided": 0.97}
     assert entry["used_bytes"] == 97 * BLOCK
     assert 97 * BLOCK <= entry["advised_bytes"] <= data.stat().st_size
@@ -167,7 +167,7 @@ def test_each_process_counts_its_own_reads(reads: Path, data: Path) -> None:
 def test_threads_that_read_the_same_strides_are_told_apart(reads: Path, data: Path) -> None:
     report = reported(reads, "threads", data)[1]
     entry = of_file(report, data)
-    # What is left out while another thread has lost its core is counted, but for a read a thread.
+    # Reads left out while another thread is descheduled are counted, except one per thread.
     counted = entry["reads"] + report["unseen"]["reads_left_out"]
     assert 8 * 5 * 80 - 8 <= counted <= 8 * 5 * 80
     assert entry["predicted_share"] > 0.5
@@ -185,14 +185,14 @@ def test_who_is_killed_or_replaced_leaves_what_was_counted(
 def test_descriptors_that_become_other_files_are_counted_as_these(reads: Path, data: Path) -> None:
     report = reported(reads, "reuse", data)[1]
     counts = [of_file(report, path)["reads"] for path in (data, reads)]
-    # Of the program, which is shorter than a stride, one read has bytes.
+    # Of the program file, which is shorter than a stride, one read returns bytes.
     assert counts == [4 * 12, 6]
 
 
 def test_hours_that_repeat_every_day_are_predicted(reads: Path, data: Path) -> None:
     entry = of_file(reported(reads, "hours", data)[1], data)
     assert entry["reads"] == 4 * 8
-    # Twice the sequence of four steps, and one read more.
+    # Two repetitions of the sequence of four steps, and one more read.
     assert shares(entry) == {"composed": pytest.approx(1 - 9 / 32, abs=1e-4)}
     assert entry["used_bytes"] == (32 - 9) * BLOCK
 

@@ -1,4 +1,4 @@
-"""The ways to write in a session, against what NumPy makes of the same elements."""
+"""The ways to write in a session, compared with NumPy on the same elements."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def new_store(directory: Path, shape: tuple[int, ...] = SHAPE) -> bf.Store:
 
 @st.composite
 def boxes(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Starts and shapes of up to five boxes inside, overlapping or empty as it comes."""
+    """Returns starts and shapes of up to five boxes inside, perhaps overlapping or empty."""
     count = draw(st.integers(0, 5))
     starts = [[draw(st.integers(0, length)) for length in shape] for _ in range(count)]
     lengths = [
@@ -40,7 +40,7 @@ def boxes(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarr
 
 
 def lay(model: np.ndarray, chosen: tuple[np.ndarray, np.ndarray], values: np.ndarray) -> None:
-    """Write to the model what the boxes have, one behind the other."""
+    """Writes consecutive elements to the boxes of the model."""
     at = 0
     for start, shape in zip(*chosen, strict=True):
         count = int(shape.prod())
@@ -256,7 +256,7 @@ def test_only_whole_numbers_say_where_elements_go(tmp_path: Path) -> None:
 
 
 def test_a_part_of_an_array_needs_a_start(tmp_path: Path) -> None:
-    """A loop over steps that forgot it wrote all of them to the first one, without a word."""
+    """Regression: a loop over steps without it silently wrote all steps to the first one."""
     store = new_store(tmp_path)
     with store.session() as session:
         for copy in (True, False):
@@ -285,7 +285,7 @@ def test_errors_about_new_arrays_name_them(tmp_path: Path) -> None:
 
 
 def test_arguments_of_a_wrong_type_are_named_with_what_they_may_be(tmp_path: Path) -> None:
-    """They were errors of whatever line met them first, such as an AttributeError of ``int``."""
+    """Regression: wrong types led to unrelated errors, such as an AttributeError of ``int``."""
     store = new_store(tmp_path)
     layout = "layout must be 'auto' or a bedform.Regular, not "
     name = "the name of an array or group must be text, not "

@@ -1,4 +1,4 @@
-"""Sessions: many writes that become visible at once, in a log that becomes shards."""
+"""Sessions: many writes that become visible together, in a log that settles into shards."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ for number in range(1, 1000):
     with store.session() as session:
         session.write("u", np.ones(8, "float32"))
     assert store.info()["log"]["commits"] == 0
-    # The data of a commit that it began and did not end stay until somebody decides.
+    # Data of an unfinished commit stay until a user decides.
     store.recover(leftover="discard")
     store.settle()
     assert not log_of(store).exists()
@@ -189,5 +189,5 @@ def test_appends_of_handles_that_look_only_at_opening_follow_each_other(tmp_path
         else:
             arrays[number % 2].append(rows)
         expected.append(number)
-        # One's own are seen.
+        # A session's own commits are visible.
         np.testing.assert_array_equal(stores[number % 2]["t"][:, 0], expected)

@@ -1,4 +1,4 @@
-"""Settling: within a memory, by many processes, stopped and resumed; and files for others."""
+"""Settling: within a memory limit, by many processes, stopped and resumed; and export to files."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ except bf.ReadOnlyError as error:
     print(f"{comm.rank}: {error}", flush=True)
 """
     said = mpiexec(3, sys.executable, "-c", MPI_PREAMBLE + body, path_of(store))
-    # Lines of several processes may come glued together.
+    # Lines of several processes may be joined.
     assert all(f"{rank}: " in said for rank in range(3)), said
     assert said.count("rank 1") == 2
     assert np.array_equal(store["t"][...], VALUES)
@@ -182,7 +182,7 @@ def test_readers_and_writers_go_on_while_others_settle(store: bf.Store) -> None:
         thread.start()
     session = store.session(settle="later")
     number = 0
-    # On a busy machine too, many commits are read and settled.
+    # Also on a busy machine, many commits are read and settled.
     limit = time.monotonic() + PATIENCE
     while not failures and (number < 50 or min(turns.values()) < 5):
         assert time.monotonic() < limit, turns
@@ -391,7 +391,7 @@ def test_the_command_writes_a_file_and_says_so(
     assert done.stderr == ""
     with netCDF4.Dataset(target) as file:
         assert np.array_equal(file["t"][...], VALUES)
-    # As other files that a user makes.
+    # With the mode of other files that the user makes.
     mode = target.stat().st_mode & 0o777
     umask = os.umask(0)
     os.umask(umask)
@@ -407,13 +407,13 @@ def test_a_name_that_no_array_has_is_refused_also_where_nothing_is_left(store: b
 def test_a_file_that_cannot_be_written_is_named_and_nothing_stays(
     store: bf.Store, tmp_path: Path, suffix: str
 ) -> None:
-    """HDF5 says at length which of its layers failed, and of which hidden name."""
+    """Regression: HDF5 printed many lines about its layers and the hidden name."""
     target = tmp_path / "out" / f"o{suffix}"
     target.parent.mkdir()
     limit = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (4096, 4096));"
     run = f"from bedform.cli import run; raise SystemExit(run({['settle', str(path_of(store))]!r}"
     command = [sys.executable, "-c", f"{limit}{run} + {['--to', str(target)]!r}))"]
-    # A compiled module that is cut off by the limit is no module.
+    # A compiled module truncated by the limit would be invalid.
     environment = {**ENVIRONMENT, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     said = f"bedform: cannot write '{target}': File too large; nothing is left of it"
@@ -433,7 +433,7 @@ def test_verify_reads_the_log_and_tells_how_far_it_is(store: bf.Store) -> None:
     (segment / "data").write_bytes(data)
     (problem,) = bf.open(path_of(store)).verify()
     assert str(segment) in problem
-    # A block of a few writes has data of several arrays.
+    # A block of a few writes contains data of several arrays.
     assert "(it has data of g/u, t)" in problem
     assert ["data of t)" in line for line in store["t"].verify()] == [True]
 
@@ -448,7 +448,7 @@ def test_verify_reads_the_log_and_tells_how_far_it_is(store: bf.Store) -> None:
 def test_an_export_that_is_interrupted_where_hdf5_writes_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
-    """HDF5 prints and forgets what is raised in what it calls."""
+    """HDF5 prints and drops exceptions of its callbacks."""
     store = bf.create(tmp_path / "s.zarr")
     values = np.arange(4000.0)
     store.create_array("t", shape=values.shape, dtype="float64", dims=("x",))[...] = values

@@ -1,4 +1,4 @@
-"""Where the chunk maps of foreign files are kept, and when they are made anew."""
+"""The places of chunk maps of foreign files, and their renewal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bedform import _foreign_store
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: More bytes in a map than the 64 KiB that a sidecar counts for at least.
+#: More map bytes than 64 KiB, the least size that a sidecar counts.
 MANY = 4000
 
 
@@ -56,7 +56,7 @@ def visible(directory: Path) -> set[str]:
 
 
 def opened(path: Path) -> bf.ForeignStore:
-    """The file by a map that its library makes: other files are for that."""
+    """Opens the file with a map by its library, as for files with external references."""
     store = bf.open(path, allow_external=True)
     assert isinstance(store, bf.ForeignStore)
     return store

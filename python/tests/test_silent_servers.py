@@ -1,4 +1,4 @@
-"""Waits for a server that takes requests and never answers."""
+"""Waits for a server that accepts requests and never answers."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ VALUES = np.arange(256 * 256, dtype="f4").reshape(256, 256)
 
 
 class StoppedError(Exception):
-    """What the handler of the signal raises."""
+    """Raised by the signal handler."""
 
 
 @contextmanager
 def signal_in(is_waited_for: Callable[[], bool]) -> Iterator[None]:
-    """Raise an error in a wait for an answer, as Ctrl-C would; see that it ends the wait."""
+    """Raises an error during a wait, as Ctrl-C would; checks that it ends the wait."""
     heard_in_wait: list[bool] = []
 
     def stop(*_: object) -> None:
@@ -54,7 +54,7 @@ def signal_in(is_waited_for: Callable[[], bool]) -> Iterator[None]:
         ended.set()
         sender.join()
         signal.signal(signal.SIGALRM, before)
-    # Else it was the server that was given up on, and the signal heard behind that.
+    # Otherwise the wait would have timed out, with the signal handled afterwards.
     assert heard_in_wait == [True]
 
 
@@ -112,7 +112,7 @@ def test_a_signal_ends_every_wait_for_a_server_that_is_silent(
     with signal_in(proxy.is_waited_for):
         WAITS[wait](store, url)
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-    # What was there is there, and can be written again at once.
+    # Earlier data still exist, and can be overwritten at once.
     again = bf.open(url, "r+")
     np.testing.assert_array_equal(again["t"][:], VALUES * 2)
     again["t"][:] = VALUES
@@ -176,13 +176,13 @@ def test_a_signal_ends_one_wait_and_not_the_next(
 
 
 class SlowBody(socketserver.StreamRequestHandler):
-    """Promise a whole object, and send some of it ten times a second: enough to be waited for."""
+    """Server that announces a whole object, and sends bits of it ten times per second."""
 
-    #: Clients that are sent something.
+    #: Number of clients that receive data.
     served = 0
 
     def handle(self) -> None:
-        """Answer until the client goes."""
+        """Answers until the client disconnects."""
         while self.rfile.readline().strip():
             pass
         with suppress(OSError):
@@ -206,7 +206,7 @@ def test_a_signal_ends_the_wait_for_a_body_that_comes_slowly() -> None:
         url = f"http://127.0.0.1:{server.server_address[1]}/a.zarr"
         with signal_in(lambda: SlowBody.served > 0):
             bf.open(url)
-        # Without a signal it ends by what the options say.
+        # Without a signal the limits of the options end it.
         with pytest.raises(bf.IoError, match=r"too slow|was tried for"):
             bf.open(
                 url,

@@ -51,7 +51,7 @@ def test_the_figures_of_smart_io_give_its_chunk_size() -> None:
     asking = spider["clients"]["request_seconds"] + spider["targets"]["seek_seconds"]
     size = round(spider["targets"]["read_bytes_per_second"] * asking)
     assert size == 2_475_000
-    # To ask for a chunk of that size takes as long as to move it.
+    # Requesting a chunk of that size takes as long as moving it.
     reads = [{"read": [0, at * size * 2, size]} for at in range(5)]
     files = [{"count": 1, "bytes": 1 << 30}]
     found = bf.simulate("spider", {"files": files, "clients": [{"operations": reads}]})
@@ -59,11 +59,11 @@ def test_the_figures_of_smart_io_give_its_chunk_size() -> None:
 
 
 def test_a_read_is_simulated_as_it_is_planned(path: Path) -> None:
-    # What was changed within the steps of the file system's clock is not cached.
+    # Files that changed within the resolution of the file system's clock are not cached.
     time.sleep(0.05)
     t = bf.open(path)["t"]
     plan = t.explain(np.s_[:, 3, :]).to_dict()
-    # Indexes are cached since.
+    # The indexes are cached by now.
     work = t.workload(np.s_[:, 3, :], clients=3)
     found = bf.simulate("spider", work).to_dict()
     assert found["requests"] == plan["requests"] - plan["objects"]
@@ -146,7 +146,7 @@ def test_the_command_simulates_a_read_and_draws_the_load(
     assert root.tag.endswith("svg")
     bars = [one for one in root.iter() if one.get("fill") == "#e09f3e"]
     found = json.loads(bedform_command("simulate", *question, "--json").stdout)
-    # One is that of the legend.
+    # One of them belongs to the legend.
     assert len(bars) - 1 == sum(load["seeks"] > 0 for load in found["targets"])
     assert found["machine"] == "spider"
 

@@ -1,4 +1,4 @@
-"""What decides the simulated benchmarks: who reads and writes which bytes."""
+"""The reads and writes of each process in the simulated benchmarks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TARGETS = 336
 
 
 def elements(chunks: chunk_simulated.Chunks, total: int) -> Any:
-    """For each byte of the file in items, the C index of the element there; -1 for padding."""
+    """Returns the C index of the element at each item of the file; -1 for padding."""
     ranks = chunks.ranks(TARGETS)
     size = int(np.prod(chunks.stored))
     file = np.full((int(ranks.max()) + 1) * size, -1)

@@ -1,4 +1,4 @@
-"""Sidecars of a site: an administrator optimises once, every user of the archive reads faster."""
+"""Sidecars of a site: an administrator optimizes once, and all users of the archive profit."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes ano
 
 SHAPE = (60, 30, 40)
 USER, OTHER = 12345, 12346
-#: A time at which nobody writes any more, in seconds since 1970.
+#: A time after which the file no longer changes, in seconds since 1970.
 OLD = 1_500_000_000
 
 
 def read_series(path: Path) -> dict[str, Any]:
-    """Read a series of a file as a user of the archive does, and say what came of it."""
+    """Reads a series of a file as a user of the archive; returns values, replicas and warnings."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         with bf.open(path) as store:
@@ -42,7 +42,7 @@ def read_series(path: Path) -> dict[str, Any]:
 
 
 class Site:
-    """An archive of one file, a place for its sidecars, and the site file that says so."""
+    """An archive of one file, a directory for its sidecars, and the site file that names it."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -71,7 +71,7 @@ class Site:
         return bf.optimize(self.path, "400%", reads={"time": 1}, **options)
 
     def run(self, act: Callable[[], Any], user: int = USER, **variables: str) -> Any:
-        """What ``act`` gives when a user calls it: in a child, which has all modules loaded."""
+        """Returns the result of ``act`` by a user, in a child with all modules loaded."""
         home = self.place / "home" / str(user)
         if not home.exists():
             home.mkdir()
@@ -92,7 +92,7 @@ class Site:
                     os.environ.pop(name, None)
                 os.environ.update({"HOME": str(home), **variables})
                 outcome = json.dumps({"gave": act()})
-                # What waits to be recorded is written when a process ends.
+                # Pending records are written at the end of a process.
                 _internal.keep_traces()
             except BaseException:  # noqa: BLE001 - the parent raises it
                 outcome = json.dumps({"raised": traceback.format_exc()})
@@ -106,7 +106,7 @@ class Site:
         return outcome["gave"]
 
     def read(self, user: int = USER, **variables: str) -> dict[str, Any]:
-        """What a user reads, which is always right."""
+        """Reads as a user, and checks the values."""
         found: dict[str, Any] = self.run(lambda: read_series(self.path), user, **variables)
         assert found["values"] == self.values[:, 5, 7].tolist()
         assert all("\n" not in line for line in found["warnings"])
@@ -115,12 +115,12 @@ class Site:
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    # Other users may not enter the directories of pytest.
+    # Other users cannot enter pytest's directories.
     place = Path(tempfile.mkdtemp(prefix="bedform-site-")).resolve()
     place.chmod(0o755)
     made = Site(place)
     monkeypatch.setenv("BEDFORM_CONFIG", str(made.config))
-    # What a child of another user may not find on the disk any more is in memory.
+    # Loads modules that a child of another user may be unable to find on the disk.
     read_series(made.path)
     yield made
     shutil.rmtree(place)
@@ -148,7 +148,7 @@ def test_what_was_optimised_once_every_user_reads(site: Site) -> None:
     with bf.open(site.path) as store:
         assert (store["t"][:, 1, 1] == site.values[:, 1, 1]).all()
         assert store["t"].explain(np.s_[:, 1, 1]).to_dict()["replicas"]
-    # Without the site file, or with one that trusts others, nothing of it counts.
+    # Without the site file, or with one that trusts others, the sidecar does not count.
     site.config.write_text("")
     assert not site.read()["used"]
     site.says(f"[{OTHER}]")
@@ -208,7 +208,7 @@ def test_replicas_of_a_user_count_beside_those_of_the_site(site: Site) -> None:
 
 
 def harm(site: Site, how: str) -> str:
-    """Take the trust from a sidecar; gives a part of what is said."""
+    """Makes a sidecar untrusted; returns a part of the warning."""
     replica = next((site.sidecar / "replicas").glob("[0-9a-f]*"))
     if how == "open to all":
         site.sidecar.chmod(0o777)
@@ -320,7 +320,7 @@ def test_a_budget_goes_to_no_home_directory_unasked(site: Site) -> None:
     assert not list(home.rglob("*.bedform")) and not list(home.rglob("replicas"))
     asked = {"BEDFORM_SIDECAR": str(home / "sidecars"), "BEDFORM_SIDECAR_BYTES": "64 KiB"}
     assert not site.run(optimize, **asked)
-    # What was asked for is not what the budget of the small helper files removes.
+    # Requested replicas are exempt from the budget of the small helper files.
     assert site.read(**asked)["used"]
 
 

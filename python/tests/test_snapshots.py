@@ -1,4 +1,4 @@
-"""A snapshot is of one moment, in every process that has it, or says that it has moved on."""
+"""A snapshot has one moment in every process, or reports that the data have moved on."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def numbers(store: Any) -> list[list[int]]:
 
 
 def found_elsewhere(pickled: bytes, answers: Any) -> None:
-    answers.put(numbers(pickle.loads(pickled)))  # noqa: S301 (what the test has pickled)
+    answers.put(numbers(pickle.loads(pickled)))  # noqa: S301 (pickled by this test)
 
 
 def test_a_snapshot_shows_nothing_that_was_committed_after_it(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_what_was_settled_written_or_deleted_since_has_moved_on(tmp_path: Path) 
         with pytest.raises(bf.SnapshotMovedError, match=r"take a new|deleted or replaced"):
             then["a"][...]
         assert expected.shape[0] == 1
-        # What nobody has touched is read as before.
+        # An untouched array reads as before.
         assert then["b"][...].tolist() == [[0] * 4]
     session = store.session(settle="later")
     session.append("b", np.ones((1, 4), "int64"))

@@ -1,4 +1,4 @@
-"""The recipe for Spack asks for what Cargo.toml and pyproject.toml ask for."""
+"""The dependencies of the Spack recipe match Cargo.toml and pyproject.toml."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people type is read exactly, or refused with the part that is wrong."""
+"""Typed text is parsed exactly, or refused with the wrong part."""
 
 from __future__ import annotations
 

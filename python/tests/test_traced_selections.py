@@ -153,7 +153,7 @@ def test_lists_in_another_order_and_nearly_the_same_count_as_one(file: Path) -> 
 
 
 def test_what_a_replica_has_of_another_list_is_read_of_it(file: Path) -> None:
-    """A threshold that moves: what lies above it is a part of what was kept."""
+    """A moving threshold: the list above it is a part of the kept list."""
     with h5py.File(file) as source:
         energy = source["energy"][:]
     hot, hotter = np.flatnonzero(energy > 7), np.flatnonzero(energy > 7.3)

@@ -1,4 +1,4 @@
-"""Reads that are recorded, and what is learnt from them."""
+"""Recorded reads, and the knowledge learnt from them."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_maps_are_learnt_and_foreseen_from_the_second_read_on(place: Path):
         place,
         BEDFORM_THROTTLE="1 GB/s, 2 ms",
     )
-    # The first says which pattern it is, and the second how long a read takes.
+    # The first read identifies the pattern, the second gives the time of a read.
     assert int(again) >= 58
 
 
@@ -205,7 +205,7 @@ def test_reads_of_a_store_that_was_replaced_are_ignored_and_counted(place: Path)
     assert found["ignored"] == 60
     assert found["knowledge"]["arrays"] == {}
     run(MAPS, place)
-    # A copy of what was recorded elsewhere is no more.
+    # A copy of an old record counts once.
     shutil.copy(former, former.with_name("copy"))
     shown = command("learn", str(place)).stdout
     assert "60 reads ignored" in shown

@@ -1,4 +1,4 @@
-"""What the processes of one run read together, learnt and foreseen by another number of them."""
+"""Joint reads of a run's processes, learnt and predicted for another number of processes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(script: str, place: Path, size: int, *, are_told: bool) -> list[int]:
-    """Run a program of so many processes; what each has foreseen."""
+    """Runs a program with `size` processes; returns the predicted reads of each."""
     for mark in place.parent.glob("*.zarr-*"):
         mark.unlink()
 
@@ -97,10 +97,10 @@ def test_six_processes_foresee_their_parts_of_what_four_have_read(place: Path):
     assert found["walk"]["start"] == [0, 1, 0, 16, 0, 32]
     assert found["walk"]["levels"] == [{"step": [1, 1, 0, 0, 0, 0], "count": ROWS}]
     bf.watch(place, on=False)
-    # The first of ten says which part it is.
+    # The first of ten reads identifies the process's part.
     assert run(BLOCKS, place, 6, are_told=True) == [9] * 6
     untold = run(BLOCKS, place, 6, are_told=False)
-    # 0 and 30 are where processes began in the run before, too.
+    # In the earlier run processes also began at 0 and 30.
     assert max(untold[rank] for rank in (1, 2, 4, 5)) <= 7
 
 

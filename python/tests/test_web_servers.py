@@ -20,13 +20,13 @@ STATUSES = (204, 304, 400, 401, 403, 405, 409, 410, 412, 416, 500)
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """A directory; reads of shards get a status of one's own."""
+    """Serves a directory; reads of shards get a chosen status."""
 
     status: int | None = None
     location: str | None = None
 
     def answered(self) -> bool:
-        """Answer what is asked for by the status, if it is a shard."""
+        """Answers a request for a shard with the status."""
         if self.status is None or not self.path.startswith("/s.zarr/t/c/"):
             return False
         self.send_response(self.status)
@@ -45,7 +45,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
             super().do_HEAD()
 
     def log_message(self, *_: object) -> None:
-        """Print nothing."""
+        """Prints nothing."""
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_status_that_says_neither_there_nor_absent_is_an_error_and_no_fill_val
 ) -> None:
     np.testing.assert_array_equal(bf.open(address)["t"][...], [1, 2, 3, 4])
     for status in STATUSES:
-        # Of these, a server is asked again after 500 alone.
+        # Of these statuses, only 500 is retried.
         options = {"deadline_seconds": 2} if status == 500 else {}
         array = bf.open(address, storage_options=options)["t"]
         monkeypatch.setattr(Handler, "status", status)

@@ -1,4 +1,4 @@
-"""``bf.write_dataset``. The oracle: ``to_zarr`` of the same data set, read by xarray's engine."""
+"""Tests of ``bf.write_dataset``. The oracle is ``to_zarr``, read by xarray's backend."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [
-    # What zarr-python says while it writes the stores that are compared.
+    # Warnings of zarr-python while it writes the stores for comparison.
     pytest.mark.filterwarnings("ignore:Consolidated metadata"),
     pytest.mark.filterwarnings("ignore:The data type"),
     pytest.mark.filterwarnings("ignore:Object at .bedform-lock"),
@@ -39,7 +39,7 @@ def write(dataset: xr.Dataset, path: Path | str, **options: Any) -> Any:
 
 
 def opened(path: Path | str, **options: Any) -> xr.Dataset:
-    """What xarray's own engine makes of a store."""
+    """Reads a store by xarray's own backend."""
     return xr.open_zarr(str(path), chunks=None, **options).load()
 
 
@@ -189,7 +189,7 @@ def test_who_writes_next_removes_what_a_killed_process_was_writing(
     xr.testing.assert_identical(opened(path, group=group or None), series(0, 2))
     write(series(1, 3), path, mode="w", group=group or None)
     assert left() == []
-    # One that is being written stays.
+    # A store that is being written stays.
     live: Any = (
         _internal.StagedGroup(bf.open(path, "r+")._inner, group)
         if group
@@ -418,7 +418,7 @@ def test_layouts_come_from_the_reads(tmp_path: Path) -> None:
     reads = {("y", "x"): 1.0, ("depth",): 1.0}
     write(dataset, tmp_path / "maps.zarr", reads=reads, readers="bedform")
     assert bf.open(tmp_path / "maps.zarr")["maps"].chunks[0] == 1
-    # zarr-python wants more in a chunk: a few whole maps.
+    # zarr-python prefers larger chunks: a few whole maps.
     write(dataset, tmp_path / "any.zarr", reads=reads)
     assert bf.open(tmp_path / "any.zarr")["maps"].chunks[1:] == (64, 64)
     write(dataset, tmp_path / "series.zarr", reads={("time",): 1.0})
@@ -554,7 +554,7 @@ def test_times_that_the_stores_unit_cannot_count_are_refused(
         times = pd.date_range("2001-01-01", periods=4, freq="6h") + pd.Timedelta(minutes=minutes)
         return xr.Dataset({"t": ("time", np.arange(4.0))}, coords={"time": times})
 
-    # As files say it; xarray itself writes the day as 2001-01-01.
+    # As in real files; xarray itself writes the day as 2001-01-01.
     encoding = {"time": {"units": "hours since 2001-1-1", "dtype": "int64"}}
     path = tmp_path / "s.zarr"
     bf.write_dataset(dataset(0), path, encoding=encoding)
@@ -573,7 +573,7 @@ def test_times_that_the_stores_unit_cannot_count_are_refused(
 
 
 def objects_of(array: Path) -> dict[str, tuple[int, int]]:
-    """The stored objects of an array, by what changes when one is written again."""
+    """Returns the stored objects of an array, with times that change when one is rewritten."""
     found = (path for path in (array / "c").rglob("*") if path.is_file())
     states = ((path, path.stat()) for path in found)
     return {str(p.relative_to(array)): (state.st_ino, state.st_mtime_ns) for p, state in states}
@@ -584,7 +584,7 @@ def test_an_append_writes_no_shard_that_was_full_and_no_coordinate_again(
     tmp_path: Path, is_lazy: bool
 ) -> None:
     path = tmp_path / "s.zarr"
-    # The shards pass the end of x, which does not grow.
+    # The shards extend beyond the end of x, which does not grow.
     layout = bf.Regular((1, 2), (2, 4))
     kept = xr.DataArray([1.5, np.nan, 3], dims="x")
     write(series(0, 4).assign_coords(x=kept), path, layout={"t": layout})
@@ -635,7 +635,7 @@ def test_an_append_with_another_coordinate_warns_unless_a_mode_says_so(tmp_path:
     with pytest.warns(CoordinateWarning, match="x: the append overwrites") as caught:
         bf.write_dataset(part(8, [4.0, 5.0, 6.0]), path, append_dim="time")
     assert caught[0].filename == __file__
-    # As to_zarr does, which says nothing.
+    # Like to_zarr, which gives no warning.
     assert opened(path)["x"].values[0] == 4
 
 

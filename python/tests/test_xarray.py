@@ -1,4 +1,4 @@
-"""The engine ``bedform`` of xarray. The oracle is xarray's own engine for the same store."""
+"""The xarray backend ``bedform``. The oracle is xarray's own backend for the same store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import bedform as bf
 from bedform.xarray_backend import BedformBackendEntrypoint
 
 pytestmark = [
-    # What zarr-python says while it writes the stores that are compared.
+    # Warnings of zarr-python while it writes the stores for comparison.
     pytest.mark.filterwarnings("ignore:Consolidated metadata"),
     pytest.mark.filterwarnings("ignore:The data type"),
     pytest.mark.filterwarnings("ignore:Object at .bedform-lock"),
@@ -198,7 +198,7 @@ def test_a_data_set_keeps_the_shape_that_it_was_opened_with(tmp_path: Path) -> N
     assert xr.open_dataset(path, engine="bedform")["t"].size == 4
 
 
-# A start below the first element, going down, is misread by xarray itself in every lazy array.
+# xarray itself misreads negative steps that start below the first element.
 INDEX = st.one_of(
     st.integers(-5, 4),
     st.builds(slice, *[st.none() | st.integers(-5, 6)] * 2, st.sampled_from([None, 1, 2, -1, -3])),
@@ -367,7 +367,7 @@ def test_groups_are_named_as_for_other_engines(store: str, tmp_path: Path) -> No
 
 
 class ForeignArray:
-    """An array of a foreign file, as the engine sees it."""
+    """A variable of a foreign file, as the backend uses it."""
 
     def __init__(self) -> None:
         self.shape, self.dtype, self.dims = (3,), np.dtype("i2"), ("time",)

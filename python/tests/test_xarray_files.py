@@ -1,8 +1,8 @@
-"""xarray's own tests of its engines for files, borrowed: what those write, ``bedform`` reads.
+"""xarray's own tests of its file backends, borrowed: other backends write, ``bedform`` reads.
 
-The data sets are written by the engine that a class is about, and read by ``bedform`` wherever
-xarray's tests name the engine. `test_xarray_suite.py` has the tests of stores. Classes that repeat
-others run in `make xarray-suite`, which also installs scipy for those that need it.
+The data sets are written by a class's backend, and read by ``bedform`` wherever xarray's tests name
+the backend. `test_xarray_suite.py` has the tests of stores. Classes that repeat others run in `make
+xarray-suite`, which also installs scipy for those that need it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from xarray.tests import test_backends
 
 pytestmark = [
     pytest.mark.filterwarnings("default"),
-    # Not of the file that is read, but of those that the tests write and read in one process.
+    # The warning concerns other files, which the tests write and read in one process.
     pytest.mark.filterwarnings("ignore::bedform.NativeReadWarning"),
 ]
 PAGE = Path(__file__).parents[2] / "docs" / "xarray-reference.md"
 
-# What Bedform does otherwise, on purpose, and why; the page says it to users.
+# Intended differences of Bedform, with reasons; the documentation lists them.
 BLOCKS = {
     "test_preferred_chunks_is_present",
     "test_auto_chunking_is_based_on_disk_chunk_sizes",
@@ -33,7 +33,7 @@ WORDS_OF_NETCDF4 = {
     "test_numpy_bool_",
     "test_compression_encoding_h5py",
     "test_dump_encodings_h5py",
-    # It counts warnings by the name of the engine that it wrote with.
+    # It counts warnings by the name of the writing backend.
     "test_encoding_enum__no_fill_value",
 }
 OPTIONS_OF_NETCDF4 = {"test_roundtrip_complex"}
@@ -41,7 +41,7 @@ EXCLUDED = BLOCKS | OPTIONS_OF_NETCDF4
 
 
 class ReadByBedform:
-    """Lets the engine ``bedform`` read what another engine writes."""
+    """Makes the backend ``bedform`` read the files of another backend."""
 
     engine = "bedform"
     writer: ClassVar[str] = "netcdf4"

@@ -1,4 +1,4 @@
-"""The xarray engine on NetCDF files as they are, held against xarray's own engines."""
+"""The xarray backend on NetCDF files, compared with xarray's own backends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SAMPLES = sorted(Path(iris_sample_data.path).rglob("*.nc"))
 
 
 def assert_same(path: Path, **options: Any) -> None:
-    """The data set of this engine is that of netcdf4, encodings included."""
+    """Asserts that the data set equals netcdf4's, including encodings."""
     with xr.open_dataset(path, engine="netcdf4", **options) as expected:
         found = xr.open_dataset(path, engine="bedform", **options)
         xr.testing.assert_identical(found.load(), expected.load())

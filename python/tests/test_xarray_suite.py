@@ -1,7 +1,7 @@
-"""xarray's own tests of its Zarr backend, borrowed: what they write, ``write_dataset`` writes.
+"""xarray's own tests of its Zarr backend, borrowed: ``write_dataset`` writes their data sets.
 
-``Dataset.to_zarr`` is replaced for the time of a test; reading goes through the engine ``bedform``,
-and through xarray's own where a test names ``open_zarr``.
+``Dataset.to_zarr`` is replaced during a test. Reads use the backend ``bedform``, and xarray's own
+where a test calls ``open_zarr``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xarray.tests import test_backends
 import bedform as bf
 
 pytestmark = [
-    # zarr-python says so of any file that is not its own, and of every consolidated group.
+    # zarr-python warns of any foreign file, and of every consolidated group.
     pytest.mark.filterwarnings("ignore:Object at .bedform-lock"),
     pytest.mark.filterwarnings("ignore:Consolidated metadata"),
     pytest.mark.filterwarnings("ignore:The data type"),
@@ -27,7 +27,7 @@ pytestmark = [
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What zarr-python calls its own, and to_zarr passes on.
+# Arguments of zarr-python, which to_zarr passes on.
 ITS_OWN = ("consolidated", "zarr_format", "storage_options", "write_empty_chunks", "align_chunks")
 
 
@@ -39,9 +39,9 @@ def to_zarr(dataset: xr.Dataset, store: str, mode: Any = None, **options: Any) -
     return bf.write_dataset(dataset, store, mode=mode, durability="process", **options)
 
 
-# Tests of what Bedform does otherwise, on purpose, or does not have.
+# Tests of intended differences, and of features that Bedform lacks.
 EXCLUDED = {
-    # Layouts come from the reads, not from the Dask chunks that happen to be there.
+    # Layouts come from the reads, not from the present Dask chunks.
     "test_warning_on_bad_chunks",
     "test_chunk_encoding_with_dask",
     "test_chunk_auto_with_small_dask_chunks",
@@ -50,17 +50,17 @@ EXCLUDED = {
     # Dask chunks that share a shard are cut at its borders instead of refused.
     "test_shard_encoding_with_dask",
     "test_zarr_region_chunk_partial",
-    # Bedform adds a checksum to the compressors that it is given.
+    # Bedform adds a checksum to the given compressors.
     "test_compressor_encoding",
     # Text of fixed length is stored as text of any length, so longer text can be appended.
     "test_append_string_length_mismatch_raises",
-    # About zarr-python, or attributes that only Zarr v2 has.
+    # They test zarr-python, or attributes that only Zarr v2 has.
     "test_read_non_consolidated_warning",
     "test_hidden_zarr_keys",
     "test_dataset_to_zarr_align_chunks_true",
     # Needs a plug-in of pytest; test_xarray.py has one like it.
     "test_load_async",
-    # About the writable data stores that xarray's own engines are made of.
+    # They test the writable data stores behind xarray's own backends.
     "test_write_store",
     "test_append_write",
 }
@@ -76,7 +76,7 @@ def without_excluded(tests: type) -> type:
 
 @without_excluded
 class TestBedform(test_backends.TestZarrDirectoryStore):
-    """What an engine for Zarr stores has to do."""
+    """The requirements of a backend for Zarr stores."""
 
     @pytest.fixture(autouse=True)
     def written_by_bedform(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ class TestBedform(test_backends.TestZarrDirectoryStore):
 
 @without_excluded
 class TestRegion(test_backends.TestZarrRegionAuto):
-    """What ``region`` has to do."""
+    """The requirements of ``region``."""
 
     @pytest.fixture(autouse=True)
     def written_by_bedform(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
-"""What zarr-python's own strategies write is read with the same values.
+"""Arrays of zarr-python's own test strategies read equal.
 
-``BEDFORM_ZARR_CASES=5000 pytest -s test_zarr_strategies.py`` tries as many cases and prints counts.
+``BEDFORM_ZARR_CASES=5000 pytest -s test_zarr_strategies.py`` tries that many cases.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CASES = int(os.environ.get("BEDFORM_ZARR_CASES", "100"))
 
 @pytest.fixture
 def places() -> Iterator[list[str]]:
-    """Directories that the cases make."""
+    """Yields a list of the cases' directories, which are removed at the end."""
     made: list[str] = []
     yield made
     for place in made:
@@ -38,7 +38,7 @@ def places() -> Iterator[list[str]]:
 
 
 def outcome_of(place: str, written: Any) -> str:
-    """How reading the array went: one word, or what is missing."""
+    """Returns the outcome of reading the array: one word, or the missing feature."""
     try:
         found = bf.open(place)[written.path]
         values = found[...]
@@ -50,7 +50,7 @@ def outcome_of(place: str, written: Any) -> str:
     is_same = (
         values.dtype == expected.dtype
         and found.shape == written.shape
-        # Every bit of a NaN, and of what NumPy has no equality for.
+        # Bitwise, including NaNs and types without equality in NumPy.
         and np.asarray(values).tobytes() == np.asarray(expected).tobytes()
         and np.asarray(found.fill_value).tobytes() == np.asarray(fill_value_of(written)).tobytes()
         and dict(found.attributes) == dict(written.attrs)
@@ -59,7 +59,7 @@ def outcome_of(place: str, written: Any) -> str:
 
 
 def fill_value_of(written: Any) -> Any:
-    """The fill value; zarr-python has none for some arrays of v2, and reads them as this."""
+    """Returns the fill value; some v2 arrays lack one, and zarr-python reads them with this."""
     if written.fill_value is None:
         return written.metadata.dtype.default_scalar()
     return written.fill_value

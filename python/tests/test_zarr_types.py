@@ -23,7 +23,7 @@ FORMATS = pytest.mark.parametrize("zarr_format", [2, 3])
 
 
 def written(path: Path, data: Any, zarr_format: Any, **options: Any) -> Any:
-    """An array of which zarr-python wrote all but the last chunk."""
+    """Returns an array whose last chunk zarr-python left unwritten."""
     array = zarr.create_array(
         path, shape=data.shape, chunks=(2,), dtype=data.dtype, zarr_format=zarr_format, **options
     )
@@ -94,7 +94,7 @@ def test_structured_elements(tmp_path: Path, zarr_format: Any, fields: Any) -> N
         else:
             data[name]["x"], data[name]["y"] = raw[:, 0], raw[:, 1] > 30
     fill = data[2]
-    # numcodecs compresses no structures with times.
+    # numcodecs cannot compress structures with times.
     options = {"fill_value": fill, "compressors": None}
     array = check(tmp_path / "a", written(tmp_path / "a", data, zarr_format, **options))
     assert array.dtype == kind
@@ -195,7 +195,7 @@ def test_chunks_of_length_0_along_an_axis_that_is_empty(tmp_path: Path, zarr_for
         grid = {"name": "regular", "configuration": {"chunk_shape": [0, 2]}}
         rewritten(path, chunk_grid=grid)
     assert bf.open(path)[...].shape == (0, 4)
-    # Where there are elements, no chunk has them.
+    # With elements, no chunk holds them.
     rewritten(path, shape=[3, 4])
     with pytest.raises(bf.CorruptError, match="at least 1"):
         bf.open(path)
@@ -213,14 +213,14 @@ def test_halves_of_pairs_of_utf_16_in_attributes(tmp_path: Path, zarr_format: An
         assert store["t"].attributes == attributes
         if zarr_format == 2:
             break
-        # Written again by us as they were: a document is never rewritten without them.
+        # Bedform rewrites them unchanged: a document never loses them.
         mine = bf.open(path, "r+")["t"]
         mine[0] = 0
         mine.resize((4,))
 
 
 def by_zarr(path: Path, **how: Any) -> xr.Dataset:
-    """The data set by xarray's own engine, whose ``open_dataset`` does not look at this option."""
+    """Opens the data set by xarray's own backend, whose ``open_dataset`` ignores this option."""
     store: Any = ZarrStore.open_group(path, mode="r", consolidated=False, **how)
     return xr.open_dataset(store)
 
@@ -248,7 +248,7 @@ def test_xarray_reads_these_types_as_its_own_engine_does(tmp_path: Path, zarr_fo
         xr.testing.assert_equal(ours, theirs)
         for name in kinds:
             assert ours[name].dtype == theirs[name].dtype
-            # As text: NaT is not itself.
+            # Compared as text, since NaT differs from itself.
             for facts in ("attrs", "encoding"):
                 mine, other = (getattr(of[name], facts) for of in (ours, theirs))
                 assert str(sorted(mine.items())) == str(sorted(other.items()))

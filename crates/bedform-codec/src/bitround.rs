@@ -1,4 +1,5 @@
-//! Floats whose last bits are zero: numcodecs' `bitround`. Nothing is to be decoded. It is read, not written.
+//! `bitround` of numcodecs: floats whose last mantissa bits are zero. Decoding changes nothing;
+//! Bedform does not write it.
 
 use std::sync::Arc;
 

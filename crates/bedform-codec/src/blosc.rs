@@ -1,4 +1,4 @@
-//! Containers of Blosc 1, through the C library: `blosc`.
+//! `blosc`: Blosc 1 containers, through the C library.
 
 use std::ffi::{CString, c_int, c_void};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl BytesToBytes for Blosc {
     }
 }
 
-/// The most bytes that Blosc adds to data that it cannot compress (`BLOSC_MAX_OVERHEAD`).
+/// Largest number of bytes that Blosc adds to incompressible data (`BLOSC_MAX_OVERHEAD`).
 const OVERHEAD: usize = 16;
 
 fn decode(input: &[u8], bound: SizeBound, output: &mut Vec<u8>) -> Result<()> {

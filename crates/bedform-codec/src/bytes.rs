@@ -1,4 +1,4 @@
-//! Fixed-size elements one after another: `bytes`.
+//! `bytes`: fixed-size elements, concatenated.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ pub(super) fn open(serializer: &Serializer, chunk: &ChunkOf<'_>) -> Option<Arc<d
     }
 }
 
-/// The stored bytes are the elements. Copies into and out of a chunk change the byte order.
+/// The identity codec: stored bytes are the elements, and copies into and out of a chunk change the
+/// byte order.
 #[derive(Debug)]
 struct Elements {
     decoded_bytes: usize,
@@ -37,7 +38,7 @@ impl ArrayToBytes for Elements {
     }
 }
 
-/// Bytes of the numbers to reverse where elements are stored in the order `endian`; 1 for none.
+/// Length in bytes of the numbers to reverse for elements stored in byte order `endian`; 1 if none.
 pub(super) fn swap_size(endian: Endian, data_type: DataType) -> usize {
     if endian == Endian::NATIVE { 1 } else { data_type.swap_size() }
 }

@@ -1,4 +1,4 @@
-//! Streams of bzip2: `bz2`. They are read, not written.
+//! `bz2`: bzip2 streams. Bedform reads them but does not write them.
 
 use std::sync::Arc;
 
@@ -32,10 +32,10 @@ impl BytesToBytes for Bz2 {
     }
 }
 
-/// Decodes one stream after another, as Python does.
+/// Decodes concatenated streams, as Python's `bz2` does.
 fn decode(input: &[u8], bound: SizeBound, output: &mut Vec<u8>) -> Result<()> {
     let (SizeBound::Exactly(limit) | SizeBound::AtMost(limit)) = bound;
-    // One byte more than may come tells a stream that ends from one that goes on.
+    // One byte beyond the limit distinguishes a stream that ends from one that continues.
     let most = limit.saturating_add(1);
     let (mut consumed, mut produced) = (0, 0);
     resize(output, input.len().saturating_mul(4).clamp(1 << 12, most.max(1 << 12)))?;

@@ -1,5 +1,5 @@
-//! numcodecs' checksums, behind the bytes or before them: `crc32`, `adler32` and `crc32c`. They are read, not
-//! written.
+//! `crc32`, `adler32` and `crc32c` of numcodecs: checksums before or after the data. Bedform reads
+//! them but does not write them.
 
 use std::sync::Arc;
 
@@ -76,11 +76,11 @@ impl BytesToBytes for Checksum {
     }
 }
 
-/// zlib's Adler-32: two sums modulo 65,521.
+/// Returns zlib's Adler-32: two sums modulo 65,521.
 fn adler32(bytes: &[u8]) -> u32 {
     const MODULUS: u32 = 65_521;
     let (mut low, mut high) = (1_u32, 0_u32);
-    // 5,552 bytes are the most that cannot overflow 32 bits.
+    // 5,552 bytes is the largest block that cannot overflow 32 bits.
     for block in bytes.chunks(5552) {
         for byte in block {
             low += u32::from(*byte);

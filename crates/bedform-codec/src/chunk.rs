@@ -1,4 +1,4 @@
-//! The chain of codecs that the chunks of one array go through.
+//! The codec chain for the chunks of one array.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{
     TEXT_ITEM_BYTES, Wanted, array_to_bytes, bytes_to_bytes,
 };
 
-/// How the elements of one chunk shape become bytes, worked out once per array.
+/// The codecs of an array's chunks, set up once per array and chunk shape.
 #[derive(Debug, Clone)]
 pub struct ChunkCodec {
     chain: CodecChain,
@@ -19,25 +19,26 @@ pub struct ChunkCodec {
     swap_size: usize,
     fixed: bool,
     array: Arc<dyn ArrayToBytes>,
-    /// Whether the serializer leaves elements as they are.
+    /// True if the serializer leaves elements unchanged.
     is_identity: bool,
     stages: Vec<Stage>,
-    /// Whether a front of a chunk can be decoded alone, and whether a checksum vouches for the rest.
+    /// `Some` if the front of a chunk can be decoded alone: true if a checksum verifies the whole
+    /// chunk.
     front: Option<bool>,
 }
 
-/// A codec from bytes to bytes in its chain.
+/// A codec from bytes to bytes, with its properties in this chain.
 #[derive(Debug, Clone)]
 struct Stage {
     codec: Arc<dyn BytesToBytes>,
     appends: bool,
-    /// The size of the data before the codec was applied in writing, if no codec was left out.
+    /// Size of the data that the encoder receives, if no codec is skipped.
     size: SizeBound,
 }
 
 impl ChunkCodec {
-    /// The codec of chunks of `chunk_shape` elements. Shapes were held against the limits when the
-    /// metadata were read, so sizes fit.
+    /// Makes the codec for chunks of `chunk_shape` elements. The metadata parser has checked the
+    /// shapes against the limits, so that sizes fit.
     pub fn new(chain: &CodecChain, data_type: DataType, chunk_shape: &[u64]) -> Self {
         let shape: Vec<usize> = chunk_shape
             .iter()
@@ -75,12 +76,13 @@ impl ChunkCodec {
         codec
     }
 
-    /// Bytes of a decoded chunk.
+    /// Returns the length of a decoded chunk in bytes.
     pub fn decoded_bytes(&self) -> usize {
         self.decoded_bytes
     }
 
-    /// Bytes of memory that decoding a chunk takes beside the encoded and the decoded bytes.
+    /// Returns the bytes of memory that decoding a chunk takes, in addition to the encoded and
+    /// decoded bytes.
     pub fn scratch_bytes(&self) -> u64 {
         let chunk = self.largest_bytes() as u64;
         match self.stages.len() + usize::from(!self.is_identity) {
@@ -90,33 +92,34 @@ impl ChunkCodec {
         }
     }
 
-    /// For each axis of the array, the bytes from an element of a decoded chunk to the next.
+    /// Returns for each axis of the array the distance in bytes between neighbouring elements of a
+    /// decoded chunk.
     pub fn strides(&self) -> &[i64] {
         &self.strides
     }
 
-    /// Bytes of the numbers to reverse in a decoded chunk; 1 if there are none.
+    /// Returns the length in bytes of the numbers to reverse in a decoded chunk; 1 if none.
     pub fn swap_size(&self) -> usize {
         self.swap_size
     }
 
-    /// The chain that this codec runs.
+    /// Returns the codec chain.
     pub fn chain(&self) -> &CodecChain {
         &self.chain
     }
 
-    /// True if stored bytes are elements and nothing else, so that parts can be read alone.
+    /// Returns true if stored bytes are elements and nothing else, so that parts can be read alone.
     pub fn is_raw(&self) -> bool {
         self.fixed && self.is_identity && self.stages.is_empty()
     }
 
-    /// True if stored bytes are elements with a CRC-32C behind them.
+    /// Returns true if stored bytes are elements followed by a CRC-32C.
     pub fn is_checksummed_raw(&self) -> bool {
         self.is_identity && matches!(self.chain.bytes.as_slice(), [BytesCodec::Crc32c])
     }
 
-    /// Whether the front of a chunk can be decoded alone while damage to the rest is still noticed: true by a
-    /// checksum of the whole chunk, false by the codec.
+    /// Returns `Some` if the front of a chunk can be decoded while damage to the rest is still
+    /// detected: true by a checksum of the whole chunk, false by the codec.
     fn front_rule(&self) -> Option<bool> {
         let (checksum, stages) = match self.stages.split_last() {
             Some((last, rest)) if last.codec.checks() => (true, rest),
@@ -130,14 +133,15 @@ impl ChunkCodec {
         (self.fixed && decodes_fronts).then_some(checksum)
     }
 
-    /// An upper bound on the bytes that a chunk has when encoded, to refuse absurd extents.
+    /// Returns an upper bound on the length of an encoded chunk in bytes, to refuse absurd extents.
     pub fn encoded_bytes_max(&self) -> u64 {
-        // Every codec from bytes to bytes adds less than this to data that it cannot compress.
+        // Every codec from bytes to bytes adds less than this to incompressible data.
         let least = (self.largest_bytes() as u64).saturating_mul(2).saturating_add(1 << 20);
         least.max(self.array.encoded_bytes_max(self.decoded_bytes) as u64)
     }
 
-    /// The most bytes that a chunk has between codecs of known lengths: filters may make elements longer.
+    /// Returns the largest length of a chunk between codecs of known lengths; filters may lengthen
+    /// elements.
     fn largest_bytes(&self) -> usize {
         let mut largest = self.decoded_bytes;
         if self.is_identity {
@@ -150,12 +154,12 @@ impl ChunkCodec {
         largest
     }
 
-    /// Decodes `encoded` into exactly [`ChunkCodec::decoded_bytes`] bytes, in the order and byte
-    /// order in which they were stored. `skip` has a bit set for each codec that this chunk was
-    /// written without (HDF5's filter mask).
+    /// Decodes `encoded` into exactly [`ChunkCodec::decoded_bytes`] bytes, in the stored axis order
+    /// and byte order. `skip` has a bit set for each codec that the writer skipped for this chunk
+    /// (HDF5's filter mask).
     ///
     /// # Errors
-    /// [`CodecError`]; none of the data can be used then.
+    /// [`CodecError`]; the result is then unusable.
     pub fn decode<'a>(
         &self,
         encoded: &'a [u8],
@@ -165,9 +169,9 @@ impl ChunkCodec {
         self.decode_front(encoded, skip, self.decoded_bytes, scratch)
     }
 
-    /// As [`ChunkCodec::decode`], but only the first `needed` bytes count. Decoding stops behind them where
-    /// the codec can stop and still notices damage to the rest: by a checksum of the encoded bytes, or block by
-    /// block. The result has at least `needed` bytes.
+    /// As [`ChunkCodec::decode`], but needs only the first `needed` bytes. Decoding stops after
+    /// them if damage to the rest is still detected: by a checksum of the encoded bytes, or block
+    /// by block. The result has at least `needed` bytes.
     ///
     /// # Errors
     /// As [`ChunkCodec::decode`].
@@ -226,7 +230,8 @@ impl ChunkCodec {
         Ok(bytes)
     }
 
-    /// The size, or a bound on it, of the data before codec `index` was applied in writing.
+    /// Returns the size, or a bound on the size, of the data that the encoder of codec `index`
+    /// received.
     fn size_before(&self, index: usize, skip: u32, encoded: usize) -> SizeBound {
         let SizeBound::Exactly(decoded) = self.array.decoded_length(encoded) else {
             return self.array.decoded_length(encoded);
@@ -242,12 +247,12 @@ impl ChunkCodec {
         exact.map_or_else(most, SizeBound::Exactly)
     }
 
-    /// Encodes a chunk whose elements lie in `decoded` in the order and byte order in which they
-    /// are stored, into `output`.
+    /// Encodes a chunk into `output`. The elements in `decoded` are in the stored axis order and
+    /// byte order.
     ///
     /// # Errors
-    /// [`CodecError::Unsupported`] for a codec that this build can only read, and for chunks of text
-    /// so large and so repetitive that reading refuses them.
+    /// [`CodecError::Unsupported`] for a codec that this build can only read, and for chunks of
+    /// text that are too large and too repetitive for the reader's bound.
     pub fn encode(
         &self,
         decoded: &[u8],
@@ -291,8 +296,9 @@ impl ChunkCodec {
         Ok(())
     }
 
-    /// As [`ChunkCodec::encode`], for elements that are not needed afterwards. Where the chain only appends
-    /// checksums, the elements move to `output` without a copy, and its old memory moves to `decoded`.
+    /// As [`ChunkCodec::encode`], for elements that the caller no longer needs. If the chain only
+    /// appends checksums, the elements move to `output` without a copy, and the old memory of
+    /// `output` moves to `decoded`.
     ///
     /// # Errors
     /// As [`ChunkCodec::encode`].
@@ -313,22 +319,23 @@ impl ChunkCodec {
     }
 }
 
-/// Whether a chunk was written without the codec at `index`.
+/// Returns true if the codec at `index` was skipped for a chunk.
 fn is_skipped(skip: u32, index: usize) -> bool {
     index < 32 && skip & (1 << index) != 0
 }
 
-/// Where the bytes are after a step of decoding.
+/// The location of the bytes after a decoding step.
 #[derive(Debug, Clone, Copy)]
 enum Place {
-    /// The front of the input.
+    /// The first bytes of the input.
     Input(usize),
     Front,
     Back,
 }
 
 impl Place {
-    /// The bytes at this place, a buffer for the decoded bytes, and the place of that buffer.
+    /// Returns the bytes at this location, a buffer for the decoded bytes, and the location of that
+    /// buffer.
     fn step<'a>(
         self,
         encoded: &'a [u8],
@@ -342,7 +349,7 @@ impl Place {
         }
     }
 
-    /// The same place, cut to `length` bytes.
+    /// Shortens the bytes to `length`.
     fn shortened(self, length: usize, front: &mut Vec<u8>, back: &mut Vec<u8>) -> Self {
         match self {
             Self::Input(_) => return Self::Input(length),

@@ -1,4 +1,4 @@
-//! CRC-32C behind the bytes: `crc32c`.
+//! `crc32c`: a CRC-32C after the bytes.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! numcodecs' filters of numbers: `delta`, `fixedscaleoffset`, `quantize` and `astype`. They are read, not written.
+//! `delta`, `fixedscaleoffset`, `quantize` and `astype`: numcodecs' filters of numbers. Bedform
+//! reads them but does not write them.
 
 use std::sync::Arc;
 
@@ -25,11 +26,11 @@ pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {
     Some(Arc::new(Filter { name, change, types }))
 }
 
-/// The change of encoded numbers before their conversion.
+/// The transformation of encoded numbers before their conversion.
 #[derive(Debug, Clone, Copy)]
 enum Change {
     None,
-    /// Each is added to the sum of those before it.
+    /// Adds to each number the sum of all before it.
     Sum,
     ScaleOffset {
         scale: f64,
@@ -41,7 +42,7 @@ enum Change {
 struct Filter {
     name: &'static str,
     change: Change,
-    /// Of decoded and of encoded elements.
+    /// Types of decoded and of encoded elements.
     types: (StoredNumber, StoredNumber),
 }
 
@@ -80,7 +81,7 @@ impl BytesToBytes for Filter {
     }
 }
 
-/// A sum so far, in the type in which NumPy adds.
+/// A running sum, in the type in which NumPy adds.
 enum Sum {
     Integer(u64),
     Half(f16),
@@ -101,14 +102,14 @@ impl Sum {
     #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
     fn add(&mut self, lane: Lane, count: usize) -> Lane {
         match self {
-            // Integers wrap, so their bits suffice.
+            // Integer addition wraps, so the bits suffice.
             Self::Integer(sum) => {
                 let mut sums = [0; BLOCK];
                 for (index, place) in sums.iter_mut().take(count).enumerate() {
                     *sum = sum.wrapping_add(match &lane {
                         Lane::Signed(lane) => lane[index] as u64,
                         Lane::Unsigned(lane) => lane[index],
-                        // Metadata with such types are refused.
+                        // The metadata parser refuses such types.
                         Lane::Float(lane) => lane[index] as u64,
                     });
                     *place = *sum;
@@ -131,7 +132,7 @@ impl Sum {
     }
 }
 
-/// A number of a lane.
+/// A number of a block.
 #[derive(Clone, Copy)]
 enum Number {
     Signed(i64),
@@ -171,7 +172,8 @@ fn floats(lane: &Lane, count: usize, mut change: impl FnMut(Number) -> f64) -> L
     Lane::Float(changed)
 }
 
-/// `number / scale + offset`, with the precision that NumPy takes for encoded numbers of this type.
+/// Returns `number / scale + offset`, with the precision that NumPy uses for encoded numbers of
+/// this type.
 #[allow(clippy::cast_possible_truncation)]
 fn scaled(lane: Lane, encoded: DataType, scale: f64, offset: f64) -> Lane {
     match encoded {

@@ -1,4 +1,4 @@
-//! HDF5's Fletcher-32 behind the bytes: `fletcher32`. It is read, not written.
+//! `fletcher32`: HDF5's Fletcher-32 after the bytes. Bedform reads it but does not write it.
 
 use std::sync::Arc;
 
@@ -34,12 +34,12 @@ impl BytesToBytes for Checksum {
     }
 }
 
-/// HDF5's Fletcher-32: over big-endian 16-bit words, reduced modulo 65,535.
+/// Returns HDF5's Fletcher-32: over big-endian 16-bit words, modulo 65,535.
 fn fletcher32(bytes: &[u8]) -> u32 {
     let (mut low, mut high) = (0_u32, 0_u32);
     let fold = |sum: u32| (sum & 0xffff) + (sum >> 16);
     let (pairs, odd) = bytes.as_chunks::<2>();
-    // 360 words are the most that cannot overflow 32 bits.
+    // 360 words is the largest block that cannot overflow 32 bits.
     for block in pairs.chunks(360) {
         for pair in block {
             low += u32::from(u16::from_be_bytes(*pair));

@@ -1,4 +1,4 @@
-//! Members of gzip: `gzip`.
+//! `gzip`: gzip members.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn decode(input: &[u8], bound: SizeBound, output: &mut Vec<u8>) -> Result<()> {
     let limit = match bound {
         SizeBound::Exactly(size) | SizeBound::AtMost(size) => size,
     };
-    // One byte over the limit is enough to know that there is too much.
+    // One byte over the limit suffices to detect excess data.
     let most = limit.saturating_add(1);
     let start = match bound {
         SizeBound::Exactly(_) => most,

@@ -1,29 +1,31 @@
-//! Chunks to bytes and back: thin adapters over the codec libraries.
+//! Encoding and decoding of chunks: thin adapters over the codec libraries.
 //!
-//! A chunk's elements go through one `ArrayToBytes` and then through any number of `BytesToBytes`;
-//! decoding goes back. [`ChunkCodec`] runs the chain. `bedform_format::codec` reads and writes the names and
-//! configurations of codecs; this crate encodes and decodes.
+//! The elements of a chunk pass through one `ArrayToBytes`, then any number of `BytesToBytes`;
+//! decoding reverses the order. [`ChunkCodec`] runs the chain. `bedform_format::codec` parses and
+//! writes the names and configurations of codecs; this crate encodes and decodes.
 //!
-//! Nothing here opens a file, starts a thread or reads a clock, so that every decoder can be fuzzed.
+//! Nothing here opens a file, starts a thread or reads a clock, so that every decoder can be
+//! fuzzed.
 //!
 //! **The contract of a codec.**
 //!
-//! 1. Encoded bytes are not trusted. A decoder returns exactly the bytes it is asked for, or at most that
-//!    many, and writes none beyond. The number comes from the array's metadata, which were held against the
-//!    limits. The output takes no more memory than that; a decoder's other memory is bounded by a
-//!    constant, whatever its input claims. Bad input is an error, never a panic.
-//! 2. An encoder adds at most as many bytes as it is given, and 64 KiB, or says so
+//! 1. Encoded bytes are untrusted. A decoder returns exactly the requested number of bytes, or at
+//!    most that many, and writes none beyond. The number comes from the array's metadata, which the
+//!    parser has checked against the limits. The output takes no more memory than that; a constant
+//!    bounds a decoder's other memory, regardless of its input. Bad input is an error, never a
+//!    panic.
+//! 2. An encoder adds at most as many bytes as it receives plus 64 KiB, or declares more
 //!    (`ArrayToBytes::encoded_bytes_max`): longer extents are refused before they are fetched.
-//! 3. A codec is made once per array and shared by threads. State kept from chunk to chunk is a type in
-//!    `Contexts`, of which each thread has one. Buffers belong to the caller and are reused: the chain
+//! 3. A codec is made once per array and shared by threads. State that persists between chunks is a
+//!    type in `Contexts`; each thread has its own. The caller owns and reuses buffers, so the chain
 //!    allocates nothing per chunk.
-//! 4. A chain makes one virtual call per codec and chunk. It reads a codec's properties when the array is
-//!    opened.
-//! 5. A decoder may stop early where the front of a chunk suffices (`Wanted::front`), if damage behind the
-//!    front is still noticed: by a checksum that was verified, or by the decoder.
+//! 4. A chain makes one virtual call per codec and chunk. It reads a codec's properties when the
+//!    array is opened.
+//! 5. A decoder may stop early if the front of a chunk suffices (`Wanted::front`) and damage after
+//!    the front is still detected: by a verified checksum, or by the decoder.
 //!
-//! To add a codec: its entry in `bedform_format::codec::definitions`, its file here, its line in
-//! `BYTES_TO_BYTES` or `ARRAY_TO_BYTES`.
+//! To add a codec: its entry in `bedform_format::codec::definitions`, its file here, and its line
+//! in `BYTES_TO_BYTES` or `ARRAY_TO_BYTES`.
 
 mod bitround;
 mod blosc;
@@ -56,11 +58,11 @@ use bedform_format::{BytesCodec, DataType, Serializer};
 pub use chunk::ChunkCodec;
 pub use zstd::{compress as compress_zstd, decompress as decompress_zstd};
 
-/// Makes the codec of a configuration; nothing for those of other codecs.
+/// Makes the codec of a configuration; `None` if it is another codec's.
 type OpenBytesToBytes = fn(&BytesCodec) -> Option<Arc<dyn BytesToBytes>>;
 type OpenArrayToBytes = fn(&Serializer, &ChunkOf<'_>) -> Option<Arc<dyn ArrayToBytes>>;
 
-/// The codecs from bytes to bytes.
+/// All codecs from bytes to bytes.
 const BYTES_TO_BYTES: &[OpenBytesToBytes] = &[
     bitround::open,
     blosc::open,
@@ -78,31 +80,31 @@ const BYTES_TO_BYTES: &[OpenBytesToBytes] = &[
     zstd::open,
 ];
 
-/// The codecs from elements to bytes.
+/// All codecs from elements to bytes.
 const ARRAY_TO_BYTES: &[OpenArrayToBytes] = &[bytes::open, pcodec::open, text::open];
 
-/// Why a chunk could not be decoded.
+/// The reason why a chunk could not be encoded or decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
-    /// The bytes do not match the checksum that is stored with them.
+    /// The bytes do not match the stored checksum.
     #[error("{codec} checksum mismatch: expected {expected:08x}, found {found:08x}")]
     Checksum {
-        /// The codec that keeps the checksum.
+        /// The codec with the checksum.
         codec: &'static str,
         /// The stored checksum.
         expected: u32,
         /// The checksum of the bytes.
         found: u32,
     },
-    /// The chunk does not decode to the number of bytes that its array asks for.
+    /// The chunk decodes to another length than its array requires.
     #[error("{codec} data decode to {found} bytes, expected {expected}")]
     Length {
         /// The codec at fault.
         codec: &'static str,
-        /// Bytes by the array's metadata.
+        /// Length in bytes by the array's metadata.
         expected: usize,
-        /// Bytes that the data decode to, or the least that they can decode to.
+        /// Decoded length in bytes, or a lower bound of it.
         found: usize,
     },
     /// No encoder of the codec writes such data.
@@ -113,13 +115,13 @@ pub enum CodecError {
         /// The codec's own message, with a leading colon; it may be empty.
         detail: String,
     },
-    /// The system gives no memory for the decoded data or for the codec's own state.
+    /// The system has no memory for the decoded data or for the codec's state.
     #[error("the system gives no memory for its {bytes} bytes")]
     Memory {
-        /// Bytes of the elements.
+        /// Length of the elements in bytes.
         bytes: usize,
     },
-    /// The codec cannot do this.
+    /// The codec does not support the operation.
     #[error("{0}")]
     Unsupported(String),
 }
@@ -127,31 +129,31 @@ pub enum CodecError {
 /// The result of encoding or decoding.
 pub type Result<T> = std::result::Result<T, CodecError>;
 
-/// Refuses to encode with a codec that is read and not written.
+/// Returns the error for encoding with a read-only codec.
 fn only_read(name: &str) -> Result<()> {
     Err(CodecError::Unsupported(format!("writing the codec {name}")))
 }
 
-/// Text is held as the 64-bit number of each text.
+/// Memory of one text of a chunk, in bytes: a 64-bit number.
 const TEXT_ITEM_BYTES: usize = 8;
 
-/// The chunks that a codec from elements to bytes is made for.
+/// The data type and shape of the chunks for which a codec from elements to bytes is made.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChunkOf<'a> {
     pub(crate) data_type: DataType,
-    /// Elements along each axis, as they are stored.
+    /// Shape in elements, in the stored axis order.
     pub(crate) shape: &'a [usize],
 }
 
 impl ChunkOf<'_> {
-    /// Bytes of the elements.
+    /// Returns the length of the elements in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let item_size = self.data_type.item_size().unwrap_or(TEXT_ITEM_BYTES);
         self.shape.iter().fold(item_size, |size, length| size.saturating_mul(*length))
     }
 }
 
-/// The size of decoded data, as far as metadata say it.
+/// The size of decoded data, as far as the metadata determine it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SizeBound {
     Exactly(usize),
@@ -167,28 +169,28 @@ pub(crate) struct Wanted {
     pub(crate) front: Option<Front>,
 }
 
-/// The front of a chunk.
+/// The required first bytes of a chunk.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Front {
-    /// Bytes that are needed.
+    /// Number of required bytes.
     pub(crate) bytes: usize,
-    /// True if a checksum of the input was verified. Without one, only a decoder that notices any damage
-    /// behind the front may stop.
+    /// True if a checksum of the input was verified. Otherwise only a decoder that detects any
+    /// damage after the front may stop early.
     pub(crate) is_checked: bool,
 }
 
-/// Where decoded bytes are.
+/// The location of decoded bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decoded {
-    /// In the output.
+    /// In the output buffer.
     Output,
-    /// They are the first so many bytes of the input. The output is as it was.
+    /// The first bytes of the input, of this length. The output buffer is unchanged.
     Front(usize),
 }
 
-/// A codec from bytes to bytes, as one array has configured it. The module has the contract.
+/// A codec from bytes to bytes, configured for one array. The module header has the contract.
 pub(crate) trait BytesToBytes: fmt::Debug + Send + Sync {
-    /// Decodes `input` into `output`, replacing its content.
+    /// Decodes `input` into `output`, and replaces the content of `output`.
     fn decode(
         &self,
         input: &[u8],
@@ -197,16 +199,16 @@ pub(crate) trait BytesToBytes: fmt::Debug + Send + Sync {
         contexts: &mut Contexts,
     ) -> Result<Decoded>;
 
-    /// Encodes `input` into `output`, replacing its content.
+    /// Encodes `input` into `output`, and replaces the content of `output`.
     fn encode(&self, input: &[u8], output: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()>;
 
-    /// True for a codec that appends to the bytes and changes none: it encodes by
+    /// Returns true if the codec only appends to the bytes; it then encodes by
     /// [`BytesToBytes::append`].
     fn appends(&self) -> bool {
         false
     }
 
-    /// Encodes `bytes` where they are.
+    /// Encodes `bytes` in place.
     fn append(&self, bytes: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
         let mut output = Vec::new();
         self.encode(bytes, &mut output, contexts)?;
@@ -214,45 +216,45 @@ pub(crate) trait BytesToBytes: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// The encoded length of `decoded` bytes, if it does not depend on their values.
+    /// Returns the encoded length of `decoded` bytes, if it does not depend on their values.
     fn encoded_length(&self, decoded: usize) -> Option<usize> {
         let _ = decoded;
         None
     }
 
-    /// True if decoding notices every changed bit of the encoded bytes.
+    /// Returns true if decoding detects every changed bit of the encoded bytes.
     fn checks(&self) -> bool {
         false
     }
 
-    /// True if [`Wanted::front`] makes a difference.
+    /// Returns true if the codec uses [`Wanted::front`].
     fn decodes_fronts(&self) -> bool {
         false
     }
 }
 
-/// A codec from the elements of a chunk to bytes, made for a data type and a chunk shape. The module has
-/// the contract. Decoded elements lie in the order of axes in which they are stored.
+/// A codec from the elements of a chunk to bytes, made for one data type and chunk shape. The
+/// module header has the contract. Decoded elements are in the stored axis order.
 pub(crate) trait ArrayToBytes: fmt::Debug + Send + Sync {
-    /// True if the bytes are the elements: they are neither encoded nor decoded.
+    /// Returns true if the bytes are the elements, without encoding.
     fn is_identity(&self) -> bool {
         false
     }
 
-    /// The decoded size of a chunk that is stored in `encoded` bytes.
+    /// Returns the decoded size of a chunk that is stored in `encoded` bytes.
     fn decoded_length(&self, encoded: usize) -> SizeBound;
 
-    /// An upper bound on the encoded length of a chunk of `decoded` bytes.
+    /// Returns an upper bound on the encoded length of a chunk of `decoded` bytes.
     fn encoded_bytes_max(&self, decoded: usize) -> usize {
         decoded.saturating_mul(2).saturating_add(1 << 16)
     }
 
-    /// Bytes of the numbers to reverse in decoded elements; 1 if there are none.
+    /// Returns the length in bytes of the numbers to reverse in decoded elements; 1 if none.
     fn swap_size(&self) -> usize {
         1
     }
 
-    /// Decodes `input` into `output`, replacing its content.
+    /// Decodes `input` into `output`, and replaces the content of `output`.
     fn decode(
         &self,
         input: &[u8],
@@ -266,7 +268,7 @@ pub(crate) trait ArrayToBytes: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Encodes `elements` into `output`, replacing its content.
+    /// Encodes `elements` into `output`, and replaces the content of `output`.
     fn encode(&self, elements: &[u8], output: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
         let _ = contexts;
         output.clear();
@@ -274,18 +276,18 @@ pub(crate) trait ArrayToBytes: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// True if [`Wanted::front`] makes a difference where a checksum was verified.
+    /// Returns true if the codec uses [`Wanted::front`] after a checksum was verified.
     fn decodes_fronts(&self) -> bool {
         false
     }
 }
 
-/// State that codecs keep from chunk to chunk in one thread: one value of each type.
+/// State that codecs keep between chunks in one thread: one value of each type.
 #[derive(Default)]
 pub(crate) struct Contexts(Vec<Box<dyn Any + Send>>);
 
 impl Contexts {
-    /// The value of this type, made where there is none.
+    /// Returns the value of this type, made on first use.
     pub(crate) fn of<T: Any + Send + Default>(&mut self) -> &mut T {
         let at = match self.0.iter().position(|kept| kept.as_ref().is::<T>()) {
             Some(at) => at,
@@ -301,7 +303,7 @@ impl Contexts {
     }
 }
 
-/// Buffers and contexts that one thread uses again for chunk after chunk.
+/// Buffers and contexts that one thread reuses for all chunks.
 #[derive(Default)]
 pub struct Scratch {
     front: Vec<u8>,
@@ -310,7 +312,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Decodes a frame of Zstandard, which must have exactly `length` bytes.
+    /// Decodes a Zstandard frame, which must decode to exactly `length` bytes.
     ///
     /// # Errors
     /// [`CodecError`].
@@ -319,7 +321,7 @@ impl Scratch {
         Ok(&self.front)
     }
 
-    /// Bytes that the buffers take.
+    /// Returns the capacity of the buffers in bytes.
     pub fn bytes(&self) -> usize {
         self.front.capacity() + self.back.capacity()
     }
@@ -335,20 +337,20 @@ impl std::fmt::Debug for Scratch {
     }
 }
 
-/// The codec of a configuration.
+/// Makes the codec of a configuration.
 fn bytes_to_bytes(codec: &BytesCodec) -> Arc<dyn BytesToBytes> {
     let found = BYTES_TO_BYTES.iter().find_map(|open| open(codec));
     found.unwrap_or_else(|| Arc::new(Missing(format!("the codec {codec:?}"))))
 }
 
-/// The codec of a configuration for such chunks.
+/// Makes the codec of a configuration for these chunks.
 fn array_to_bytes(serializer: &Serializer, chunk: &ChunkOf<'_>) -> Arc<dyn ArrayToBytes> {
     let found = ARRAY_TO_BYTES.iter().find_map(|open| open(serializer, chunk));
     let missing = || format!("the codec {serializer:?} of {} elements", chunk.data_type);
     found.unwrap_or_else(|| Arc::new(Missing(missing())))
 }
 
-/// A codec that this build has no code for.
+/// A codec that this build does not include.
 #[derive(Debug)]
 struct Missing(String);
 

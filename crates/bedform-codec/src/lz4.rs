@@ -1,4 +1,4 @@
-//! numcodecs' `lz4`: a u32 size and a block of LZ4. It is read, not written.
+//! `lz4` of numcodecs: a u32 size and an LZ4 block. Bedform reads it but does not write it.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl BytesToBytes for Lz4 {
         if !fits {
             return Err(CodecError::Length { codec: "lz4", expected, found: size });
         }
-        // A block of LZ4 has at most 255 bytes for each of its own.
+        // An LZ4 block decodes to at most 255 bytes per byte.
         if size / 255 > block.len() {
             return Err(invalid("lz4", "too short for its size"));
         }

@@ -1,4 +1,5 @@
-//! Streams of LZMA, in the format of xz or the older one: `lzma`. They are read, not written.
+//! `lzma`: LZMA streams, in the xz format or the older .lzma format. Bedform reads them but does
+//! not write them.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use liblzma::stream::{Action, CONCATENATED, Status, Stream};
 use super::memory::{finish, grow, invalid, resize};
 use super::{BytesToBytes, CodecError, Contexts, Decoded, Result, SizeBound, Wanted, only_read};
 
-/// Memory of a decoder, in bytes: enough for streams of the highest level of xz.
+/// Largest memory of a decoder in bytes: enough for streams of xz's highest level.
 const MEMORY_BYTES_MAX: u64 = 68 << 20;
 
 pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {

@@ -1,20 +1,20 @@
-//! Buffers that decoders reuse, and the checks of decoded lengths.
+//! Reusable buffers for decoders, and checks of decoded lengths.
 
 use std::alloc::{Layout, alloc_zeroed};
 
 use super::{CodecError, Result, SizeBound};
 
-/// Makes `output` `length` bytes long, with any content.
+/// Sets the length of `output` to `length` bytes, with any content.
 ///
-/// Metadata may claim many more bytes than a damaged chunk decodes to: new memory is touched when a decoder
-/// writes to it, and not before.
+/// Metadata may claim many more bytes than a damaged chunk decodes to, so new memory is mapped only
+/// when a decoder writes to it.
 ///
 /// # Errors
-/// [`CodecError::Memory`] if the system gives none.
+/// [`CodecError::Memory`] if the system has none.
 pub(super) fn resize(output: &mut Vec<u8>, length: usize) -> Result<()> {
-    // Buffers are used again, so growing (and zeroing) is rare.
+    // Buffers are reused, so growing and zeroing are rare.
     if output.capacity() < length {
-        // Dropped first, so that its content is not copied.
+        // Drops the old buffer first, so that its content is not copied.
         *output = Vec::new();
         *output = zeroed(length).ok_or(CodecError::Memory { bytes: length })?;
     } else if output.len() < length {
@@ -25,23 +25,23 @@ pub(super) fn resize(output: &mut Vec<u8>, length: usize) -> Result<()> {
     Ok(())
 }
 
-/// A vector of zeros in pages that the system maps at the first write; `None` if it has no room for them.
+/// Returns zeros in pages that the system maps at the first write; `None` without memory.
 #[allow(unsafe_code)]
 fn zeroed(length: usize) -> Option<Vec<u8>> {
     let layout = Layout::array::<u8>(length).ok()?;
     if length == 0 {
         return Some(Vec::new());
     }
-    // SAFETY: the layout is not empty. The memory, if there is any, is of the global allocator, of this layout
-    // and all zeros: a vector of as many bytes.
+    // SAFETY: the layout is not empty. The memory, if not null, is from the global allocator, of
+    // this layout and zeroed: a valid vector of `length` bytes.
     unsafe {
         let memory = alloc_zeroed(layout);
         (!memory.is_null()).then(|| Vec::from_raw_parts(memory, length, length))
     }
 }
 
-/// Makes `output` longer, and its memory no larger than that: a vector's own growth would take up to
-/// twice the bytes that a limit allows.
+/// Extends `output` to exactly `length` bytes of memory: a vector's own growth could take twice the
+/// bytes that a limit allows.
 ///
 /// # Errors
 /// As [`resize`].
@@ -52,7 +52,7 @@ pub(super) fn grow(output: &mut Vec<u8>, length: usize) -> Result<()> {
     Ok(())
 }
 
-/// Cuts `output` to the `found` bytes that were decoded, which must keep to `bound`.
+/// Truncates `output` to the `found` decoded bytes, which must satisfy `bound`.
 pub(super) fn finish(
     codec: &'static str,
     bound: SizeBound,
@@ -75,7 +75,7 @@ pub(super) fn invalid(codec: &'static str, detail: &str) -> CodecError {
     CodecError::Invalid { codec, detail: format!(": {detail}") }
 }
 
-/// Checks the checksum behind `input`, and returns the length without it.
+/// Verifies the checksum at the end of `input`, and returns the length before it.
 pub(super) fn checked_length(
     codec: &'static str,
     input: &[u8],

@@ -1,4 +1,4 @@
-//! Elements of filters: numbers of any type and byte order, a block at a time.
+//! Blocks of numbers of any type and byte order, for filters.
 
 use bedform_format::codec::StoredNumber;
 use bedform_format::{DataType, Endian};
@@ -7,10 +7,10 @@ use half::f16;
 use super::memory::grow;
 use super::{CodecError, Result};
 
-/// Elements of a block.
+/// Largest number of elements in a block.
 pub(super) const BLOCK: usize = 512;
 
-/// Elements of a block as the widest numbers of their kind, which hold every bit.
+/// The elements of a block, widened to the largest type of their kind, which holds every bit.
 pub(super) enum Lane {
     Signed([i64; BLOCK]),
     Unsigned([u64; BLOCK]),
@@ -32,7 +32,7 @@ macro_rules! load {
     }};
 }
 
-/// The numbers that `bytes` have, of a block at most.
+/// Decodes at most one block of numbers.
 pub(super) fn load(bytes: &[u8], of: StoredNumber) -> Lane {
     use DataType as T;
     match of.data_type {
@@ -46,7 +46,7 @@ pub(super) fn load(bytes: &[u8], of: StoredNumber) -> Lane {
         T::Float16 => load!(bytes, of.endian, f16, Float, 0.0, f16::to_f64),
         T::Float32 => load!(bytes, of.endian, f32, Float, 0.0, f64::from),
         T::Float64 => load!(bytes, of.endian, f64, Float, 0.0, |number| number),
-        // Int64: metadata name nothing else.
+        // Int64: the metadata parser accepts no other type.
         _ => load!(bytes, of.endian, i64, Signed, 0, |number| number),
     }
 }
@@ -75,7 +75,7 @@ macro_rules! put_integers {
             T::UInt16 => put!(lane, count, endian, $output, |n| n as u16),
             T::UInt32 => put!(lane, count, endian, $output, |n| n as u32),
             T::UInt64 => put!(lane, count, endian, $output, |n| n as u64),
-            // As NumPy does, by way of a float of 32 bits.
+            // NumPy also converts through a 32-bit float.
             T::Float16 => put!(lane, count, endian, $output, |n| f16::from_f32(n as f32)),
             T::Float32 => put!(lane, count, endian, $output, |n| n as f32),
             T::Float64 => put!(lane, count, endian, $output, |n| n as f64),
@@ -84,11 +84,11 @@ macro_rules! put_integers {
     }};
 }
 
-/// Appends the first `count` numbers of `lane` to `output`, converted as NumPy converts them.
+/// Appends the first `count` numbers of `lane` to `output`, converted by NumPy's rules.
 ///
 /// # Errors
-/// [`CodecError::Invalid`] for a float that no integer of the type equals: NumPy's result depends on the
-/// machine.
+/// [`CodecError::Invalid`] for a float outside the range of the integer type: NumPy's result
+/// depends on the machine.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -136,7 +136,7 @@ pub(super) fn store(
     Ok(())
 }
 
-/// The least integer of a type, and the one behind the greatest.
+/// Returns the smallest integer of a type, and the largest plus one.
 fn bounds(data_type: DataType) -> (f64, f64) {
     use DataType as T;
     let signed = |bits: i32| (-(2_f64.powi(bits - 1)), 2_f64.powi(bits - 1));
@@ -153,7 +153,7 @@ fn bounds(data_type: DataType) -> (f64, f64) {
     }
 }
 
-/// Decodes all of `input`, a block at a time: `change` maps the numbers of a block.
+/// Decodes all of `input`, a block at a time; `change` maps the numbers of a block.
 pub(super) fn each_block(
     codec: &'static str,
     input: &[u8],
@@ -176,12 +176,12 @@ pub(super) fn each_block(
     Ok(())
 }
 
-/// Bytes of the elements whose encoded form has `length`.
+/// Returns the length in bytes of the elements whose encoded form has `length` bytes.
 fn decoded_length(length: usize, decoded: StoredNumber, encoded: StoredNumber) -> Option<usize> {
     encoded_length(length, encoded, decoded)
 }
 
-/// Bytes of the encoded form of elements of `length` bytes.
+/// Returns the length in bytes of the encoded form of elements of `length` bytes.
 pub(super) fn encoded_length(
     length: usize,
     decoded: StoredNumber,

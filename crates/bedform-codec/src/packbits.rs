@@ -1,4 +1,4 @@
-//! Eight truth values to a byte: numcodecs' `packbits`. It is read, not written.
+//! `packbits` of numcodecs: booleans, eight to a byte. Bedform reads it but does not write it.
 
 use std::sync::Arc;
 

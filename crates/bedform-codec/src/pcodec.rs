@@ -1,13 +1,14 @@
-//! Standalone files of Pco, numbers to bytes: `pcodec` of numcodecs.
+//! `pcodec` of numcodecs: standalone Pco files of numbers.
 //!
-//! Pco models the structure of numbers (differences, multiples, few significant bits) and entropy-codes the
-//! residue. Bedform writes standalone version 2 with format version 3, the form that numcodecs writes with
-//! the Pco it requires (pcodec 0.3) and that every later release reads. It reads all versions that the
-//! library knows, which include those of Pco 1.
+//! Pco models the structure of numbers (differences, multiples, few significant bits) and
+//! entropy-codes the residue. Bedform writes standalone version 2 with format version 3. The Pco
+//! that numcodecs requires (pcodec 0.3) writes the same, and every later release reads it. Bedform
+//! reads all versions that the library supports, up to those of Pco 1.
 //!
-//! A file is a header, chunks of Pco with one page each, and a zero byte. No count in it is trusted: the
-//! header's is skipped, each chunk's is held against the elements still missing, and the sizes of its
-//! dictionary and window against its count, before the library allocates for them.
+//! A file is a header, Pco chunks with one page each, and a zero byte. No count in it is trusted.
+//! The count in the header is skipped. Each chunk's count is checked against the elements still
+//! missing, and the sizes of its dictionary and window against its count, before the library
+//! allocates memory for them.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -28,21 +29,21 @@ use super::{ArrayToBytes, ChunkOf, CodecError, Contexts, Result, SizeBound, Want
 
 const NAME: &str = "pcodec";
 const MAGIC: &[u8] = b"pco!";
-/// The version that is written, and the newest that is read.
+/// The version that is written; the largest version that is read follows.
 const STANDALONE_VERSION: u8 = 2;
 const STANDALONE_VERSION_MAX: u8 = 3;
 const FORMAT_VERSION: u8 = 3;
-/// The byte behind the last chunk, in the place of a chunk's number type.
+/// The byte after the last chunk, in place of a chunk's number type.
 const END: u8 = 0;
-/// Numbers decoded at once: they fit a core's first cache, and are a multiple of Pco's batch.
+/// Number of numbers decoded at once: they fit the L1 cache, and are a multiple of Pco's batch.
 const BATCH: usize = 2048;
-/// Numbers of a page that a thread keeps memory for: the default size of a page.
+/// Largest page, in numbers, whose memory a thread keeps: the default size of a page.
 const KEPT_NUMBERS_MAX: usize = 1 << 18;
-/// A file has at most this many chunks of Pco, and one more for every `PAGE_ELEMENTS_MIN` elements: each
+/// A file may have this many Pco chunks, plus one per `PAGE_ELEMENTS_MIN` elements: each chunk
 /// costs the decoder tables.
 const PAGES_FREE: usize = 1024;
 const PAGE_ELEMENTS_MIN: usize = 64;
-/// A lookback window of up to this many numbers is taken for a chunk of any size.
+/// A lookback window of up to this many numbers is accepted for a chunk of any size.
 const WINDOW_FREE: usize = 1 << 16;
 
 pub(super) fn open(serializer: &Serializer, chunk: &ChunkOf<'_>) -> Option<Arc<dyn ArrayToBytes>> {
@@ -89,9 +90,9 @@ fn config(configuration: &PcodecConfiguration) -> ChunkConfig {
         .with_paging_spec(PagingSpec::EqualPagesUpTo(configuration.page_elements as usize))
 }
 
-/// Numbers as Pco has them and as bytes, little-endian.
+/// A number in Pco's form and as little-endian bytes.
 trait Element: Number + Default {
-    /// The number of the type in a file.
+    /// Pco's code of the number type in a file.
     const TYPE: u8;
     fn put(self, bytes: &mut [u8]);
     fn get(bytes: &[u8]) -> Self;
@@ -127,7 +128,7 @@ struct Pcodec<T> {
     element: PhantomData<T>,
 }
 
-/// The numbers of a page that is encoded.
+/// The numbers of a page during encoding, reused between chunks.
 #[derive(Default)]
 struct Numbers<T>(Vec<T>);
 
@@ -195,8 +196,8 @@ impl<T> Pcodec<T> {
     }
 }
 
-/// Decodes a file into `output` up to the end of the page that holds byte `needed`, or all of it. Returns
-/// the number of bytes decoded.
+/// Decodes a file into `output`, up to the end of the page with byte `needed`, or to the end.
+/// Returns the number of decoded bytes.
 fn decode<T: Element>(
     input: &[u8],
     output: &mut [u8],
@@ -243,7 +244,7 @@ fn decode<T: Element>(
     }
 }
 
-/// Copies the numbers of a page into `output`, and returns the input behind the page.
+/// Copies the numbers of a page into `output`, and returns the input after the page.
 fn copy_page<'a, T: Element>(
     mut page: pco::wrapped::PageDecompressor<'_, T, &'a [u8]>,
     output: &mut [u8],
@@ -263,7 +264,7 @@ fn copy_page<'a, T: Element>(
 fn write_header(count: u64, output: &mut Vec<u8>) {
     output.extend_from_slice(MAGIC);
     output.push(STANDALONE_VERSION);
-    // Six bits for the number of bits of the count, less one, then the count.
+    // Six bits for the bit length of the count, less one, then the count.
     let bits = (u64::BITS - count.leading_zeros()).max(1);
     let word = u128::from(count) << 6 | u128::from(bits - 1);
     let bytes = (6 + bits).div_ceil(8) as usize;
@@ -271,7 +272,7 @@ fn write_header(count: u64, output: &mut Vec<u8>) {
     output.push(FORMAT_VERSION);
 }
 
-/// Appends one chunk of Pco in the modes of format version 3.
+/// Appends one Pco chunk, restricted to the modes of format version 3.
 fn write_chunk<T: Element>(
     numbers: &[T],
     config: &ChunkConfig,
@@ -280,7 +281,8 @@ fn write_chunk<T: Element>(
     let file = FileCompressor::default();
     let mut chunk = file.chunk_compressor(numbers, config)?;
     if !is_of_format_3(chunk.meta()) {
-        // No release does so yet. The two plain choices are part of every version.
+        // No current release chooses another mode. These two plain choices are part of every
+        // version.
         let config = config.clone().with_mode_spec(ModeSpec::Classic);
         chunk = file.chunk_compressor(numbers, &config.with_delta_spec(DeltaSpec::NoOp))?;
     }
@@ -299,12 +301,13 @@ fn is_of_format_3(meta: &ChunkMeta) -> bool {
     mode && delta
 }
 
-/// The bytes behind the header of a standalone file. The count in the header is a hint and is skipped.
+/// Returns the bytes after the header of a standalone file. The count in the header is a hint and
+/// is skipped.
 fn skip_header(input: &[u8]) -> Result<&[u8]> {
     let rest = input.strip_prefix(MAGIC).ok_or_else(|| invalid(NAME, "no file of Pco"))?;
     let (version, behind) = rest.split_first().ok_or_else(too_short)?;
     let hint = match *version {
-        // Such files have no header but the version of their format.
+        // The header of these versions is only the version of their format.
         0 | 1 => return Ok(rest),
         2 => behind,
         STANDALONE_VERSION_MAX => behind.get(1..).ok_or_else(too_short)?,
@@ -314,7 +317,7 @@ fn skip_header(input: &[u8]) -> Result<&[u8]> {
     hint.get((6 + bits).div_ceil(8)..).ok_or_else(too_short)
 }
 
-/// Holds the dictionary that a chunk of Pco claims against the numbers and bytes that it has.
+/// Checks the dictionary size that a Pco chunk claims against its numbers and bytes.
 fn check_dictionary(body: &[u8], length: usize, size: usize) -> Result<()> {
     const DICTIONARY: u32 = 4;
     let head = body.first_chunk::<4>().map_or(0, |head| u32::from_le_bytes(*head));
@@ -325,7 +328,7 @@ fn check_dictionary(body: &[u8], length: usize, size: usize) -> Result<()> {
     Ok(())
 }
 
-/// Holds the window of differences that a chunk of Pco claims against the numbers that it has.
+/// Checks the lookback window that a Pco chunk claims against its number of elements.
 fn check_window<T: Element>(chunk: &ChunkDecompressor<T>, length: usize) -> Result<()> {
     match &chunk.meta().delta_encoding {
         DeltaEncoding::Lookback { config, .. }

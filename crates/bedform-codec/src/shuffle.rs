@@ -1,4 +1,4 @@
-//! Byte shuffle of elements of one size: `shuffle`, of HDF5 and numcodecs.
+//! `shuffle` of HDF5 and numcodecs: byte shuffle of elements of one size.
 
 use std::sync::Arc;
 
@@ -43,7 +43,8 @@ impl BytesToBytes for Shuffle {
     }
 }
 
-/// Gathers byte 0 of every element, then byte 1, and so on; a rest is kept as it is.
+/// Groups byte 0 of every element, then byte 1, and so on; trailing bytes that form no element stay
+/// unchanged.
 fn shuffle(input: &[u8], element_size: usize, output: &mut Vec<u8>) {
     output.clear();
     output.reserve(input.len());
@@ -55,7 +56,7 @@ fn shuffle(input: &[u8], element_size: usize, output: &mut Vec<u8>) {
     output.extend_from_slice(rest);
 }
 
-/// The inverse of [`shuffle`].
+/// Reverses [`shuffle`].
 fn unshuffle(input: &[u8], element_size: usize, output: &mut Vec<u8>) -> Result<()> {
     output.clear();
     grow(output, input.len())?;

@@ -121,7 +121,7 @@ fn memory_that_is_used_again_grows_to_what_is_allowed_and_no_further() {
         blosc_of(BloscCompressor::Zstd, BloscShuffle::None),
         BytesCodec::Shuffle { element_size: 4 },
     ] {
-        // The outer codec knows but a bound, the inner one the exact size.
+        // The outer codec knows only a bound, the inner one the exact size.
         let chain = chain(&[codec, BytesCodec::Gzip { level: 1 }]);
         let mut used = Scratch::default();
         for count in [100_000, 100_001, 100_002] {
@@ -207,7 +207,7 @@ fn the_front_of_a_chunk_is_what_the_whole_begins_with() {
                 assert!(front.len() >= needed);
                 assert_eq!(front, &data[..front.len()], "{needed}");
             }
-            // The context is as good as new for whole chunks.
+            // After a partial decode, the context still decodes whole chunks.
             assert_eq!(codec.decode(&encoded, 0, &mut scratch).unwrap(), data);
         }
     }
@@ -224,7 +224,7 @@ fn a_chunk_without_a_checksum_that_is_not_whole_is_refused_whatever_is_needed_of
     }
     let longer = [&encoded[..], &[0]].concat();
     assert!(codec.decode_front(&longer, 0, 100, &mut scratch).is_err());
-    // Of another size, and with a checksum of its own that is wrong.
+    // A chunk of another size, and a frame whose own checksum is wrong.
     let other = ChunkCodec::new(&chain, DataType::UInt32, &[300_001]);
     assert!(other.decode_front(&encoded, 0, 100, &mut scratch).is_err());
     let checked = BytesCodec::Zstd { level: 3, checksum: true };
@@ -245,7 +245,7 @@ fn damage_is_noticed_where_the_front_is_decoded_as_where_all_is_unless_the_front
         random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         random >> 8
     };
-    // Noise below values that are near each other, as measurements have it.
+    // Noise on smooth values, as in measurements.
     let data: Vec<u8> = (0..300_000_u32)
         .flat_map(|at| {
             (1e3 + (f64::from(at) / 1e4).sin() * 9.0 + f64::from(next() % 4096) * 1e-4)

@@ -1,4 +1,5 @@
-//! Text of any length: `vlen-utf8`, a u32 count, then for each element a u32 length and its bytes.
+//! `vlen-utf8`, text of variable length: a u32 count, then for each element a u32 length and the
+//! text.
 
 use std::sync::Arc;
 
@@ -10,7 +11,8 @@ pub(super) fn open(serializer: &Serializer, _: &ChunkOf<'_>) -> Option<Arc<dyn A
     (*serializer == Serializer::VlenUtf8).then(|| Arc::new(Texts) as Arc<dyn ArrayToBytes>)
 }
 
-/// The stored bytes are the decoded chunk; [`split`] finds the texts in it.
+/// The identity codec of text: stored bytes are the decoded chunk, and [`split`] finds the texts in
+/// it.
 #[derive(Debug)]
 struct Texts;
 
@@ -24,7 +26,7 @@ impl ArrayToBytes for Texts {
     }
 }
 
-/// The most bytes that a chunk of text may decode to: only its encoded size bounds them.
+/// Returns the largest decoded length of a text chunk in bytes; only its encoded length bounds it.
 pub(super) fn bytes_max(encoded: usize) -> usize {
     const ALWAYS: usize = 64 << 20;
     const MOST: usize = 2 << 30;
@@ -34,7 +36,7 @@ pub(super) fn bytes_max(encoded: usize) -> usize {
 /// Splits a decoded chunk into `count` texts.
 ///
 /// # Errors
-/// [`CodecError`] if the count differs, a length leaves the data, or a text is not UTF-8.
+/// [`CodecError`] if the count differs, a length exceeds the data, or a text is not UTF-8.
 pub fn split(bytes: &[u8], count: usize) -> Result<Vec<&str>> {
     let invalid =
         |detail: &str| CodecError::Invalid { codec: "vlen-utf8", detail: format!(": {detail}") };
@@ -43,7 +45,7 @@ pub fn split(bytes: &[u8], count: usize) -> Result<Vec<&str>> {
     if found != count {
         return Err(CodecError::Length { codec: "vlen-utf8", expected: count, found });
     }
-    // The count came from the array's shape, but each text still needs four bytes of input.
+    // The count matches the array's shape, but each text still needs four bytes of input.
     if rest.len() / 4 < count {
         return Err(invalid("too short"));
     }
@@ -57,7 +59,7 @@ pub fn split(bytes: &[u8], count: usize) -> Result<Vec<&str>> {
     if rest.is_empty() { Ok(texts) } else { Err(invalid("bytes left over")) }
 }
 
-/// The inverse of [`split`], into `output`.
+/// Reverses [`split`]; writes into `output`.
 ///
 /// # Errors
 /// [`CodecError::Unsupported`] if a length or the count does not fit 32 bits.

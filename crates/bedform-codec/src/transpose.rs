@@ -1,6 +1,6 @@
-//! Axes in another order: `transpose`. Chunks are not rearranged: copies follow the strides.
+//! `transpose`: axes in another order. Chunks are not rearranged; copies use the strides.
 
-/// Strides in bytes of the array's axes in a chunk that is stored with its axes in `order`.
+/// Returns the strides in bytes of the array's axes, in a chunk that stores its axes in `order`.
 pub(super) fn stored_strides(
     shape: &[usize],
     order: Option<&[usize]>,

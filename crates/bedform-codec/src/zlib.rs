@@ -1,4 +1,4 @@
-//! Streams of zlib: `zlib`, HDF5's deflate.
+//! `zlib`: zlib streams, including HDF5's deflate.
 
 use std::sync::Arc;
 
@@ -65,7 +65,8 @@ fn decode(input: &[u8], bound: SizeBound, output: &mut Vec<u8>) -> Result<()> {
         if output.len() > limit {
             return Err(CodecError::Length { codec: "zlib", expected: limit, found });
         }
-        // A full buffer with the stream's end still to come: one byte more tells the two apart.
+        // The buffer is full before the end of the stream: one more byte distinguishes a full from
+        // an overlong chunk.
         let larger = output.len().saturating_mul(2).min(limit).max(output.len() + 1);
         grow(output, larger)?;
     }

@@ -1,4 +1,4 @@
-//! Frames of Zstandard: `zstd`.
+//! `zstd`: Zstandard frames.
 
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ struct Zstd {
     checksum: bool,
 }
 
-/// Bytes that the decoded blocks of a frame are multiples of, as encoders cut them.
+/// The decoded length of a frame's blocks is a multiple of this number of bytes, by the habit of
+/// encoders.
 const BLOCK_UNIT: usize = 1 << 10;
 
 impl BytesToBytes for Zstd {
@@ -37,8 +38,8 @@ impl BytesToBytes for Zstd {
             && (front.is_checked || is_whole_frame(input, size))
         {
             contexts.decode_front(input, size, front.bytes, output)?;
-            // Encoders cut blocks at round numbers: damage that makes one longer or shorter shows, as
-            // it does at the end of the whole.
+            // Encoders end blocks at round positions, so damage that changes the length of a block
+            // is detected here, as at the end of a whole frame.
             if front.is_checked || output.len().is_multiple_of(BLOCK_UNIT) {
                 return Ok(Decoded::Output);
             }
@@ -56,7 +57,7 @@ impl BytesToBytes for Zstd {
     }
 }
 
-/// Zstandard's contexts: costly to make, so kept.
+/// Zstandard's contexts, kept between chunks because they are costly to make.
 #[derive(Default)]
 struct ZstdContexts {
     decoder: Option<DCtx<'static>>,
@@ -64,7 +65,7 @@ struct ZstdContexts {
 }
 
 impl ZstdContexts {
-    /// The decoder for a chunk of `bytes`.
+    /// Returns the decoder for a chunk of `bytes` bytes.
     fn decoder(&mut self, bytes: usize) -> Result<&mut DCtx<'static>> {
         if self.decoder.is_none() {
             self.decoder = DCtx::try_create();
@@ -72,7 +73,7 @@ impl ZstdContexts {
         self.decoder.as_mut().ok_or(CodecError::Memory { bytes })
     }
 
-    /// The encoder for a chunk of `bytes`.
+    /// Returns the encoder for a chunk of `bytes` bytes.
     fn encoder(&mut self, bytes: usize) -> Result<&mut CCtx<'static>> {
         if self.encoder.is_none() {
             self.encoder = CCtx::try_create();
@@ -83,7 +84,7 @@ impl ZstdContexts {
     fn decode(&mut self, input: &[u8], bound: SizeBound, output: &mut Vec<u8>) -> Result<()> {
         let capacity = match bound {
             SizeBound::Exactly(size) => size,
-            // The size in the frame is a hint; the bound holds.
+            // The size in the frame is only a hint; the bound limits the output.
             SizeBound::AtMost(size) => zstd_safe::get_frame_content_size(input)
                 .ok()
                 .flatten()
@@ -99,8 +100,9 @@ impl ZstdContexts {
         finish("zstd", bound, found, output)
     }
 
-    /// Decodes the first `needed` bytes, at least, of a frame of `size` bytes, block by block. The rest
-    /// is not decoded: the caller has checked the whole by a checksum, or by [`is_whole_frame`].
+    /// Decodes at least the first `needed` bytes of a frame of `size` bytes, block by block, and
+    /// skips the rest. The caller has verified the whole frame by a checksum or by
+    /// [`is_whole_frame`].
     fn decode_front(
         &mut self,
         input: &[u8],
@@ -137,7 +139,7 @@ impl ZstdContexts {
     }
 }
 
-/// Decodes a frame that must have exactly `length` bytes into `output`, replacing its content.
+/// Decodes a frame of exactly `length` bytes into `output`, and replaces the content of `output`.
 pub(super) fn decompress_into(
     input: &[u8],
     length: usize,
@@ -147,7 +149,7 @@ pub(super) fn decompress_into(
     contexts.of::<ZstdContexts>().decode(input, SizeBound::Exactly(length), output)
 }
 
-/// Decodes a frame of Zstandard that must have exactly `length` bytes, with a context of its own.
+/// Decodes a Zstandard frame of exactly `length` bytes, with a new context.
 ///
 /// # Errors
 /// [`CodecError`].
@@ -157,7 +159,7 @@ pub fn decompress(input: &[u8], length: usize) -> Result<Vec<u8>> {
     Ok(output)
 }
 
-/// Encodes `input` as one frame of Zstandard, with a context of its own.
+/// Encodes `input` as one Zstandard frame, with a new context.
 ///
 /// # Errors
 /// [`CodecError::Memory`].
@@ -167,7 +169,7 @@ pub fn compress(input: &[u8], level: i32) -> Result<Vec<u8>> {
     Ok(output)
 }
 
-/// The error of a call of the library that failed for a chunk of `bytes`.
+/// Returns the error of a failed library call for a chunk of `bytes` bytes.
 fn failure(code: usize, bytes: usize) -> CodecError {
     /// `ZSTD_error_memory_allocation`, which the library's functions return as its negative.
     const MEMORY: usize = 64_usize.wrapping_neg();
@@ -177,8 +179,8 @@ fn failure(code: usize, bytes: usize) -> CodecError {
     }
 }
 
-/// True if `input` is one frame of `size` bytes without a checksum of its own, whose blocks follow each
-/// other up to its end. A decoder finds all other damage block by block.
+/// Returns true if `input` is one frame of `size` bytes without its own checksum, with complete
+/// blocks up to its end. A decoder detects all other damage block by block.
 fn is_whole_frame(input: &[u8], size: usize) -> bool {
     const CHECKSUM_FLAG: u8 = 1 << 2;
     let claimed = zstd_safe::get_frame_content_size(input).ok().flatten();
@@ -197,24 +199,26 @@ fn is_whole_frame(input: &[u8], size: usize) -> bool {
     false
 }
 
-/// Where a block of a frame ends.
+/// The end of a block in a frame.
 struct Block {
     end: usize,
     is_last: bool,
 }
 
-/// The block whose header is at `start` (RFC 8878, section 3.1.1.2), if `input` has all of it.
+/// Returns the block whose header is at `start` (RFC 8878, section 3.1.1.2), if it is complete in
+/// `input`.
 fn block_at(input: &[u8], start: usize) -> Option<Block> {
     let header = input.get(start..start.checked_add(3)?)?;
     let word = u32::from_le_bytes([header[0], header[1], header[2], 0]);
     let (last, kind, length) = (word & 1 == 1, word >> 1 & 3, word >> 3);
-    // A block of repeated bytes is one byte long, however long it decodes to.
+    // A block of one repeated byte is stored as one byte, at any decoded length.
     let stored = if kind == 1 { 1 } else { length as usize };
     let end = start + 3 + stored;
     (end <= input.len()).then_some(Block { end, is_last: last })
 }
 
-/// Feeds the decoder block by block until `output` has `needed` bytes, and returns how many it has.
+/// Feeds the decoder block by block until `output` has `needed` bytes, and returns the number of
+/// bytes decoded.
 fn feed_blocks(
     decoder: &mut DCtx<'static>,
     input: &[u8],
@@ -254,7 +258,7 @@ fn feed_blocks(
     }
 }
 
-/// Bytes of the header of a Zstandard frame (RFC 8878, section 3.1.1.1).
+/// Returns the length of a Zstandard frame header (RFC 8878, section 3.1.1.1).
 fn frame_header_bytes(input: &[u8]) -> Option<usize> {
     if input.get(..4)? != [0x28, 0xb5, 0x2f, 0xfd] {
         return None;

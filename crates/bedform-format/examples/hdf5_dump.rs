@@ -1,7 +1,7 @@
-//! Prints what the parser finds in HDF5 files, as one line of JSON for each file.
+//! Prints the content of HDF5 files as the parser reads it, one line of JSON per file.
 //!
-//! `hdf5_dump [--map] FILE..`: with `--map` the chunk map, else all objects. `tools/compare_hdf5.py`
-//! holds it against what h5py says.
+//! `hdf5_dump [--map] FILE..` prints all objects, or with `--map` the chunk map.
+//! `tools/compare_hdf5.py` compares the output with h5py's.
 #![allow(clippy::print_stdout, missing_docs)]
 
 use std::collections::HashSet;
@@ -97,7 +97,7 @@ struct Walk<'f, 'r> {
 
 impl Walk<'_, '_> {
     fn visit(&mut self, path: &str, address: u64) -> Result<(), Hdf5Error> {
-        // An object of several names is shown under the first.
+        // An object with several names is shown under the first one only.
         if !self.met.insert(address) {
             return Ok(());
         }

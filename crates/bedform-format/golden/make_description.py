@@ -1,6 +1,7 @@
-"""Writes `hdf5-description.json` and `hdf5-tables.json` beside it: what Python says of a file with
-every kind of HDF5 dataset, which Rust must take. Run with `PYTHONPATH=python:python/tests`, only when
-the form of the description changes.
+"""Write `hdf5-description.json` and `hdf5-tables.json` into the directory of this script.
+
+They are Python's chunk map of a file with every kind of HDF5 dataset; Rust must accept them. Run
+with `PYTHONPATH=python:python/tests`, only when the format of the description changes.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Writes `hdf5/*.h5` and `hdf5/*.json` beside it, for the tests of the HDF5 parser.
+"""Write `hdf5/*.h5` and `hdf5/*.json` into the directory of this script, to test the HDF5 parser.
 
 They are small files, and the chunk maps that h5py gives of them. Run with `PYTHONPATH=python`, only
-when a test needs more.
+when a test needs another file.
 """
 
 import json
@@ -18,7 +18,7 @@ DATA = np.arange(35, dtype="<i4").reshape(7, 5)
 
 
 def old(path: pathlib.Path) -> None:
-    """Superblock 0, symbol tables, object headers of version 1."""
+    """Write a file with superblock 0, symbol tables, and object headers of version 1."""
     with h5py.File(path, "w", libver="earliest") as file:
         file.attrs["title"] = "an old file"
         file.create_dataset("contiguous", data=DATA.astype(">f4"))
@@ -54,7 +54,7 @@ def old(path: pathlib.Path) -> None:
 
 
 def new(path: pathlib.Path) -> None:
-    """Superblock 3 behind a user block, heaps of links and attributes, each kind of chunk index."""
+    """Write superblock 3 after a user block, heaps of links and attributes, all chunk indexes."""
     with h5py.File(path, "w", libver="latest", userblock_size=512) as file:
         group = file.create_group("many", track_order=True)
         for i in range(10):
@@ -79,7 +79,7 @@ def new(path: pathlib.Path) -> None:
 
 
 def netcdf4(path: pathlib.Path) -> None:
-    """What the netCDF library writes: dimension scales and references to them."""
+    """Write a file with the netCDF library: dimension scales, and references to them."""
     with netCDF4.Dataset(path, "w") as file:
         file.createDimension("time", None)
         file.createDimension("x", 5)
@@ -96,7 +96,7 @@ def netcdf4(path: pathlib.Path) -> None:
 
 
 def grows(path: pathlib.Path) -> None:
-    """An extensible array whose second axis grows: h5py gives wrong places for it."""
+    """Write an extensible array whose second axis grows; h5py returns wrong chunk positions."""
     with h5py.File(path, "w", libver="latest") as file:
         file.create_dataset("grows", data=DATA, maxshape=(7, None), chunks=(3, 2))
 

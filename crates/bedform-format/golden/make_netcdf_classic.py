@@ -1,5 +1,7 @@
-"""Writes the golden NetCDF classic files beside it: one for each version, and one with a single
-record variable. Run it only to add a file: those that exist are never changed.
+"""Write the golden NetCDF classic files into the directory of this script.
+
+There is one for each version, and one with a single record variable. Run it only to add a file:
+existing files are never changed.
 
 Element `i` of a variable, counted in C order, is `i % 100`; of a character variable, letter
 `i % 26`.

@@ -1,27 +1,27 @@
-//! Archives: what is kept of many foreign files that are read as one.
+//! Archive maps: the metadata of many foreign files that are read as one store.
 //!
-//! Files of an archive are alike: of each joined variable there are a few *forms*, variables without their
-//! places and with the attributes alone that say what values mean; each file then says which forms its variables
-//! have, where their bytes lie, and how it compares with the first file. So an archive of ten thousand files takes
-//! some MiB. A variable whose times are converted to the units of the first file is compact: its
-//! converted elements are here.
+//! The files of an archive are alike. A joined variable has a few *forms* across the files:
+//! descriptions without locations, with only the attributes that define the meaning of values. Each
+//! file names the forms of its variables, the extents of their bytes, and the differences from the
+//! first file. So the map of ten thousand files takes some MiB. A variable whose times are
+//! converted to the units of the first file is compact: the map holds its converted elements.
 //!
-//! An [`ArchiveMap`] that [`ArchiveMap::decode`] returned has been checked as a [chunk map](crate::chunk_map) is:
-//! every extent lies inside its file as it was. It says nothing about files that have changed since.
+//! [`ArchiveMap::decode`] checks a map as a [chunk map](crate::chunk_map) is checked: every extent
+//! lies inside its file as recorded. Files may have changed since.
 //!
 //! # Bytes
 //!
 //! All numbers are little-endian.
 //!
-//! | bytes | holds |
+//! | bytes | content |
 //! |---|---|
 //! | 8 | magic `BFARCHV` and a zero |
 //! | 4 | version of this format, 2 |
 //! | 4 | number of joined variables |
 //! | 8 | number of files |
 //! | 8 | bytes of the description |
-//! | .. | the description: JSON, `dimension` and `forms`, each as an array of a chunk map |
-//! | .. | for each file its size, times and identity (40), the kind of its span (4), the number of its differing variables (4), the first and the last value of its span (16), the numbers of the differing variables (4 each), then for each joined variable: its form (4), what follows (4: 1 a table, 2 bytes), its place (8), and the table (as in a chunk map) or the bytes (their number, 8, and they) |
+//! | .. | the description: JSON with `dimension` and `forms`; each form is an array of a chunk map |
+//! | .. | for each file its size, times and identity (40), the kind of its span (4), the number of its differing variables (4), the first and the last value of its span (16), the numbers of the differing variables (4 each), then for each joined variable: its form (4), its storage (4: 1 a table, 2 bytes), its place (8), and the table (as in a chunk map) or the bytes (their number, 8, then the bytes) |
 //! | 4 | CRC-32C of everything before |
 
 use std::collections::HashSet;
@@ -37,40 +37,40 @@ use crate::{DataType, Limits, checksum};
 const MAGIC: [u8; 8] = *b"BFARCHV\0";
 const VERSION: u32 = 2;
 const CHECKSUM_BYTES: usize = 4;
-/// Bytes that a file takes at least, and a variable in it.
+/// Smallest encoding of a file, and of a variable in a file, in bytes.
 const FILE_BYTES: usize = 64;
 const VARIABLE_BYTES: usize = 16;
 const HAS_TABLE: u32 = 1;
 const HAS_BYTES: u32 = 2;
 
-/// Many foreign files that are read as one.
+/// The metadata of many foreign files that are read as one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArchiveMap {
-    /// The dimension along which they are joined.
+    /// The dimension along which the files are joined.
     pub dimension: String,
-    /// The forms that joined variables have in some file.
+    /// All distinct forms of the joined variables.
     pub forms: Vec<ForeignArray>,
-    /// The files in their order.
+    /// The files, in order along the joined dimension.
     pub files: Vec<ArchivedFile>,
 }
 
 /// A file of an archive.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ArchivedFile {
-    /// The file as it was.
+    /// Version of the file that the map describes.
     pub source: SourceVersion,
-    /// The joined variables, of every file in the same order.
+    /// The joined variables, in the same order in every file.
     pub variables: Vec<ArchivedVariable>,
     /// The values of the joined dimension's coordinate in the file.
     pub span: CoordinateSpan,
-    /// Variables that are not joined and differ from those of the first file, by their numbers there.
+    /// Indexes, in the first file, of the variables that are not joined and that differ here.
     pub differing: Vec<u32>,
 }
 
 /// The values of a coordinate in one file.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct CoordinateSpan {
-    /// How the values follow each other.
+    /// Order of the values.
     pub kind: SpanKind,
     /// The first value, in the units of the first file.
     pub first: f64,
@@ -78,21 +78,21 @@ pub struct CoordinateSpan {
     pub last: f64,
 }
 
-/// How the values of a coordinate follow each other.
+/// The order of the values of a coordinate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SpanKind {
-    /// The dimension has no coordinate of numbers.
+    /// The dimension has no numeric coordinate.
     #[default]
     Unlabeled,
-    /// The file has no element along the dimension.
+    /// The file has no elements along the dimension.
     Empty,
-    /// One value, or equal ones.
+    /// All values are equal.
     Constant,
     /// No value is below the one before it.
     Increasing,
     /// No value is above the one before it.
     Decreasing,
-    /// In another way, or with missing values.
+    /// Another order, or missing values.
     Unordered,
 }
 
@@ -115,7 +115,7 @@ impl CoordinateSpan {
         bytes.extend_from_slice(&self.last.to_le_bytes());
     }
 
-    /// The span, and the number of variables that follow it.
+    /// Reads a span, and the number of differing variables after it.
     fn read(reader: &mut Reader<'_>) -> Result<Option<(Self, u32)>, ChunkMapError> {
         let mut parts = || Some((reader.u32()?, reader.u32()?, reader.u64()?, reader.u64()?));
         let Some((kind, differing, first, last)) = parts() else { return Ok(None) };
@@ -133,13 +133,14 @@ impl CoordinateSpan {
 /// A variable in a file of an archive.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ArchivedVariable {
-    /// The number of its form.
+    /// Index of its form.
     pub form: u32,
-    /// The first byte of one without chunks; of chunks without a table here the address of the dataset.
+    /// Offset of the first byte, if it is not chunked; address of the dataset, if its chunk table
+    /// is not in the map.
     pub at: u64,
-    /// Its chunks, where they are kept.
+    /// The chunk table, if it is in the map.
     pub chunks: Option<Arc<ChunkTable>>,
-    /// The elements of a compact one.
+    /// The elements, if the variable is compact.
     pub data: Option<Arc<[u8]>>,
 }
 
@@ -151,7 +152,7 @@ struct Description {
 }
 
 impl ForeignArray {
-    /// The array without its place, and that.
+    /// Splits the array into its form and the location of its bytes.
     pub fn into_form(mut self) -> (Self, ArchivedVariable) {
         let mut place = ArchivedVariable::default();
         match &mut self.storage {
@@ -169,10 +170,11 @@ impl ForeignArray {
 }
 
 impl ArchiveMap {
-    /// The archive as bytes; the module says how.
+    /// Encodes the archive; the module header has the layout.
     ///
     /// # Errors
-    /// [`ChunkMapError::Description`] for a codec that no foreign file has, and for files of different variables.
+    /// [`ChunkMapError::Description`] for a codec that no foreign file has, and for files with
+    /// different variables.
     pub fn encode(&self) -> Result<Vec<u8>, ChunkMapError> {
         let refuse = |reason: String| ChunkMapError::Description(reason);
         let description =
@@ -213,7 +215,7 @@ impl ArchiveMap {
         Ok(bytes)
     }
 
-    /// The archive that `bytes` hold, checked as the module says.
+    /// Decodes an archive and checks it as the module header says.
     ///
     /// ```
     /// use bedform_format::Limits;
@@ -227,7 +229,7 @@ impl ArchiveMap {
     /// ```
     ///
     /// # Errors
-    /// [`ChunkMapError`]; nothing much larger than the input is allocated on the way to it.
+    /// [`ChunkMapError`]; memory use on the way is not much larger than the input.
     pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, ChunkMapError> {
         let length = |what| ChunkMapError::Length { bytes: bytes.len() as u64, what };
         let short = || length("cut short");
@@ -241,7 +243,7 @@ impl ArchiveMap {
             return Err(ChunkMapError::NewerVersion { found: version, supported: VERSION });
         }
         if version < VERSION {
-            // Its files were not compared: it is made anew.
+            // Version 1 did not compare the files, so the map must be made anew.
             return Err(ChunkMapError::Description(format!("of the older version {version}")));
         }
         if bytes.len() as u64 > limits.index_bytes_max {
@@ -261,7 +263,8 @@ impl ArchiveMap {
         let Description { dimension, forms } = serde_json::from_slice(described)
             .map_err(|error| ChunkMapError::Description(error.to_string()))?;
         let each = FILE_BYTES.saturating_add((variables as usize).saturating_mul(VARIABLE_BYTES));
-        // So many files fit what is left: room for more is never made.
+        // Limits the number of files to as many as the remaining bytes can hold, before any
+        // allocation.
         let files = usize::try_from(files).ok().filter(|count| *count <= reader.rest.len() / each);
         let files = files.ok_or_else(short)?;
         let checks = forms.iter().map(|form| CheckedForm::check(form, limits));
@@ -352,10 +355,10 @@ impl ArchivedVariable {
     }
 }
 
-/// A form that was checked, and what its places are held against.
+/// A checked form, with the bounds for the extents of each file.
 struct CheckedForm<'a> {
     array: &'a ForeignArray,
-    /// Bytes of all elements.
+    /// Length of all elements in bytes.
     total: u64,
     bounds: Option<ChunkBounds>,
 }
@@ -365,7 +368,7 @@ impl<'a> CheckedForm<'a> {
         let invalid = |reason| ChunkMapError::Invalid { path: array.path.clone(), reason };
         let parent = array.path.rsplit_once('/').map_or("", |(parent, _)| parent);
         let is_compact = matches!(array.storage, ForeignStorage::Compact { .. });
-        // Its bytes are not here.
+        // The form does not hold the bytes of a compact variable.
         let storage = if is_compact { ForeignStorage::Empty } else { array.storage.clone() };
         let plain = ForeignArray { storage, ..array.clone() };
         let groups = HashSet::from(["", parent]);
@@ -425,7 +428,7 @@ mod tests {
         }
     }
 
-    /// An archive of one file with a variable of each kind.
+    /// Returns an archive of one file with a variable of each storage kind.
     fn archive() -> ArchiveMap {
         let table = ChunkTable {
             indexes: vec![0, 1],

@@ -1,5 +1,5 @@
-//! CRC-32C (Castagnoli), the checksum of every chunk, index, stamp and record that Bedform writes; and
-//! fingerprints, which tell names and states apart.
+//! CRC-32C (Castagnoli), the checksum of every chunk, index, stamp and record that Bedform writes;
+//! seals of documents; and non-cryptographic fingerprints of names and states.
 
 use std::ops::Range;
 
@@ -12,22 +12,22 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// A CRC-32C that is fed piece by piece, so that data can be checked while they are in cache.
+/// An incremental CRC-32C, for data that are checked while they are in the CPU cache.
 #[derive(Debug)]
 pub struct Crc32c(crc_fast::Digest);
 
 impl Crc32c {
-    /// The checksum of no bytes yet.
+    /// Starts a checksum of no bytes.
     pub fn new() -> Self {
         Self(crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi))
     }
 
-    /// Adds `bytes` to what has been seen.
+    /// Adds `bytes`.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The checksum of everything seen.
+    /// Returns the checksum of all bytes added so far.
     pub fn finish(&self) -> u32 {
         // The digest type is 64 bits wide for every algorithm; CRC-32C fills the low half.
         #[allow(clippy::cast_possible_truncation)]
@@ -42,14 +42,14 @@ impl Default for Crc32c {
     }
 }
 
-/// In the place of a seal, which is the length of a text in ten digits, and its CRC-32C in eight, computed with zeros
-/// in their place.
+/// Placeholder for a seal. A seal is the length of a text in ten decimal digits and its CRC-32C in
+/// eight hexadecimal ones. The checksum is computed with zeros in place of its digits.
 pub const UNSEALED: &str = "0000000000:00000000";
 const SEALED_LENGTH: Range<usize> = 0..10;
-/// Where in a seal the checksum is.
+/// Position of the checksum in a seal.
 pub const SEALED_CHECKSUM: Range<usize> = 11..19;
 
-/// Puts the seal of `bytes` in the place of [`UNSEALED`], which begins at `at`.
+/// Replaces the [`UNSEALED`] placeholder at offset `at` by the seal of `bytes`.
 pub fn set_seal(bytes: &mut [u8], at: usize) {
     let length = format!("{:010}", bytes.len());
     bytes[at..][SEALED_LENGTH].copy_from_slice(length.as_bytes());
@@ -57,7 +57,7 @@ pub fn set_seal(bytes: &mut [u8], at: usize) {
     bytes[at..][SEALED_CHECKSUM].copy_from_slice(checksum.as_bytes());
 }
 
-/// The CRC-32C of sealed `bytes`, the digits of whose checksum are at `checksum`.
+/// Returns the CRC-32C of sealed `bytes`, counting the digits at `checksum` as zeros.
 pub fn crc32c_of_sealed(bytes: &[u8], checksum: Range<usize>) -> u32 {
     let mut sum = Crc32c::new();
     sum.update(&bytes[..checksum.start]);
@@ -66,8 +66,8 @@ pub fn crc32c_of_sealed(bytes: &[u8], checksum: Range<usize>) -> u32 {
     sum.finish()
 }
 
-/// A CRC-64/NVME that is fed piece by piece: tells apart lists of numbers, at the speed of memory, that nobody gains
-/// by making alike.
+/// An incremental CRC-64/NVME, as fast as memory. It tells apart lists of numbers, where collisions
+/// gain an attacker nothing.
 ///
 /// ```
 /// use bedform_format::checksum::Crc64;
@@ -79,19 +79,19 @@ pub fn crc32c_of_sealed(bytes: &[u8], checksum: Range<usize>) -> u32 {
 pub struct Crc64(crc_fast::Digest);
 
 impl Crc64 {
-    /// The checksum of no bytes yet.
+    /// Starts a checksum of no bytes.
     pub fn new() -> Self {
         Self(crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme))
     }
 
-    /// Adds `bytes` to what has been seen.
+    /// Adds `bytes`.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// Adds numbers of eight bytes each, little-endian.
+    /// Adds numbers, each as eight little-endian bytes.
     pub fn update_numbers(&mut self, numbers: &[u64]) {
-        // As many as the fastest cache holds: on a little-endian machine this copies, and no more.
+        // The buffer fits the L1 cache; on a little-endian machine the loop is a plain copy.
         let mut bytes = [0; 4096];
         for numbers in numbers.chunks(bytes.len() / 8) {
             for (bytes, number) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(numbers) {
@@ -101,7 +101,7 @@ impl Crc64 {
         }
     }
 
-    /// The checksum of everything seen.
+    /// Returns the checksum of all bytes added so far.
     pub fn finish(&self) -> u64 {
         self.0.finalize()
     }
@@ -113,7 +113,7 @@ impl Default for Crc64 {
     }
 }
 
-/// FNV-1a of 128 bits, fed piece by piece: tells things apart where nobody gains by making two alike.
+/// An incremental 128-bit FNV-1a, for names and states where collisions gain an attacker nothing.
 ///
 /// ```
 /// use bedform_format::checksum::Fingerprint;
@@ -125,20 +125,19 @@ impl Default for Crc64 {
 pub struct Fingerprint(u128);
 
 impl Fingerprint {
-    /// The fingerprint of no bytes yet.
+    /// Starts a fingerprint of no bytes.
     pub fn new() -> Self {
         Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
     }
 
-    /// Adds `bytes` to what has been seen.
+    /// Adds `bytes`.
     pub fn update(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 = (self.0 ^ u128::from(*byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b);
         }
     }
 
-    /// Adds numbers to what has been seen, each as a whole: several times faster than their bytes, and another
-    /// fingerprint.
+    /// Adds whole numbers: several times faster than adding their bytes, with another result.
     ///
     /// ```
     /// use bedform_format::checksum::Fingerprint;
@@ -156,12 +155,12 @@ impl Fingerprint {
         }
     }
 
-    /// The fingerprint of everything seen.
+    /// Returns the fingerprint of everything added so far.
     pub fn finish(&self) -> u128 {
         self.0
     }
 
-    /// [`Fingerprint::finish`] in two numbers, the higher half first.
+    /// Returns [`Fingerprint::finish`] as two numbers, the higher half first.
     ///
     /// ```
     /// use bedform_format::checksum::Fingerprint;

@@ -1,10 +1,10 @@
-//! Data types of array elements and how they are named in Zarr and NumPy.
+//! Data types of array elements, and their names in Zarr and NumPy.
 
 use std::fmt;
 
 /// The type of one element.
 ///
-/// In memory elements are in the machine's order, [`DataType::item_size`] bytes each.
+/// In memory an element has [`DataType::item_size`] bytes, in the machine's byte order.
 ///
 /// ```
 /// use bedform_format::DataType;
@@ -43,21 +43,21 @@ pub enum DataType {
     Complex64,
     /// Two double precision numbers.
     Complex128,
-    /// So many bytes, padded with zeros (NumPy `S`).
+    /// Text of a fixed number of bytes, padded with zeros (NumPy `S`).
     FixedBytes(u32),
-    /// So many UCS-4 characters, padded with zeros (NumPy `U`).
+    /// A fixed number of UCS-4 characters, padded with zeros (NumPy `U`).
     FixedUnicode(u32),
-    /// Text of any length in UTF-8.
+    /// UTF-8 text of variable length.
     String,
-    /// Times as NumPy's `datetime64`, 64-bit numbers since 1970; the least of them is NaT.
+    /// Times (NumPy `datetime64`): 64-bit counts of a unit since 1970; the smallest number is NaT.
     DateTime(TimeUnit),
-    /// Lengths of time as NumPy's `timedelta64`.
+    /// Durations (NumPy `timedelta64`).
     TimeDelta(TimeUnit),
-    /// So many bytes of any content (NumPy `V`): also the elements of structured types.
+    /// A fixed number of bytes with any content (NumPy `V`), used also for structured types.
     Raw(u32),
 }
 
-/// What a time is counted in: so many of a unit.
+/// The unit of times and durations: a multiple of one of NumPy's units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TimeUnit {
     unit: &'static str,
@@ -69,7 +69,8 @@ impl TimeUnit {
     const UNITS: [&'static str; 14] =
         ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "generic"];
 
-    /// `count` of NumPy's unit with this name; `None` for any other, or for more than NumPy counts.
+    /// Makes `count` of NumPy's unit with this name; `None` for other names, and for counts that
+    /// NumPy refuses.
     pub fn new(unit: &str, count: u64) -> Option<Self> {
         let unit = *Self::UNITS
             .iter()
@@ -78,17 +79,17 @@ impl TimeUnit {
         Some(Self { unit, count })
     }
 
-    /// The name of the unit.
+    /// Returns the name of the unit.
     pub fn unit(self) -> &'static str {
         self.unit
     }
 
-    /// How many of it.
+    /// Returns the multiple of the unit.
     pub fn count(self) -> u32 {
         self.count
     }
 
-    /// As it stands in NumPy's type strings: `[ns]`, `[10us]`, or nothing for the generic unit.
+    /// Parses the suffix of a NumPy type string: `[ns]`, `[10us]`, or nothing for the generic unit.
     fn parse(text: &str) -> Option<Self> {
         if text.is_empty() {
             return Self::new("generic", 1);
@@ -110,7 +111,7 @@ impl fmt::Display for TimeUnit {
     }
 }
 
-/// The order of the bytes of a number.
+/// The byte order of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Endian {
     /// Least significant byte first.
@@ -120,11 +121,11 @@ pub enum Endian {
 }
 
 impl Endian {
-    /// The order of this machine.
+    /// The byte order of this machine.
     pub const NATIVE: Self = if cfg!(target_endian = "big") { Self::Big } else { Self::Little };
 }
 
-/// (type, name in Zarr v3, NumPy kind and size)
+/// Each type with its name in Zarr v3, and its NumPy kind and size.
 const NAMES: [(DataType, &str, &str); 14] = [
     (DataType::Bool, "bool", "b1"),
     (DataType::Int8, "int8", "i1"),
@@ -142,11 +143,11 @@ const NAMES: [(DataType, &str, &str); 14] = [
     (DataType::Complex128, "complex128", "c16"),
 ];
 
-/// The longest fixed-size text element, in bytes.
+/// The largest size of a fixed-size text element, in bytes.
 const FIXED_BYTES_MAX: u32 = 1 << 20;
 
 impl DataType {
-    /// The type with this name in Zarr v3 metadata.
+    /// Returns the type with this name in Zarr v3 metadata.
     pub fn parse_v3(name: &str) -> Option<Self> {
         if name == "string" {
             return Some(Self::String);
@@ -154,8 +155,8 @@ impl DataType {
         NAMES.iter().find(|(_, v3, _)| *v3 == name).map(|(data_type, ..)| *data_type)
     }
 
-    /// The type and byte order of a NumPy type string such as `<f4`, as Zarr v2 metadata has them.
-    /// `None` as order where it does not matter.
+    /// Parses a NumPy type string such as `<f4`, as in Zarr v2 metadata. The byte order is `None`
+    /// for types without one.
     pub fn parse_numpy(name: &str) -> Option<(Self, Option<Endian>)> {
         let endian = match name.chars().next()? {
             '<' => Some(Endian::Little),
@@ -190,31 +191,32 @@ impl DataType {
         Some((*data_type, endian))
     }
 
-    /// NumPy's `S` of so many bytes; `None` over the limit.
+    /// Returns NumPy's `S` of this many bytes; `None` over the limit.
     pub fn fixed_bytes(bytes: u64) -> Option<Self> {
         let bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes <= FIXED_BYTES_MAX)?;
         Some(Self::FixedBytes(bytes))
     }
 
-    /// NumPy's `V` of so many bytes; `None` over the limit.
+    /// Returns NumPy's `V` of this many bytes; `None` over the limit.
     pub fn raw(bytes: u64) -> Option<Self> {
         let bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes <= FIXED_BYTES_MAX)?;
         Some(Self::Raw(bytes))
     }
 
-    /// True for times and bytes of any content, which core Zarr v3 has no name for: they are read, and no
-    /// array is created of them, but times are copied by conversions under the names that zarr-python has.
+    /// Returns true for times, durations and opaque bytes, which core Zarr v3 does not name. Such
+    /// arrays can be read but not created; conversions copy times under the names that zarr-python
+    /// uses.
     pub fn is_only_read(self) -> bool {
         matches!(self, Self::DateTime(_) | Self::TimeDelta(_) | Self::Raw(_))
     }
 
-    /// NumPy's `U` of so many bytes, four a character; `None` over the limit.
+    /// Returns NumPy's `U` of this many bytes, four per character; `None` over the limit.
     pub fn fixed_unicode(bytes: u64) -> Option<Self> {
         let bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes <= FIXED_BYTES_MAX)?;
         (bytes % 4 == 0).then_some(Self::FixedUnicode(bytes / 4))
     }
 
-    /// The name in Zarr v3 metadata; `None` for types that need more than a name.
+    /// Returns the name in Zarr v3 metadata; `None` for types that a name does not define.
     pub fn v3_name(self) -> Option<&'static str> {
         if self == Self::String {
             return Some("string");
@@ -222,7 +224,7 @@ impl DataType {
         NAMES.iter().find(|(data_type, ..)| *data_type == self).map(|(_, v3, _)| *v3)
     }
 
-    /// The NumPy type without its byte order, such as `f4`; `O` for text.
+    /// Returns the NumPy type without byte order, such as `f4`; `O` for text of variable length.
     pub fn numpy(self) -> String {
         match self {
             Self::String => "O".to_owned(),
@@ -238,7 +240,7 @@ impl DataType {
         }
     }
 
-    /// Bytes of one element; `None` for text of any length.
+    /// Returns the length of an element in bytes; `None` for text of variable length.
     pub fn item_size(self) -> Option<usize> {
         Some(match self {
             Self::Bool | Self::Int8 | Self::UInt8 => 1,
@@ -253,7 +255,8 @@ impl DataType {
         })
     }
 
-    /// Bytes of the numbers that an element is made of: what a change of byte order reverses.
+    /// Returns the length in bytes of the numbers in an element; a change of byte order reverses
+    /// each.
     pub fn swap_size(self) -> usize {
         match self {
             Self::Complex64 | Self::FixedUnicode(_) => 4,

@@ -1,4 +1,4 @@
-//! Fields of a document, read with the path to them kept for messages.
+//! Typed access to the fields of a document; errors name the path of the field.
 
 use std::borrow::Cow;
 
@@ -9,30 +9,30 @@ use crate::shown::{NAME_CHARS_MAX, printable};
 
 type Result<T> = std::result::Result<T, MetadataError>;
 
-/// Why a metadata document was refused: which field, and what is wrong with it.
+/// The reason why a metadata document was refused, with the field at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetadataError {
-    /// Not a document at all.
+    /// Not a JSON document.
     #[error(transparent)]
     Json(#[from] JsonError),
-    /// A field is missing or has a value that it cannot have.
+    /// A field is missing or has an invalid value.
     #[error("{field}: {problem}")]
     Field {
         /// The field, as a path such as `codecs[1].configuration.level`.
         field: String,
-        /// What is wrong.
+        /// The broken rule.
         problem: String,
     },
-    /// The document is valid and needs something that this version lacks.
+    /// The document is valid but needs a feature that this version lacks.
     #[error("{field}: {feature} is not supported")]
     Unsupported {
-        /// The field that asks for it.
+        /// The field that needs the feature.
         field: String,
-        /// What it asks for.
+        /// The feature.
         feature: String,
     },
-    /// A document that Bedform wrote and whose bytes have changed since.
+    /// A document that Bedform wrote, and whose bytes have changed since.
     #[error("checksum mismatch: expected {expected:08x}, found {found:08x}")]
     Checksum {
         /// The checksum in the document.
@@ -42,7 +42,7 @@ pub enum MetadataError {
     },
 }
 
-/// An object of a document and where it lies.
+/// An object of a document, with its path.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fields<'p, 'a> {
     path: &'p str,
@@ -57,7 +57,7 @@ pub(crate) fn unsupported(field: impl Into<String>, feature: impl Into<String>) 
     MetadataError::Unsupported { field: short(field), feature: short(feature) }
 }
 
-/// A part of an error that may hold a name out of a document, of any length.
+/// Shortens text for an error; it may contain a name from a document, of any length.
 fn short(text: impl Into<String>) -> String {
     let text = text.into();
     match printable(&text, NAME_CHARS_MAX) {
@@ -66,7 +66,7 @@ fn short(text: impl Into<String>) -> String {
     }
 }
 
-/// A value for a message, cut to a length that fits one.
+/// Returns a value for a message, shortened to 60 bytes.
 pub(crate) fn shown(value: &Value) -> String {
     let text = value.to_string();
     if text.len() <= 60 {
@@ -77,7 +77,7 @@ pub(crate) fn shown(value: &Value) -> String {
 
 /// A `{name, configuration}` object, or its short form, a string.
 pub(crate) struct Named<'a> {
-    /// Where the configuration lies.
+    /// Path of the configuration.
     pub(crate) path: String,
     pub(crate) name: &'a str,
     configuration: Option<&'a Value>,
@@ -98,7 +98,7 @@ impl<'a> Named<'a> {
         })
     }
 
-    /// The form of numcodecs: `id` and the configuration in one object.
+    /// Parses the form of numcodecs: `id` and the configuration in one object.
     pub(crate) fn parse_v2(path: &str, value: &'a Value) -> Result<Self> {
         let name = Fields::new(path, value)?.text("id")?;
         Ok(Self { path: path.to_owned(), name, configuration: Some(value) })
@@ -117,7 +117,7 @@ impl<'p, 'a> Fields<'p, 'a> {
         }
     }
 
-    /// The path of a field of this object.
+    /// Returns the path of a field of this object.
     pub(crate) fn at(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
@@ -141,7 +141,7 @@ impl<'p, 'a> Fields<'p, 'a> {
         })
     }
 
-    /// An integer in `range`, or `default` if the key is missing.
+    /// Returns an integer in `range`, or `default` if the key is missing.
     pub(crate) fn integer(
         &self,
         key: &str,
@@ -165,7 +165,7 @@ impl<'p, 'a> Fields<'p, 'a> {
         })
     }
 
-    /// As [`Fields::integer`], in a type that has the whole range.
+    /// As [`Fields::integer`], in a type that holds the whole range.
     pub(crate) fn number<T: TryFrom<i64>>(
         &self,
         key: &str,
@@ -194,7 +194,7 @@ impl<'p, 'a> Fields<'p, 'a> {
         }
     }
 
-    /// A list of lengths, none below `least`, no more than `rank_max` of them.
+    /// Returns a list of at most `rank_max` lengths, each at least `least`.
     pub(crate) fn lengths(&self, key: &str, rank_max: usize, least: u64) -> Result<Vec<u64>> {
         let list = self.list(key)?;
         if list.len() > rank_max {
@@ -205,7 +205,7 @@ impl<'p, 'a> Fields<'p, 'a> {
         }
         let mut lengths = Vec::with_capacity(list.len());
         for (axis, value) in list.iter().enumerate() {
-            // Lengths over i64 could not be told from negative ones by other readers.
+            // Some readers would take lengths beyond 63 bits for negative numbers.
             let length = value
                 .as_u64()
                 .filter(|length| *length >= least && i64::try_from(*length).is_ok())

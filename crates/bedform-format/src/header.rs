@@ -1,29 +1,30 @@
-//! Formats whose files say in a header where their variables lie.
+//! File formats whose header locates all variables.
 //!
-//! A format is a module that parses the header into a [`ChunkMap`](crate::chunk_map::ChunkMap), and a line in [`FORMATS`]: the engine then
-//! tells its files by their first bytes and opens them, through every door.
+//! A format is a module that parses the header into a [`ChunkMap`](crate::chunk_map::ChunkMap), and
+//! a line in [`FORMATS`]. The engine recognizes its files by their first bytes, and opens them in
+//! Rust, Python, C and the command line.
 
 use crate::Limits;
 use crate::chunk_map::{Header, SourceVersion};
 use crate::netcdf_classic;
 
-/// Parses the header of a file from its first bytes, or says what is wrong with it.
+/// A function that parses the header of a file from its first bytes, or returns the error.
 pub type ParseHeader = fn(&[u8], &SourceVersion, &Limits) -> Result<Header, String>;
 
-/// A format with such a header.
+/// A format whose header is its chunk map.
 #[derive(Debug, Clone, Copy)]
 pub struct HeaderFormat {
-    /// The name of the format, by the first 16 bytes of a file; nothing if the file is of another one.
+    /// Returns the name of the format from the first 16 bytes of a file; `None` for other formats.
     pub name_of: fn(&[u8]) -> Option<&'static str>,
-    /// Reads the header.
+    /// Parses the header.
     pub parse: ParseHeader,
 }
 
-/// All of them. No two know the same bytes.
+/// All such formats. No two accept the same first bytes.
 pub const FORMATS: [HeaderFormat; 1] =
     [HeaderFormat { name_of: netcdf_classic::name_of, parse: netcdf_classic::parse_header }];
 
-/// The format of a file that begins with `start`, and its name.
+/// Returns the format of a file that starts with `start`, and its name.
 ///
 /// ```
 /// let (_, name) = bedform_format::header::format_of(b"CDF\x05").unwrap();

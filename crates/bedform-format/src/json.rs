@@ -1,18 +1,19 @@
-//! JSON documents: those that come from outside, read strictly, and the bytes of our own.
+//! JSON: a strict parser for documents from outside, and the writer of our own.
 //!
-//! Refused: documents over the limits of size and depth, keys that appear twice in an object (two
-//! readers would disagree on which counts), anything behind the document but white space, and values that
-//! would take far more memory than the document has bytes. Taken,
-//! although JSON has no such tokens: bare `NaN`, `Infinity` and `-Infinity`, which zarr-python
-//! writes into attributes. They, and integers that 64 bits do not hold, become strings that start with
-//! [`NUMBER`]; see [`marked_number`]. [`write()`] makes of such strings what they stand for: zarr-python and
-//! xarray read the same numbers. Nothing but an attribute has them.
+//! The parser refuses documents over the limits of size and depth, and text after the document. It
+//! refuses duplicate keys in an object, since readers would disagree on the value. It also refuses
+//! values that would take far more memory than the document has bytes. It accepts bare `NaN`,
+//! `Infinity` and `-Infinity`, which JSON lacks but zarr-python writes into attributes.
 //!
-//! Escapes of halves of UTF-16 pairs that stand alone, which Python writes, are taken and written again, too:
-//! [`codes_of`] has the codes of such a text.
+//! Such numbers, and integers beyond 64 bits, become strings that start with [`NUMBER`]; see
+//! [`marked_number`]. [`write()`] turns these strings back into bare numbers, which zarr-python and
+//! xarray can read. Only attributes have them.
 //!
-//! What is rarely looked at, and may be much, can stay text: members of an object (those of consolidated
-//! metadata) as [`JsonText`], the attributes of a document in their place, see [`parse_keeping`],
+//! Escapes of unpaired UTF-16 surrogates, which Python writes, survive reading and writing, too:
+//! [`codes_of`] returns their codes.
+//!
+//! Large, rarely used parts can stay text. Members of an object, such as consolidated metadata,
+//! become [`JsonText`]; attributes of a document stay in their place. See [`parse_keeping`],
 //! [`object_text`] and [`write_with`].
 
 mod compact;
@@ -32,32 +33,32 @@ pub use compact::ObjectText;
 pub use surrogates::{codes_of, text_of_bytes, text_of_codes};
 pub use texts::{JsonText, Kept, Texts, write_with};
 
-/// First character of the string that stands for a bare `NaN`, `Infinity` or `-Infinity`, or for an integer that
-/// 64 bits do not hold. It is of the private use area, so no text of a user starts with it.
+/// First character of a string that stands for a bare `NaN`, `Infinity` or `-Infinity`, or for an
+/// integer beyond 64 bits. It is in the private use area, so that no user's text starts with it.
 pub const NUMBER: char = '\u{e000}';
 
-/// Digits of the least integer that 64 bits may not hold.
+/// Number of digits of the smallest integer beyond 64 bits.
 const LARGE_DIGITS: usize = 19;
-/// Digits of the integers that other readers take: Python's.
+/// Largest number of digits of an integer that other readers accept: Python's limit.
 const DIGITS_MAX: usize = 4300;
 
-/// First character of the string that stands for the attributes of a document that stay text; of the private
-/// use area, too. No document from outside has it there: see [`parse_keeping`].
+/// First character of a string that stands for attributes kept as text; also in the private use
+/// area. The parser removes it from documents: see [`parse_keeping`].
 const TEXT: char = '\u{e001}';
 
-/// The member of a document that stays text where [`parse_keeping`] reads it.
+/// The member of a document that [`parse_keeping`] keeps as text.
 const ATTRIBUTES: &str = "attributes";
 
-/// Why a document was refused.
+/// The reason why a document was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JsonError {
     /// More bytes than [`Limits::metadata_bytes_max`].
     #[error("the document has {bytes} bytes, over the limit of {limit}")]
     TooLarge {
-        /// Bytes of the document.
+        /// Length of the document in bytes.
         bytes: u64,
-        /// The limit.
+        /// The limit in bytes.
         limit: u64,
     },
     /// Nested deeper than [`Limits::metadata_depth_max`].
@@ -66,23 +67,23 @@ pub enum JsonError {
         /// The limit.
         limit: usize,
     },
-    /// More memory than [`Limits::values_bytes_max`].
+    /// The values need more memory than [`Limits::values_bytes_max`].
     #[error(
         "the document's {bytes} bytes hold so many values that they would take more than {limit} bytes of \
          memory"
     )]
     TooManyValues {
-        /// Bytes of the document.
+        /// Length of the document in bytes.
         bytes: u64,
-        /// The limit.
+        /// The limit in bytes of memory.
         limit: u64,
     },
-    /// Not JSON, or a key twice.
+    /// Not JSON, or a duplicate key.
     #[error("not valid JSON: {0}")]
     Syntax(String),
 }
 
-/// Reads a document.
+/// Parses a document.
 ///
 /// ```
 /// use bedform_format::{json, Limits};
@@ -92,16 +93,16 @@ pub enum JsonError {
 /// ```
 ///
 /// # Errors
-/// [`JsonError`] for everything that the module header refuses.
+/// [`JsonError`] for all documents that the module header excludes.
 pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, JsonError> {
     parse_within(bytes, limits, limits.values_bytes_max(bytes.len() as u64), &[], None)
 }
 
-/// The JSON object that a user gives as `text`. (The library's own parser takes one of its keys for a sign, and the
-/// last of two equal keys for both.)
+/// Parses a JSON object that a user gives as `text`. (serde_json's own map would interpret one of
+/// its keys, and take the last of two equal keys.)
 ///
 /// # Errors
-/// As [`parse`]; `Syntax` for any other value.
+/// As [`parse`]; `Syntax` for a value that is not an object.
 pub fn parse_object(text: &str, limits: &Limits) -> Result<Map<String, Value>, JsonError> {
     match parse(text.as_bytes(), limits)? {
         Value::Object(object) => Ok(object),
@@ -109,7 +110,7 @@ pub fn parse_object(text: &str, limits: &Limits) -> Result<Map<String, Value>, J
     }
 }
 
-/// Fails for a document that is nested deeper than readers allow.
+/// Checks that readers allow the depth of a document.
 ///
 /// # Errors
 /// `TooDeep`.
@@ -117,9 +118,9 @@ pub fn check_depth(bytes: &[u8], limits: &Limits) -> Result<(), JsonError> {
     scan(bytes, limits.metadata_depth_max).map(drop)
 }
 
-/// As [`parse`]; the members of the objects at the paths `kept` stay text, and the objects are empty in the
-/// document. `None` where a path leads to no object. If `attributes` of the document is an object, it stays
-/// text in its place: [`object_text`] has it.
+/// As [`parse`], but keeps the members of the objects at the paths `kept` as text; the objects are
+/// empty in the document. The texts are `None` if no object lies at the path. If `attributes` of
+/// the document is an object, it also stays text, in its place: [`object_text`] returns it.
 ///
 /// ```
 /// use bedform_format::{json, Limits};
@@ -131,7 +132,7 @@ pub fn check_depth(bytes: &[u8], limits: &Limits) -> Result<(), JsonError> {
 /// ```
 ///
 /// # Errors
-/// As [`parse`]. Of the texts only the syntax is checked: [`JsonText::parse`] does the rest.
+/// As [`parse`]. Only the syntax of the texts is checked; [`JsonText::parse`] checks the rest.
 pub fn parse_keeping<const N: usize>(
     bytes: &[u8],
     limits: &Limits,
@@ -145,7 +146,7 @@ pub fn parse_keeping<const N: usize>(
     Ok((document, texts.map(std::cell::RefCell::into_inner)))
 }
 
-/// The document with the values of its attributes, if they stayed text.
+/// Returns the document with its attributes parsed, if they were kept as text.
 ///
 /// # Errors
 /// As [`ObjectText::parse`].
@@ -158,12 +159,12 @@ pub fn with_values(mut document: Value, limits: &Limits) -> Result<Value, JsonEr
     Ok(document)
 }
 
-/// The text of attributes that [`parse_keeping`] left in their place, which is that of `value`.
+/// Returns the text of attributes that [`parse_keeping`] kept in place of a value.
 pub fn object_text(value: &Value) -> Option<ObjectText> {
     Some(ObjectText::from_compact(value.as_str()?.strip_prefix(TEXT)?))
 }
 
-/// As [`parse`], with `values_max` bytes of memory for values.
+/// As [`parse`], with at most `values_max` bytes of memory for values.
 fn parse_within(
     bytes: &[u8],
     limits: &Limits,
@@ -188,12 +189,13 @@ fn parse_within(
     })
 }
 
-/// Checked at once: each string would be checked by itself otherwise.
+/// Checks the whole document once; otherwise each string would be checked separately.
 fn utf8(bytes: &[u8]) -> Result<&str, JsonError> {
     std::str::from_utf8(bytes).map_err(|error| JsonError::Syntax(error.to_string()))
 }
 
-/// The number that a string of [`parse`] stands for, if it stands for one; the nearest one to an integer.
+/// Returns the number for which a string of [`parse`] stands, if any; an integer becomes the
+/// nearest float.
 ///
 /// ```
 /// use bedform_format::{json, Limits};
@@ -211,12 +213,12 @@ pub fn marked_number(text: &str) -> Option<f64> {
     }
 }
 
-/// True for a bare word that stands for a number which a value does not hold.
+/// Returns true for a bare word of a number that a value cannot hold.
 fn is_marked_word(word: &[u8]) -> bool {
     matches!(word, b"NaN" | b"Infinity" | b"-Infinity") || is_large_integer(word)
 }
 
-/// True for an integer of JSON that 64 bits do not hold.
+/// Returns true for a JSON integer beyond 64 bits.
 fn is_large_integer(word: &[u8]) -> bool {
     if word.len() < LARGE_DIGITS {
         return false;
@@ -229,8 +231,8 @@ fn is_large_integer(word: &[u8]) -> bool {
         && !std::str::from_utf8(word).is_ok_and(holds)
 }
 
-/// The bytes of a document, as they are stored: indented by one, and with bare numbers in the place of the
-/// strings that stand for them.
+/// Writes a document as it is stored: indented by one space per level, with bare numbers in place
+/// of the strings that stand for them.
 ///
 /// ```
 /// use bedform_format::{json, Limits};
@@ -242,7 +244,7 @@ pub fn write(document: &Value) -> Vec<u8> {
     write_with(document, &[])
 }
 
-/// `bytes` with bare numbers in the place of the strings that stand for them.
+/// Replaces strings that stand for numbers by bare numbers.
 fn unmarked(bytes: Vec<u8>) -> Vec<u8> {
     let bytes = surrogates::unmarked(bytes);
     let mut mark = [0; 4];
@@ -253,7 +255,7 @@ fn unmarked(bytes: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// Replaces the strings, but not the keys, that are a `mark` and the word for a number.
+/// Replaces strings that consist of `mark` and a number; keys stay.
 fn with_bare_numbers(bytes: &[u8], mark: &[u8]) -> Vec<u8> {
     let mut output = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -272,7 +274,7 @@ fn with_bare_numbers(bytes: &[u8], mark: &[u8]) -> Vec<u8> {
     output
 }
 
-/// Bytes of the string that `bytes` start with, quotes included.
+/// Returns the length in bytes of the string literal at the start of `bytes`, with its quotes.
 fn string_length(bytes: &[u8]) -> usize {
     let mut at = 1;
     while let Some(byte) = bytes.get(at) {
@@ -307,7 +309,7 @@ mod tests {
     fn what_stands_for_a_number_is_written_as_one_and_nothing_else_is() {
         let text = r#"{"a": [NaN, -Infinity, {"b": Infinity}], "NaN": "NaN", "q": "\"\\"}"#;
         let mut value = parse_text(text).unwrap();
-        // Another text that has the mark, one that ends in what stands for a number, and a key.
+        // A string with the mark and no number, one that ends like a number's string, and a key.
         for (key, other) in [("c", "\u{e000}x"), ("d", "\"\u{e000}NaN"), ("e", "\u{e000}NaN\"")] {
             value[key] = Value::String(other.to_owned());
         }

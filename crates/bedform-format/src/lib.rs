@@ -1,30 +1,31 @@
-//! Bytes to types and back: the part of Bedform that meets bytes it cannot trust.
+//! Decoders and encoders for every format that Bedform reads or writes; the part of Bedform that
+//! handles untrusted bytes.
 //!
-//! Nothing here opens a file, starts a thread or reads a clock, so that every decoder can be fuzzed
-//! and a second implementation could be written from this crate alone.
+//! Nothing here opens a file, starts a thread or reads a clock. So every decoder can be fuzzed, and
+//! this crate suffices to write a second implementation.
 //!
-//! | module | holds |
+//! | module | content |
 //! |---|---|
 //! | [`path`] | [`ObjectPath`]: a name that cannot leave its store |
-//! | [`size`] | sizes as people write them |
-//! | [`shown`] | text of others as it is shown to people |
-//! | [`limits`] | [`Limits`]: what a file may claim before it is refused |
-//! | [`checksum`] | CRC-32C |
+//! | [`size`] | sizes such as `256 MiB` |
+//! | [`shown`] | escapes untrusted text for messages and tables |
+//! | [`limits`] | [`Limits`]: bounds on the sizes and counts in a file |
+//! | [`checksum`] | CRC-32C, seals and fingerprints |
 //! | [`dtype`] | [`DataType`]: types of elements and their names |
-//! | [`codec`] | what a codec chain is, as metadata name it |
-//! | [`json`] | JSON documents from outside, read strictly |
+//! | [`codec`] | codec chains, and their names in metadata |
+//! | [`json`] | a strict JSON parser, and the writer |
 //! | [`shard`] | the tail of a shard: index and stamp |
 //! | [`metadata`] | arrays and groups: Zarr v3 and v2 documents |
-//! | [`archive`] | many foreign files that are read as one |
-//! | [`chunk_map`] | where the bytes of a foreign file's variables lie |
+//! | [`archive`] | many foreign files that are read as one store |
+//! | [`chunk_map`] | the extents of a foreign file's variables |
 //! | [`log`] | segments, sections, directories and roots of the log |
-//! | [`replica`] | catalogues of replicas, and the elements that a replica has |
-//! | [`sealed`] | JSON objects with a checksum of their own |
-//! | [`header`] | formats whose files say in a header where their variables lie, as a chunk map |
+//! | [`replica`] | catalogues of replicas, and the elements of each replica |
+//! | [`sealed`] | JSON objects with an embedded checksum |
+//! | [`header`] | file formats whose header locates all variables |
 //! | [`netcdf_classic`] | the header of NetCDF classic files |
 //! | [`hdf5`] | the metadata of HDF5 and NetCDF-4 files |
 //! | [`references`] | sets of references into other files, as kerchunk writes them |
-//! | [`mod@trace`] | recorded reads, their selections, and the knowledge that they are merged into |
+//! | [`mod@trace`] | recorded reads, their selections, and the knowledge merged from them |
 
 pub mod archive;
 pub mod checksum;

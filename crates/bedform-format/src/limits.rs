@@ -1,9 +1,9 @@
-//! What a file may claim before it is refused.
+//! Bounds on the sizes and counts that a file claims.
 //!
-//! Every count, size and depth that comes from bytes is held against a [`Limits`] before anything is
-//! allocated. The defaults are wide enough for real data; each can be set per open, none removed.
+//! A decoder checks every count, size and depth against [`Limits`] before it allocates memory. The
+//! defaults admit real data; each can be changed when a store is opened, none can be removed.
 
-/// The bounds on what data may claim.
+/// Bounds on the sizes and counts that data may claim.
 ///
 /// ```
 /// let limits = bedform_format::Limits::default().with_chunk_bytes_max(64 << 20);
@@ -12,35 +12,35 @@
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Dimensions of an array.
+    /// Number of axes of an array.
     pub rank_max: usize,
-    /// Bytes of one decoded chunk.
+    /// Length of one decoded chunk in bytes.
     pub chunk_bytes_max: u64,
-    /// Codecs in one chain.
+    /// Number of codecs in one chain.
     pub codecs_max: usize,
-    /// Shards within shards.
+    /// Depth of nested shards.
     pub shard_depth_max: usize,
-    /// Bytes of one metadata document.
+    /// Length of one metadata document in bytes.
     pub metadata_bytes_max: u64,
-    /// Memory that the values of one metadata document may take beside 16 times its bytes.
+    /// Bytes of memory for the values of one metadata document, in addition to 16 times its length.
     pub values_bytes_free: u64,
-    /// Nesting of one metadata document.
+    /// Nesting depth of one metadata document.
     pub metadata_depth_max: usize,
-    /// Bytes of all attributes of one array or group.
+    /// Length of all attributes of one array or group in bytes.
     pub attributes_bytes_max: u64,
-    /// Bytes of one shard index, of one chunk map, or of a section or directory of a log.
+    /// Length of one shard index, chunk map, or section or directory of a log, in bytes.
     pub index_bytes_max: u64,
-    /// Entries of one section of a log, and arrays that one directory says are touched.
+    /// Number of entries of one section of a log, and of touched parts of arrays in one directory.
     pub section_entries_max: u64,
-    /// Boxes of all selections of one section of a log.
+    /// Number of boxes in all selections of one section of a log.
     pub section_boxes_max: u64,
-    /// Types within types of an HDF5 file.
+    /// Depth of nested types in an HDF5 file.
     pub type_depth_max: usize,
-    /// Bytes that are used of the metadata of one HDF5 file, those that are used again included.
+    /// Bytes that the parser uses of the metadata of one HDF5 file, counting repeated use.
     pub hdf5_bytes_max: u64,
-    /// Bytes of one set of references.
+    /// Length of one set of references in bytes.
     pub references_bytes_max: u64,
-    /// Objects open at once in one read.
+    /// Number of objects that one read may have open at once.
     pub objects_open_max: usize,
 }
 
@@ -66,38 +66,39 @@ impl Default for Limits {
     }
 }
 
-/// How often the values of a document are in memory at once, at most: the document, what was made of it, and
-/// a copy for the caller. Attributes are not among them: they stay text.
+/// Largest number of copies of a document's values in memory: the document, the result of parsing
+/// it, and a copy for the caller. Attributes stay text and do not count.
 const VALUES_COPIES: u64 = 3;
 
 impl Limits {
-    /// Bytes of memory that one copy of the values of a metadata document of `bytes` may take.
+    /// Returns the bytes of memory for one copy of the values of a metadata document of `bytes`
+    /// bytes.
     pub fn values_bytes_max(&self, bytes: u64) -> u64 {
         bytes.saturating_mul(16).saturating_add(self.values_bytes_free) / VALUES_COPIES
     }
 
-    /// Bytes of memory that the values of attributes of `bytes` may take: the one copy of them that a caller
-    /// asked for. The rest is for the texts that they are made of.
+    /// Returns the bytes of memory for the values of attributes of `bytes` bytes: the one copy that
+    /// a caller asks for. The rest of the limit is for the texts.
     pub fn attributes_values_bytes_max(&self, bytes: u64) -> u64 {
         bytes.saturating_mul(10).saturating_add(self.values_bytes_free / 4 * 3)
     }
 
-    /// The same limits with another bound on the bytes of a decoded chunk.
+    /// Returns the limits with another bound on the length of a decoded chunk, in bytes.
     #[must_use]
     pub fn with_chunk_bytes_max(mut self, bytes: u64) -> Self {
         self.chunk_bytes_max = bytes;
         self
     }
 
-    /// The same limits with another bound on the bytes of a metadata document.
+    /// Returns the limits with another bound on the length of a metadata document, in bytes.
     #[must_use]
     pub fn with_metadata_bytes_max(mut self, bytes: u64) -> Self {
         self.metadata_bytes_max = bytes;
         self
     }
 
-    /// The same limits with another bound on the bytes of a shard index, of a chunk map, or of a
-    /// section or directory of a log.
+    /// Returns the limits with another bound on the length of a shard index, a chunk map, or a
+    /// section or directory of a log, in bytes.
     #[must_use]
     pub fn with_index_bytes_max(mut self, bytes: u64) -> Self {
         self.index_bytes_max = bytes;

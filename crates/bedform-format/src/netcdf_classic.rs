@@ -1,15 +1,15 @@
-//! The header of NetCDF classic files (CDF-1, CDF-2, CDF-5), as a chunk map.
+//! A parser for the header of NetCDF classic files (CDF-1, CDF-2, CDF-5), which makes a chunk map.
 //!
-//! The format is one header, then the fixed-size variables one after another, then the records of
-//! all variables along the record dimension, interleaved; everything is big-endian. The parser is
-//! ours because no library says at which offset a CDF-5 variable begins, and because the header is
-//! small, old and fixed: its grammar is appendix B of the NetCDF user's guide.
+//! A file is a header, then the fixed-size variables one after another, then the interleaved
+//! records of all variables along the record dimension. Numbers are big-endian. No library returns
+//! the offset of a CDF-5 variable, and the header is small and frozen, so the parser is our own.
+//! Its grammar is appendix B of the NetCDF user's guide.
 //!
-//! Names are text, not paths. One that has a `/`, a backslash, a control character or bytes that are
-//! not UTF-8, or that is `.` or `..`, is shown with those bytes as `%2F` and so on, so that every
-//! variable has an [`ObjectPath`](crate::ObjectPath); two that come out the same are refused.
+//! Names are text, not paths. A name with a `/`, a backslash, a control character or bytes that are
+//! not UTF-8, or one that is `.` or `..`, is shown with escapes such as `%2F` for those bytes. So
+//! every variable has an [`ObjectPath`](crate::ObjectPath); equal paths are refused.
 //!
-//! A variable that begins or ends beyond the end of the file is an error: the file is cut short.
+//! A variable that starts or ends beyond the end of the file is an error: the file is cut short.
 
 use crate::chunk_map::{
     Attribute, AttributeValues, ChunkMap, ChunkMapError, Encoding, ForeignArray, ForeignDimension,
@@ -17,44 +17,45 @@ use crate::chunk_map::{
 };
 use crate::{DataType, Endian, Limits, json};
 
-/// Why a header was refused.
+/// The reason why a header was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {
-    /// The file does not start with `CDF` and a version that is known.
+    /// The file does not start with `CDF` and a known version.
     #[error("not a NetCDF classic file: it starts with {0:02x?}, not with CDF and 1, 2 or 5")]
     NotClassic(Vec<u8>),
     /// The file ends inside its header.
     #[error("the file ends inside its NetCDF header: it is cut short")]
     Truncated,
-    /// The header is over a limit.
+    /// The header exceeds a limit.
     #[error("a NetCDF header over the limit of {0} bytes")]
     TooLarge(u64),
-    /// The header says something that cannot be.
+    /// The header contains an impossible value.
     #[error("damaged NetCDF header at byte {at}: {reason}")]
     Invalid {
-        /// Where in the file.
+        /// Offset in the file.
         at: u64,
-        /// What is wrong.
+        /// The broken rule.
         reason: String,
     },
-    /// What the header says does not fit the file.
+    /// The header does not fit the file.
     #[error(transparent)]
     Map(#[from] ChunkMapError),
 }
 
-/// Bytes of memory that a header may cost beside those for each of its bytes.
+/// Bytes of memory for a header, in addition to those per byte of header.
 const MEMORY_FREE: u64 = 32 << 20;
-/// Bytes of memory for a variable without the names of its dimensions.
+/// Bytes of memory for a variable, without the names of its dimensions.
 const MEMORY_VARIABLE: u64 = 1024;
 
 const TAG_DIMENSIONS: u32 = 0x0a;
 const TAG_VARIABLES: u32 = 0x0b;
 const TAG_ATTRIBUTES: u32 = 0x0c;
 
-/// Reads the header in the first bytes of a file.
+/// Parses the header from the first bytes of a file.
 ///
-/// Give 64 KiB or the whole file, whichever is less, and as many as it asks for when it asks.
+/// Pass the first 64 KiB, or the whole file if it is shorter. If the result is
+/// [`Header::Incomplete`], try again with as many bytes as it names.
 ///
 /// ```
 /// use bedform_format::{chunk_map::{Header, SourceVersion}, netcdf_classic::parse, Limits};
@@ -70,7 +71,7 @@ const TAG_ATTRIBUTES: u32 = 0x0c;
 /// ```
 ///
 /// # Errors
-/// [`HeaderError`] names the byte. Memory is at most 16 times the input and 64 MiB.
+/// [`HeaderError`] names the byte. Memory use is at most 16 times the input plus 64 MiB.
 pub fn parse(bytes: &[u8], source: &SourceVersion, limits: &Limits) -> Result<Header, HeaderError> {
     let given = bytes.len() as u64;
     let mut reader = Reader { bytes, at: 0, wide: false };
@@ -91,7 +92,7 @@ pub fn parse(bytes: &[u8], source: &SourceVersion, limits: &Limits) -> Result<He
     }
 }
 
-/// The name of the format of a file that begins with `start`.
+/// Returns the name of the format of a file that starts with `start`.
 pub fn name_of(start: &[u8]) -> Option<&'static str> {
     match start {
         [b'C', b'D', b'F', 1, ..] => Some("netcdf-classic-1"),
@@ -101,7 +102,7 @@ pub fn name_of(start: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// [`parse`], with its error as text.
+/// As [`parse`], with the error as text.
 ///
 /// # Errors
 /// As [`parse`].
@@ -113,7 +114,7 @@ pub fn parse_header(
     parse(bytes, source, limits).map_err(|error| error.to_string())
 }
 
-/// Why reading stopped before the end of the header.
+/// The reason why reading stopped before the end of the header.
 enum Stop {
     More,
     Error(HeaderError),
@@ -121,7 +122,7 @@ enum Stop {
 
 type Read<T> = Result<T, Stop>;
 
-/// A variable as the header has it.
+/// A variable in the header.
 struct Variable {
     name: String,
     dimensions: Vec<usize>,
@@ -149,7 +150,8 @@ fn read_header(reader: &mut Reader, source: &SourceVersion, limits: &Limits) -> 
     if let Some(record) = record {
         dimensions[record].size = match record_count {
             Some(count) => count,
-            // A file that was being written when its writer ended: its size says how many.
+            // The writer ended before it stored the number of records; the size of the file gives
+            // it.
             None => layout.count_in(source.size),
         };
     }
@@ -217,7 +219,8 @@ fn read_variables(
         }
         let attributes = reader.attributes(version)?;
         let data_type = reader.data_type(version)?;
-        // The size of a variable is written too, but it is wrong for large ones: it is computed.
+        // Skips the stored size of the variable, which is wrong for large ones; it is computed
+        // instead.
         reader.skip_count()?;
         let begin = reader.begin(version)?;
         variables.push(Variable { name, dimensions: axes, attributes, data_type, begin });
@@ -225,11 +228,11 @@ fn read_variables(
     Ok(variables)
 }
 
-/// How the record variables share the records.
+/// The layout of the interleaved records.
 struct RecordLayout {
-    /// Bytes from one record to the next.
+    /// Distance between records in bytes.
     stride: u64,
-    /// First byte of the first record.
+    /// Offset of the first record, in bytes.
     begin: u64,
 }
 
@@ -255,7 +258,7 @@ impl RecordLayout {
             count += 1;
             first_length = length;
         }
-        // The records of a variable that has them for itself are not padded.
+        // If only one variable has records, they are not padded.
         if count == 1 {
             layout.stride = first_length;
         }
@@ -267,7 +270,8 @@ impl RecordLayout {
     }
 }
 
-/// Bytes of one record of a variable (`skip` 1), or of all of it (0).
+/// Returns the length in bytes of one record of a variable (`skip` 1), or of the whole variable
+/// (`skip` 0).
 fn inner_bytes(
     variable: &Variable,
     dimensions: &[ForeignDimension],
@@ -316,7 +320,7 @@ fn array_of(
     })
 }
 
-/// What the attribute `_FillValue` says, as the file would store it.
+/// Returns the attribute `_FillValue` as one stored element.
 fn fill_value(variable: &Variable) -> Option<Vec<u8>> {
     let (_, attribute) = variable.attributes.iter().find(|(name, _)| name == "_FillValue")?;
     match attribute {
@@ -334,7 +338,7 @@ fn fill_value(variable: &Variable) -> Option<Vec<u8>> {
     }
 }
 
-/// A name that can be a segment of a path: the module says how.
+/// Returns a name as a valid path segment, escaped as the module header says.
 pub fn shown(name: &[u8]) -> String {
     let text = String::from_utf8_lossy(name);
     let needs_escape = |c: char| c.is_control() || c == '/' || c == '\\';
@@ -359,11 +363,11 @@ pub fn shown(name: &[u8]) -> String {
     escaped
 }
 
-/// The bytes of the header and the place reached in them.
+/// A reader of the header, with its position.
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Whether counts have 8 bytes (CDF-5) or 4.
+    /// True if counts have 8 bytes (CDF-5), false for 4.
     wide: bool,
 }
 
@@ -389,7 +393,7 @@ impl<'a> Reader<'a> {
         Ok(taken.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)))
     }
 
-    /// A count, which is never negative.
+    /// Reads a count; negative ones are refused.
     fn count(&mut self) -> Read<u64> {
         let (value, negative) = if self.wide {
             let value = self.u64()?;
@@ -405,7 +409,7 @@ impl<'a> Reader<'a> {
         self.take(if self.wide { 8 } else { 4 }).map(|_| ())
     }
 
-    /// Number of records; none if the header leaves it to the file's size.
+    /// Reads the number of records; `None` if the size of the file determines it.
     fn record_count(&mut self) -> Read<Option<u64>> {
         let bytes = self.bytes.get(self.at..self.at + if self.wide { 8 } else { 4 });
         if bytes.ok_or(Stop::More)?.iter().all(|byte| *byte == 0xff) {
@@ -421,7 +425,7 @@ impl<'a> Reader<'a> {
         if value > limit { Err(self.wrong("a negative offset".into())) } else { Ok(value) }
     }
 
-    /// Number of entries of a list that starts with `tag`; an absent list has two zeros.
+    /// Reads the number of entries of a list that starts with `tag`; an absent list has two zeros.
     fn list(&mut self, tag: u32) -> Read<u64> {
         let found = self.u32()?;
         let count = self.count()?;
@@ -431,7 +435,7 @@ impl<'a> Reader<'a> {
         Err(self.wrong(format!("tag {found:#x} where a list {tag:#x} should begin")))
     }
 
-    /// So many bytes and the padding up to a multiple of four behind them.
+    /// Reads `count` bytes, and skips the padding to a multiple of 4.
     fn padded(&mut self, count: u64) -> Read<&'a [u8]> {
         let taken = self.take(count)?;
         self.take(count.wrapping_neg() % 4)?;
@@ -482,10 +486,10 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The value of an attribute, its numbers little-endian, as libraries show them on most machines.
+/// Decodes the value of an attribute; numbers become little-endian, which most libraries show.
 fn attribute_of(data_type: DataType, length: u64, data: &[u8]) -> Attribute {
     if data_type == DataType::FixedBytes(1) {
-        // Writers in C count the zero that ends a text; readers drop it.
+        // C writers include the NUL that ends a text; readers drop it.
         return Attribute::Text(json::text_of_bytes(data).replace('\0', ""));
     }
     let mut data = data.to_vec();

@@ -1,10 +1,10 @@
-//! Names of objects inside a store.
+//! Validated names of objects inside a store.
 
 use std::fmt;
 
-/// The longest name of one segment, in bytes: what common file systems and object stores take.
+/// Largest length of one segment in bytes; common file systems and object stores accept it.
 pub const SEGMENT_BYTES_MAX: usize = 255;
-/// The longest path, in bytes.
+/// Largest length of a path in bytes.
 pub const PATH_BYTES_MAX: usize = 1024;
 
 /// The path of an object relative to its store: segments joined by `/`.
@@ -33,27 +33,27 @@ impl fmt::Debug for ObjectPath {
     }
 }
 
-/// Why a string is not an [`ObjectPath`].
+/// The reason why a string is not an [`ObjectPath`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[error("{reason} in the name {name:?}")]
 pub struct PathError {
-    /// What is wrong, as a short phrase.
+    /// The broken rule, as a short phrase.
     pub reason: &'static str,
-    /// The name, cut to a length that fits a message.
+    /// The name, shortened to 80 characters.
     pub name: String,
 }
 
 impl ObjectPath {
-    /// The store's root.
+    /// Returns the path of the store's root.
     pub fn root() -> Self {
         Self::default()
     }
 
-    /// Checks `text` and makes a path of it.
+    /// Parses and checks a path.
     ///
     /// # Errors
-    /// [`PathError`] says which rule of the type is broken.
+    /// [`PathError`] names the broken rule.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         let refuse =
             |reason| Err(PathError { reason, name: text.chars().take(80).collect::<String>() });
@@ -82,7 +82,7 @@ impl ObjectPath {
         Ok(Self(text.to_owned()))
     }
 
-    /// This path with `name` (one or more segments) behind it.
+    /// Appends `name`, which may have several segments.
     ///
     /// # Errors
     /// As [`ObjectPath::parse`].
@@ -90,28 +90,28 @@ impl ObjectPath {
         if self.is_root() { Self::parse(name) } else { Self::parse(&format!("{self}/{name}")) }
     }
 
-    /// True for the store's root.
+    /// Returns true for the store's root.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The path as text; empty for the root.
+    /// Returns the path as text; empty for the root.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The path without its last segment; the root's parent is the root.
+    /// Returns the path without its last segment; the root is its own parent.
     #[must_use]
     pub fn parent(&self) -> Self {
         Self(self.0.rsplit_once('/').map_or("", |(head, _)| head).to_owned())
     }
 
-    /// The last segment; empty for the root.
+    /// Returns the last segment; empty for the root.
     pub fn name(&self) -> &str {
         self.0.rsplit_once('/').map_or(self.as_str(), |(_, tail)| tail)
     }
 
-    /// True if this path is `other` or lies below it.
+    /// Returns true if this path is `other` or lies below it.
     pub fn is_within(&self, other: &Self) -> bool {
         other.is_root()
             || self == other

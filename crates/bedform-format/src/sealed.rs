@@ -1,4 +1,4 @@
-//! JSON objects with a seal, their length and CRC-32C, which shows every changed bit.
+//! JSON objects with a seal: their length and CRC-32C, which detects every changed bit.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -6,12 +6,12 @@ use serde::de::DeserializeOwned;
 use crate::checksum::{SEALED_CHECKSUM, UNSEALED, crc32c_of_sealed, set_seal};
 
 const BEGIN: &[u8] = b"{\"seal\":\"";
-/// Where the digits of the checksum are.
+/// Position of the checksum's digits.
 const CHECKSUM: std::ops::Range<usize> =
     BEGIN.len() + SEALED_CHECKSUM.start..BEGIN.len() + SEALED_CHECKSUM.end;
 
-/// `document` as a JSON object, with the member `seal` before all others; `None` unless it is an object with
-/// members.
+/// Encodes `document` as a JSON object that starts with the member `seal`; `None` unless it is an
+/// object with members.
 pub fn to_sealed(document: &impl Serialize) -> Option<Vec<u8>> {
     let plain = serde_json::to_vec(document).ok()?;
     let members = plain.strip_prefix(b"{").filter(|members| members.starts_with(b"\""))?;
@@ -20,7 +20,7 @@ pub fn to_sealed(document: &impl Serialize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The value of bytes that [`to_sealed`] has made; `None` for all other bytes.
+/// Decodes bytes from [`to_sealed`]; `None` for other or changed bytes.
 pub fn from_sealed<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     is_sealed(bytes).then(|| serde_json::from_slice(bytes).ok()).flatten()
 }

@@ -1,9 +1,9 @@
 //! The tail of a shard: Bedform's stamp and the index of its chunks.
 //!
-//! A shard that Bedform wrote is `chunks | stamp | index [| CRC-32C of the index]`, with nothing in
-//! between. Zarr readers find the index at the end of the object and never look at the stamp. A
-//! foreign writer that rewrites the shard drops the stamp and leaves no room for one, which is how
-//! its absence is told from damage.
+//! A shard that Bedform wrote is `chunks | stamp | index [| CRC-32C of the index]`, without gaps.
+//! Other Zarr readers find the index at the end of the object and ignore the stamp. Another program
+//! that rewrites the shard writes neither a stamp nor a gap for one, so a missing stamp differs
+//! from a damaged one.
 //!
 //! ```text
 //! stamp, little-endian, 72 + 8 * rank bytes
@@ -30,35 +30,35 @@ const MISSING: u64 = u64::MAX;
 /// A byte range of one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Extent {
-    /// Of the first byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
 }
 
 impl Extent {
-    /// The first byte behind the extent.
+    /// Returns the offset after the last byte.
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.length)
     }
 }
 
-/// What is wrong with the tail of a shard.
+/// The reason why the tail of a shard was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShardError {
-    /// The object ends before its index could.
+    /// The object is shorter than its index.
     #[error("{size} bytes are too few for an index of {needed}")]
     TooSmall {
-        /// Bytes of the object.
+        /// Length of the object in bytes.
         size: u64,
-        /// Bytes of the index and stamp.
+        /// Length of the index and stamp in bytes.
         needed: u64,
     },
     /// The index is damaged.
     #[error("the index has checksum {found:08x}, expected {expected:08x}")]
     IndexChecksum {
-        /// The checksum that was stored.
+        /// The stored checksum.
         expected: u32,
         /// The checksum of the bytes.
         found: u32,
@@ -66,41 +66,41 @@ pub enum ShardError {
     /// An entry of the index lies outside the object.
     #[error("the index puts chunk {chunk} at bytes {offset} + {length} of {size}")]
     Entry {
-        /// Position in the index.
+        /// Position of the entry in the index.
         chunk: usize,
         /// Claimed offset.
         offset: u64,
         /// Claimed length.
         length: u64,
-        /// Bytes of the object.
+        /// Length of the object in bytes.
         size: u64,
     },
     /// The stamp is damaged.
     #[error("the stamp is damaged: {0}")]
     Stamp(&'static str),
-    /// The stamp is whole and names another shard.
+    /// The stamp is undamaged but names another shard.
     #[error("the stamp is of another {0}: the object was moved or swapped")]
     Misplaced(&'static str),
 }
 
-/// Where each chunk of a shard lies.
+/// The index of a shard: the extent of each chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardIndex {
-    /// The entries as they are stored, behind `before` other bytes: whoever reads one chunk with
-    /// caches off pays for all of them, so nothing is made of them that is not asked for.
+    /// The stored entries, after `before` other bytes. Entries are decoded on access only, since a
+    /// read of one chunk without caches loads all of them.
     bytes: Vec<u8>,
     before: usize,
-    /// Bytes of the object in which the chunks lie.
+    /// Length of the object with the chunks, in bytes.
     object_bytes: u64,
 }
 
 impl ShardIndex {
-    /// Bytes of the index of `chunks` chunks.
+    /// Returns the length in bytes of an index of `chunks` chunks.
     pub fn encoded_bytes(chunks: u64, checked: bool) -> u64 {
         chunks.saturating_mul(16).saturating_add(if checked { 4 } else { 0 })
     }
 
-    /// An index from entries in C order; `None` for a chunk that is not there.
+    /// Makes an index from entries in C order; `None` for an absent chunk.
     pub fn new(entries: impl IntoIterator<Item = Option<Extent>>) -> Self {
         let mut bytes = Vec::new();
         for entry in entries {
@@ -112,16 +112,16 @@ impl ShardIndex {
         Self { bytes, before: 0, object_bytes: u64::MAX }
     }
 
-    /// Reads an index of an object of `object_bytes` bytes. Its entries are held against that when
-    /// they are asked for.
+    /// Decodes the index of an object of `object_bytes` bytes. Entries are checked against that
+    /// length on access.
     ///
     /// # Errors
-    /// [`ShardError`] if it is too short or the checksum does not hold.
+    /// [`ShardError`] if the index is too short or its checksum does not match.
     pub fn decode(bytes: &[u8], checked: bool, object_bytes: u64) -> Result<Self, ShardError> {
         Self::decode_behind(bytes.to_vec(), 0, checked, object_bytes)
     }
 
-    /// As [`ShardIndex::decode`], of the bytes that follow `before` others, which are kept.
+    /// As [`ShardIndex::decode`], with `before` other bytes in front, which are kept.
     ///
     /// # Errors
     /// As [`ShardIndex::decode`].
@@ -144,7 +144,7 @@ impl ShardIndex {
         Ok(Self { bytes, before, object_bytes })
     }
 
-    /// The bytes before the index that it was read with.
+    /// Returns the bytes before the index that were read with it.
     pub fn before(&self) -> &[u8] {
         &self.bytes[..self.before]
     }
@@ -157,7 +157,7 @@ impl ShardIndex {
         self.pairs().iter().map(entry_of)
     }
 
-    /// The bytes of the index.
+    /// Encodes the index.
     pub fn encode(&self, checked: bool) -> Vec<u8> {
         let mut bytes = self.bytes[self.before..].to_vec();
         if checked {
@@ -166,10 +166,10 @@ impl ShardIndex {
         bytes
     }
 
-    /// Where the chunk at `position` (C order) lies; `None` if it is not there.
+    /// Returns the extent of the chunk at `position` in C order; `None` if it is absent.
     ///
     /// # Errors
-    /// [`ShardError::Entry`] if it is said to lie outside the object.
+    /// [`ShardError::Entry`] if the extent lies outside the object.
     pub fn get(&self, position: usize) -> Result<Option<Extent>, ShardError> {
         match self.pairs().get(position).map(entry_of) {
             None | Some((MISSING, MISSING)) => Ok(None),
@@ -187,60 +187,60 @@ impl ShardIndex {
         offset.checked_add(length).is_some_and(|end| end <= self.object_bytes)
     }
 
-    /// The number of chunks that the index has room for.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.pairs().len()
     }
 
-    /// True for an index without room for any chunk.
+    /// Returns true if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.pairs().is_empty()
     }
 
-    /// Bytes that this index takes in memory.
+    /// Returns the memory of the index in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The first byte behind the last chunk that lies in the object.
+    /// Returns the offset after the last chunk that lies in the object.
     pub fn data_end(&self) -> u64 {
         let inside = self.entries().filter(|&(offset, length)| self.is_inside(offset, length));
         inside.map(|(offset, length)| offset + length).max().unwrap_or(0)
     }
 }
 
-/// Offset and length.
+/// Decodes offset and length.
 fn entry_of(pair: &[u8; 16]) -> (u64, u64) {
     let pair = u128::from_le_bytes(*pair);
     #[allow(clippy::cast_possible_truncation)]
     (pair as u64, (pair >> 64) as u64)
 }
 
-/// Whose shard an object is, and what it contains.
+/// The identity of a shard, and the last commit that it contains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stamp {
-    /// The store and the array.
+    /// Identity of the store and the array.
     pub identity: Identity,
-    /// The last commit whose data the shard contains; 0 for none but direct writes.
+    /// The last commit whose data the shard contains; 0 if it contains only direct writes.
     pub commit: u64,
-    /// Bytes of the chunks before the stamp.
+    /// Length of the chunks before the stamp, in bytes.
     pub data_bytes: u64,
-    /// Where the shard lies in the grid of shards.
+    /// Coordinates of the shard in the grid of shards.
     pub coordinates: Vec<u64>,
 }
 
 impl Stamp {
-    /// Bytes of a stamp of an array with `rank` axes.
+    /// Returns the length in bytes of a stamp for an array with `rank` axes.
     pub fn encoded_bytes(rank: usize) -> u64 {
         72 + 8 * rank as u64
     }
 
-    /// The bytes of the stamp.
+    /// Encodes the stamp.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(72 + 8 * self.coordinates.len());
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
-        // Ranks are at most 32.
+        // The largest rank is 32.
         #[allow(clippy::cast_possible_truncation)]
         bytes.extend_from_slice(&(self.coordinates.len() as u16).to_le_bytes());
         bytes.extend_from_slice(&[0; 4]);
@@ -256,10 +256,10 @@ impl Stamp {
         bytes
     }
 
-    /// Reads a stamp of exactly [`Stamp::encoded_bytes`] bytes.
+    /// Decodes a stamp from exactly [`Stamp::encoded_bytes`] bytes.
     ///
     /// # Errors
-    /// [`ShardError::Stamp`] if it is damaged or of a newer version.
+    /// [`ShardError::Stamp`] if the bytes are damaged or of a newer version.
     pub fn decode(bytes: &[u8]) -> Result<Self, ShardError> {
         let Some((body, checksum)) = bytes.split_last_chunk::<4>() else {
             return Err(ShardError::Stamp("too short"));
@@ -290,10 +290,10 @@ impl Stamp {
         })
     }
 
-    /// Holds the stamp against what its reader asked for.
+    /// Checks that the stamp names this array and these coordinates.
     ///
     /// # Errors
-    /// [`ShardError::Misplaced`] if it is of another store, array or shard.
+    /// [`ShardError::Misplaced`] if it names another store, array or shard.
     pub fn check(&self, identity: &Identity, coordinates: &[u64]) -> Result<(), ShardError> {
         if self.identity.store != identity.store {
             Err(ShardError::Misplaced("store"))

@@ -1,20 +1,20 @@
-//! Text from files, servers and callers, as it is shown to people.
+//! Escaping of text from files, servers and callers, before it is shown to people.
 //!
-//! A name in a file is whatever its writer wanted. Shown as it is, control characters rewrite a terminal's
-//! screen and title, characters that turn the direction of text or have no width make one name look like
-//! another, and a long one hides all else. Every message therefore goes through [`message`], every name in a
+//! A name in a file may contain any characters. Control characters can rewrite a terminal's screen
+//! and title, bidirectional and zero-width characters can make one name look like another, and a
+//! long name can hide other text. So every message passes through [`message`], and every name in a
 //! table through [`printable`]. Values for programs (JSON) keep their characters.
 
 use std::borrow::Cow;
 
-/// Characters of a message.
+/// Largest number of characters of a message.
 pub const MESSAGE_CHARS_MAX: usize = 2000;
-/// Characters of a name or value in a message or table.
+/// Largest number of characters of a name or value in a message or table.
 pub const NAME_CHARS_MAX: usize = 300;
-/// What stands for the characters that were left out.
+/// The mark in place of omitted characters.
 const ELLIPSIS: &str = "...";
 
-/// True for a character that a terminal obeys, that turns the direction of text, or that cannot be seen.
+/// Returns true for control characters, bidirectional controls, and invisible characters.
 fn is_hidden(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -34,8 +34,8 @@ fn is_hidden(character: char) -> bool {
         )
 }
 
-/// The text with escapes, as Rust writes them, in place of characters that cannot be seen, and without what is
-/// beyond so many characters.
+/// Replaces invisible characters by Rust's escapes, and truncates the text to `chars_max`
+/// characters.
 ///
 /// ```
 /// use bedform_format::shown::printable;
@@ -44,13 +44,13 @@ fn is_hidden(character: char) -> bool {
 /// assert_eq!(printable("temperature", 8), "tempe...");
 /// ```
 pub fn printable(text: &str, chars_max: usize) -> Cow<'_, str> {
-    // Bytes are no fewer than characters.
+    // A text never has more characters than bytes.
     if text.len() <= chars_max && !text.chars().any(is_hidden) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::new();
     let mut left = chars_max;
-    // Where the text ends if an ellipsis has to follow.
+    // The end of the text if an ellipsis must follow.
     let mut end = 0;
     for character in text.chars() {
         let start = shown.len();
@@ -72,8 +72,8 @@ pub fn printable(text: &str, chars_max: usize) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// A message of at most [`MESSAGE_CHARS_MAX`] characters, all of which can be seen. Of a longer one the middle
-/// is left out: it begins with what it is about, and ends with what to do.
+/// Escapes a message and shortens it to [`MESSAGE_CHARS_MAX`] characters. It removes the middle:
+/// the beginning names the subject, and the end the remedy.
 pub fn message(text: String) -> String {
     match printable(&text, usize::MAX) {
         Cow::Borrowed(_) if text.len() <= MESSAGE_CHARS_MAX => text,
@@ -86,7 +86,7 @@ fn without_middle(text: &str) -> String {
     let start = MESSAGE_CHARS_MAX - end - ELLIPSIS.len();
     let mut places = text.char_indices().map(|(at, _)| at);
     let Some(cut) = places.by_ref().nth(start) else { return text.to_owned() };
-    // The text fits if no more follow than would be left out and kept.
+    // Returns the whole text if an ellipsis would save nothing.
     if places.by_ref().nth(end + ELLIPSIS.len() - 1).is_none() {
         return text.to_owned();
     }
@@ -125,7 +125,7 @@ mod tests {
                     "{shown:?}"
                 );
                 assert!(shown.starts_with("a\\") && shown.ends_with('b'), "{shown:?}");
-                // What was shown once may be shown again.
+                // Escaping a second time changes nothing.
                 assert_eq!(message(shown.clone()), shown);
             }
         }

@@ -1,6 +1,6 @@
-//! Sizes as people write them: `"256 MiB"`, `"1.5 GB"`, `"4096"`.
+//! A parser for sizes such as `"256 MiB"`, `"1.5 GB"` or `"4096"`.
 //!
-//! The one grammar of `bedform.toml`, environment variables, the command line, Python and C:
+//! `bedform.toml`, environment variables, the command line, Python and C share this grammar:
 //!
 //! ```text
 //! size   = number [spaces] [unit]
@@ -8,12 +8,12 @@
 //! unit   = B | KB | MB | GB | TB | KiB | MiB | GiB | TiB
 //! ```
 //!
-//! The case of a unit does not matter; KB is 1000 bytes, KiB 1024, and a number without a unit counts
-//! bytes. The arithmetic is exact: what is left of a byte is dropped, and nothing is rounded up.
+//! Units are case-insensitive. KB is 1000 bytes, KiB 1024; a number without a unit is in bytes. The
+//! arithmetic is exact, and a fraction of a byte is dropped.
 
 use thiserror::Error;
 
-/// Units and their bytes.
+/// Units, and their bytes.
 const UNITS: [(&str, u64); 9] = [
     ("B", 1),
     ("KB", 1_000),
@@ -26,7 +26,7 @@ const UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
 ];
 
-/// A text that is not a size, or one of 2^64 bytes or more.
+/// The text is not a size, or is 2^64 bytes or more.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "{text:?} is not a size: write a number below 2^64 and a unit, such as \"256 MiB\" or \"1.5 GB\""
@@ -35,7 +35,7 @@ pub struct SizeError {
     text: String,
 }
 
-/// The bytes of a size.
+/// Parses a size into bytes.
 ///
 /// # Errors
 /// [`SizeError`] names the text and gives an example.
@@ -62,13 +62,14 @@ fn bytes_of(text: &str) -> Option<u64> {
     if whole.is_empty() || fraction.is_empty() || fraction.contains('.') {
         return None;
     }
-    // An empty or signed number was refused above; the rest that fails is too large.
+    // Empty and signed numbers were refused above, so a failure means that the number is too large.
     let whole: u64 = whole.parse().ok()?;
     whole.checked_mul(unit_bytes)?.checked_add(bytes_of_fraction(fraction, unit_bytes))
 }
 
-/// The whole bytes of the digits behind a point. From the last digit to the first each step divides by
-/// ten and drops the rest, which is exact: the rest is less than one unit of the next step.
+/// Returns the whole bytes of the digits after the decimal point. Each step, from the last digit to
+/// the first, divides by ten and drops the remainder. This is exact: a remainder is less than one
+/// unit of the next step.
 fn bytes_of_fraction(digits: &str, unit_bytes: u64) -> u64 {
     let digits = digits.bytes().rev().map(|digit| u64::from(digit - b'0'));
     digits.fold(0, |bytes, digit| (digit * unit_bytes + bytes) / 10)
@@ -150,7 +151,7 @@ mod tests {
             let name = if is_lower { name.to_lowercase() } else { name.to_owned() };
             let text = format!("{whole}{point}{fraction}{space}{name}");
 
-            // The same as one fraction of integers.
+            // Computes the same with one fraction of integers.
             let scale = 10_u128.pow(u32::try_from(fraction.len()).unwrap());
             let numerator = fraction.parse::<u128>().unwrap_or(0) * u128::from(unit_bytes);
             let exact = u128::from(whole) * u128::from(unit_bytes) + numerator / scale;

@@ -3,9 +3,9 @@
 use crate::error::{GeometryError, check_rank, check_ranks_equal};
 use crate::region::Region;
 
-/// The union of regions of one rank, kept as disjoint boxes.
+/// The union of regions of one rank, stored as disjoint boxes.
 ///
-/// Adding a region costs a look at each box. Boxes that make up a larger box are joined, so that an
+/// Adding a region compares it with each box. Boxes that form a larger box are joined, so that an
 /// array written row by row stays a single box.
 ///
 /// ```
@@ -26,7 +26,7 @@ pub struct RegionSet {
 }
 
 impl RegionSet {
-    /// The empty set of regions of `rank`.
+    /// Makes the empty set of regions of `rank`.
     ///
     /// # Errors
     /// [`GeometryError::RankTooLarge`].
@@ -35,10 +35,10 @@ impl RegionSet {
         Ok(Self { rank, regions: Vec::new() })
     }
 
-    /// Adds the points of `region` to the set.
+    /// Adds the points of `region`.
     ///
     /// # Errors
-    /// [`GeometryError::RankMismatch`]; the set is as before.
+    /// [`GeometryError::RankMismatch`]; the set is then unchanged.
     pub fn insert(&mut self, region: &Region) -> Result<(), GeometryError> {
         check_ranks_equal(self.rank, region.rank())?;
         if region.is_empty() || self.regions.iter().any(|known| known.contains_region(region)) {
@@ -57,29 +57,29 @@ impl RegionSet {
         Ok(())
     }
 
-    /// The number of axes.
+    /// Returns the number of axes.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// Disjoint boxes, none of them empty, that make up the set. Which ones depends on the regions
-    /// added and their order.
+    /// Returns disjoint, non-empty boxes that form the set. The division depends on the added
+    /// regions and their order.
     pub fn regions(&self) -> &[Region] {
         &self.regions
     }
 
-    /// True if the set holds no point.
+    /// Returns true if the set has no points.
     pub fn is_empty(&self) -> bool {
         self.regions.is_empty()
     }
 
-    /// The number of points in the set, or `None` if 64 bits cannot count them.
+    /// Returns the number of points, or `None` if 64 bits cannot count them.
     pub fn len(&self) -> Option<u64> {
         self.regions.iter().try_fold(0_u64, |count, region| count.checked_add(region.len()?))
     }
 
-    /// How many points of `region` are in the set, or `None` if 64 bits cannot count them. A region
-    /// of another rank has none.
+    /// Returns the number of points of `region` in the set, or `None` if 64 bits cannot count them.
+    /// A region of another rank has none.
     pub fn overlap(&self, region: &Region) -> Option<u64> {
         self.regions
             .iter()
@@ -87,7 +87,7 @@ impl RegionSet {
             .try_fold(0_u64, |count, part| count.checked_add(part.len()?))
     }
 
-    /// How many points both sets have, or `None` if 64 bits cannot count them.
+    /// Returns the number of points in both sets, or `None` if 64 bits cannot count them.
     pub fn overlap_set(&self, other: &Self) -> Option<u64> {
         other
             .regions
@@ -95,19 +95,19 @@ impl RegionSet {
             .try_fold(0_u64, |count, region| count.checked_add(self.overlap(region)?))
     }
 
-    /// True if `region` has the rank of the set and every point of it is in the set.
+    /// Returns true if `region` has the rank of the set and all its points are in the set.
     pub fn covers(&self, region: &Region) -> bool {
         if self.rank != region.rank() {
             return false;
         }
         match (region.len(), self.overlap(region)) {
-            // The boxes are disjoint, so counting is enough, and it is cheap.
+            // The boxes are disjoint, so comparing cheap counts suffices.
             (Some(len), overlap) => overlap == Some(len),
             (None, _) => self.missing(region).is_empty(),
         }
     }
 
-    /// The points of `region` that are not in the set, as disjoint boxes.
+    /// Returns the points of `region` outside the set, as disjoint boxes.
     #[must_use]
     pub fn missing(&self, region: &Region) -> Vec<Region> {
         let mut left: Vec<Region> =
@@ -120,7 +120,7 @@ impl RegionSet {
         left
     }
 
-    /// Adds a box that overlaps no other, after joining it with those that continue it.
+    /// Adds a box that overlaps no other, joined with the boxes that it extends.
     fn push_joined(&mut self, mut piece: Region) {
         while let Some((at, joined)) = self
             .regions
@@ -135,7 +135,7 @@ impl RegionSet {
     }
 }
 
-/// The box that two disjoint boxes make up together, if they do.
+/// Returns the box that two disjoint boxes form together, if they form one.
 fn joined(a: &Region, b: &Region) -> Option<Region> {
     let mut differing = (0..a.rank())
         .filter(|&axis| (a.start()[axis], a.end(axis)) != (b.start()[axis], b.end(axis)));

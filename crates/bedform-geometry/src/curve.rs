@@ -1,48 +1,47 @@
-//! Z and Hilbert curves through boxes whose sides are powers of two, each its own.
+//! Z and Hilbert curves through boxes whose sides are powers of two, possibly different ones.
 //!
-//! A curve promises that the cells of every block it descends into follow each other without a gap,
-//! and that a Hilbert curve moves to a neighbour at every step.
+//! A curve visits the cells of every block into which it descends without a gap. A Hilbert curve
+//! moves to a neighbouring cell at every step.
 //!
-//! A box has `bits[axis]` bits per axis. A cell's key is built from the highest bit down: level
-//! `l` takes bit `l` of those axes that have it, so that a box of 1024 x 4 x 4 is a chain of 256
-//! cubes of 4 x 4 x 4 and not a thin slice of a cube of 1024. The Z curve takes the bits as they
-//! are, axis 0 the highest. The Hilbert curve turns and mirrors them by a state that says at
-//! which corner of the block it enters and along which axis its exit lies (C. Hamilton, "Compact
-//! Hilbert indices", 2006). Axes join from the longest to the shortest and keep their place in
-//! the state, and the exit always lies along an axis that has joined, so the curve stays unbroken
-//! where axes join.
+//! A box has `bits[axis]` bits per axis. The key of a cell is built from the highest bit down.
+//! Level `l` takes bit `l` of the axes that have it. So a box of 1024 x 4 x 4 is a chain of 256
+//! cubes of 4 x 4 x 4 and not a thin slice of a cube of 1024. The Z curve takes the bits unchanged,
+//! axis 0 highest. The Hilbert curve rotates and mirrors them by a state: the corner at which it
+//! enters the block, and the axis along which it exits (C. Hamilton, "Compact Hilbert indices",
+//! 2006). Axes join from the longest to the shortest and keep their position in the state. The exit
+//! always lies along an axis that has joined, so the curve stays unbroken where axes join.
 
 use crate::error::{GeometryError, check_ranks_equal};
 use crate::limits::CURVE_RANK_MAX;
 
-/// The bits of a key.
+/// Number of bits of a key.
 const KEY_BITS: u32 = u128::BITS;
 
-/// Which curve.
+/// The kind of a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Z,
     Hilbert,
 }
 
-/// Where the curve enters a block, one bit per axis that has joined, and the axis along which it
-/// leaves: the exit is the entry with that bit flipped.
+/// The state of a Hilbert curve in a block: the corner of entry, one bit per axis that has joined,
+/// and the axis of the exit. The exit is the entry with that bit flipped.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct State {
     entry: u32,
     direction: u32,
 }
 
-/// A curve through a box of some bits per axis.
+/// A curve through a box with given bits per axis.
 #[derive(Debug)]
 pub(crate) struct Curve {
     kind: Kind,
-    /// For each level the axes that have a bit there, the lowest bit of a step first.
+    /// For each level, the axes that have a bit there; the lowest bit of a step is first.
     levels: Vec<Vec<usize>>,
 }
 
 impl Curve {
-    /// The curve through a box with `bits[axis]` bits on each axis.
+    /// Makes the curve through a box with `bits[axis]` bits on each axis.
     pub(crate) fn new(kind: Kind, bits: &[u32]) -> Result<Self, GeometryError> {
         let rank = bits.iter().filter(|&&bits| bits > 0).count();
         if rank > CURVE_RANK_MAX {
@@ -52,7 +51,7 @@ impl Curve {
         if total > KEY_BITS || bits.iter().any(|&bits| bits > u64::BITS) {
             return Err(GeometryError::CurveTooFine { bits: bits.to_vec() });
         }
-        // The last axis comes first and so is the fastest, as in C order.
+        // The last axis is first and so the fastest, as in C order.
         let mut axes: Vec<usize> = (0..bits.len()).rev().collect();
         if kind == Kind::Hilbert {
             axes.sort_by_key(|&axis| std::cmp::Reverse(bits[axis]));
@@ -62,12 +61,12 @@ impl Curve {
         Ok(Self { kind, levels: (0..level_count).map(joined).collect() })
     }
 
-    /// For each level, from the lowest, the axes that have a bit there.
+    /// Returns for each level, from the lowest, the axes that have a bit there.
     pub(crate) fn levels(&self) -> &[Vec<usize>] {
         &self.levels
     }
 
-    /// The key of a cell that lies in the box.
+    /// Returns the key of a cell in the box.
     fn index(&self, point: &[u64]) -> u128 {
         let mut state = State::default();
         let mut key = 0;
@@ -82,7 +81,7 @@ impl Curve {
         key
     }
 
-    /// The cell of a key that lies in the box.
+    /// Returns the cell of a key in the box.
     fn point(&self, key: u128, rank: usize) -> Vec<u64> {
         let mut state = State::default();
         let mut point = vec![0_u64; rank];
@@ -101,7 +100,8 @@ impl Curve {
         point
     }
 
-    /// The corner of a block that the curve visits at `step`, and the state in which it does.
+    /// Returns the corner of a block that the curve visits at `step`, and the state of the
+    /// sub-block there.
     pub(crate) fn corner_of(&self, axes: usize, state: State, step: u32) -> (u32, State) {
         match self.kind {
             Kind::Z => (step, state),
@@ -112,7 +112,7 @@ impl Curve {
         }
     }
 
-    /// The step at which the curve visits a corner; the inverse of [`Curve::corner_of`].
+    /// Returns the step at which the curve visits a corner; reverses [`Curve::corner_of`].
     fn step_of(&self, axes: usize, state: State, corner: u32) -> (u32, State) {
         match self.kind {
             Kind::Z => (corner, state),
@@ -126,7 +126,8 @@ impl Curve {
 }
 
 impl State {
-    /// The state of the sub-block that a Hilbert curve visits at `step` of a block in this state.
+    /// Returns the state of the sub-block that a Hilbert curve visits at `step` of a block in this
+    /// state.
     fn after(self, axes: usize, step: u32) -> Self {
         let entry = if step == 0 { 0 } else { gray((step - 1) & !1) };
         let turn = match step {
@@ -141,9 +142,9 @@ impl State {
     }
 }
 
-/// The key of a cell on the Z curve through a box of `bits[axis]` bits per axis: the bits of the
-/// coordinates interleaved, from the highest down, axis 0 first; an axis without a bit at some
-/// level is left out there.
+/// Returns the key of a cell on the Z curve through a box of `bits[axis]` bits per axis. The key
+/// interleaves the bits of the coordinates, from the highest down, axis 0 first; at each level,
+/// axes without a bit there are left out.
 ///
 /// ```
 /// assert_eq!(bedform_geometry::z_index(&[0b11, 0b01], &[2, 2])?, 0b10_11);
@@ -158,7 +159,7 @@ pub fn z_index(point: &[u64], bits: &[u32]) -> Result<u128, GeometryError> {
     checked_index(Kind::Z, point, bits)
 }
 
-/// The cell of a key on the Z curve; the inverse of [`z_index`].
+/// Returns the cell of a key on the Z curve; reverses [`z_index`].
 ///
 /// # Errors
 /// [`GeometryError::CurveRankTooLarge`], [`GeometryError::CurveTooFine`], or
@@ -167,8 +168,8 @@ pub fn z_point(key: u128, bits: &[u32]) -> Result<Vec<u64>, GeometryError> {
     checked_point(Kind::Z, key, bits)
 }
 
-/// The key of a cell on the Hilbert curve through a box of `bits[axis]` bits per axis. Cells of
-/// neighbouring keys are neighbours, however long the axes are.
+/// Returns the key of a cell on the Hilbert curve through a box of `bits[axis]` bits per axis.
+/// Cells with consecutive keys are neighbours, for any lengths of the axes.
 ///
 /// ```
 /// use bedform_geometry::hilbert_index;
@@ -183,7 +184,7 @@ pub fn hilbert_index(point: &[u64], bits: &[u32]) -> Result<u128, GeometryError>
     checked_index(Kind::Hilbert, point, bits)
 }
 
-/// The cell of a key on the Hilbert curve; the inverse of [`hilbert_index`].
+/// Returns the cell of a key on the Hilbert curve; reverses [`hilbert_index`].
 ///
 /// # Errors
 /// As [`z_point`].
@@ -191,12 +192,12 @@ pub fn hilbert_point(key: u128, bits: &[u32]) -> Result<Vec<u64>, GeometryError>
     checked_point(Kind::Hilbert, key, bits)
 }
 
-/// Checks what the public functions are given and gives the key.
+/// Checks the arguments of the public functions and returns the key.
 fn checked_index(kind: Kind, point: &[u64], bits: &[u32]) -> Result<u128, GeometryError> {
     check_ranks_equal(bits.len(), point.len())?;
     let curve = Curve::new(kind, bits)?;
     for (axis, (&index, &bits)) in point.iter().zip(bits).enumerate() {
-        // A shift by 64 has no answer, and no index is too large for 64 bits.
+        // A shift by 64 is undefined, and no index is too large for 64 bits.
         if let Some(size) = 1_u64.checked_shl(bits)
             && index >= size
         {
@@ -206,7 +207,7 @@ fn checked_index(kind: Kind, point: &[u64], bits: &[u32]) -> Result<u128, Geomet
     Ok(curve.index(point))
 }
 
-/// Checks what the public functions are given and gives the cell.
+/// Checks the arguments of the public functions and returns the cell.
 fn checked_point(kind: Kind, key: u128, bits: &[u32]) -> Result<Vec<u64>, GeometryError> {
     let curve = Curve::new(kind, bits)?;
     let total: u32 = bits.iter().sum();
@@ -216,19 +217,19 @@ fn checked_point(kind: Kind, key: u128, bits: &[u32]) -> Result<Vec<u64>, Geomet
     Ok(curve.point(key, bits.len()))
 }
 
-/// The Gray code: neighbours differ in one bit.
+/// Returns the Gray code of a step; codes of consecutive steps differ in one bit.
 fn gray(step: u32) -> u32 {
     step ^ step >> 1
 }
 
-/// The step with a Gray code of at most eight bits.
+/// Returns the step with a Gray code of at most eight bits.
 fn gray_inverse(code: u32) -> u32 {
     let code = code ^ code >> 1;
     let code = code ^ code >> 2;
     code ^ code >> 4
 }
 
-/// The number of axes as the modulus of rotations, never zero.
+/// Returns the number of axes as the modulus of rotations, at least 1.
 #[expect(clippy::cast_possible_truncation, reason = "at most CURVE_RANK_MAX axes")]
 fn modulus(axes: usize) -> u32 {
     axes.max(1) as u32

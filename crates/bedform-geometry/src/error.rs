@@ -4,17 +4,17 @@ use crate::limits::{
     CURVE_RANK_MAX, PLACED_CELLS_MAX, PLACED_READS_MAX, RANK_MAX, SEQUENCE_CELLS_MAX,
 };
 
-/// Why a shape, region, selection or grid is refused.
+/// The reason why a shape, region, selection or grid was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GeometryError {
     /// More axes than [`RANK_MAX`].
     #[error("rank {rank} is more than the maximum of {RANK_MAX}")]
     RankTooLarge {
-        /// The rank asked for.
+        /// The requested rank.
         rank: usize,
     },
-    /// Two things that must have the same number of axes have not.
+    /// Two objects that must have the same number of axes differ.
     #[error("rank {found} was given where rank {expected} is needed")]
     RankMismatch {
         /// The rank of the array, shape or region.
@@ -27,7 +27,7 @@ pub enum GeometryError {
     IndexOutOfBounds {
         /// The axis, counted from 0.
         axis: usize,
-        /// The first offending index.
+        /// The offending index.
         index: u64,
         /// The size of the axis.
         size: u64,
@@ -39,7 +39,7 @@ pub enum GeometryError {
         axis: usize,
         /// The first index.
         start: u64,
-        /// How many there are, one after another.
+        /// The number of consecutive indices.
         count: u64,
         /// The size of the axis.
         size: u64,
@@ -51,7 +51,7 @@ pub enum GeometryError {
         axis: usize,
         /// The start of the region.
         start: u64,
-        /// Its size.
+        /// The size of the region.
         size: u64,
     },
     /// A translation that leaves the representable index space.
@@ -61,7 +61,7 @@ pub enum GeometryError {
         axis: usize,
         /// The start of the region.
         start: u64,
-        /// How far it was to move.
+        /// The distance of the move.
         offset: i128,
     },
     /// A range whose step is zero.
@@ -111,13 +111,13 @@ pub enum GeometryError {
         /// The shape.
         shape: Vec<u64>,
     },
-    /// A grid with more cells than are listed.
+    /// A grid with too many cells to list.
     #[error("a grid of shape {shape:?} has more than {SEQUENCE_CELLS_MAX} cells to put in order")]
     TooManyCells {
         /// The shape of the grid.
         shape: Vec<u64>,
     },
-    /// A grid with more cells than are placed by their readers.
+    /// A grid with too many cells to place by their readers.
     #[error(
         "a grid of shape {shape:?} has more than {PLACED_CELLS_MAX} cells to place by their readers"
     )]
@@ -125,7 +125,7 @@ pub enum GeometryError {
         /// The shape of the grid.
         shape: Vec<u64>,
     },
-    /// Reads that touch more cells than are counted.
+    /// Reads that touch too many cells to count.
     #[error("the reads touch more than {PLACED_READS_MAX} cells, each as often as it is read")]
     TooManyPlacedReads,
     /// A curve through too many axes.
@@ -134,7 +134,7 @@ pub enum GeometryError {
         /// The number of axes longer than one.
         rank: usize,
     },
-    /// A box whose cells have no key on a curve.
+    /// A box with too many bits for the keys of a curve.
     #[error("axes of {bits:?} bits are too long for a curve: at most 64 each, 128 in all")]
     CurveTooFine {
         /// The bits of each axis.
@@ -148,15 +148,15 @@ pub enum GeometryError {
         /// The bits of the curve's keys.
         bits: u32,
     },
-    /// A name that is no order's.
+    /// An unknown name of an order.
     #[error("unknown order {name:?}: it is row-major, column-major, z or hilbert")]
     OrderUnknown {
-        /// The name, cut to a length that fits a message.
+        /// The name, shortened to fit a message.
         name: String,
     },
 }
 
-/// Checks that a rank is one that the crate handles.
+/// Checks that a rank is at most [`RANK_MAX`].
 pub(crate) fn check_rank(rank: usize) -> Result<(), GeometryError> {
     if rank > RANK_MAX { Err(GeometryError::RankTooLarge { rank }) } else { Ok(()) }
 }

@@ -1,10 +1,10 @@
-//! An array cut into chunks.
+//! Chunk grids: the division of an array into chunks.
 
 use crate::error::{GeometryError, check_rank, check_ranks_equal};
 use crate::region::Region;
 use crate::shape::element_count;
 
-/// An array of some shape, cut into chunks of equal shape from the origin on.
+/// The division of an array into chunks of equal shape, starting at the origin.
 ///
 /// A value of this type
 ///
@@ -12,8 +12,8 @@ use crate::shape::element_count;
 /// - has chunk sizes of at least one, and chunks whose elements 64 bits can count;
 /// - has, on every axis, a last chunk whose end fits 64 bits.
 ///
-/// The last chunk of an axis may hang over the end of the array. An axis of size 0 has no chunks; a
-/// grid without axes has one.
+/// The last chunk of an axis may extend past the end of the array. An axis of size 0 has no chunks;
+/// a grid without axes has one.
 ///
 /// ```
 /// use bedform_geometry::ChunkGrid;
@@ -32,10 +32,10 @@ pub struct ChunkGrid {
 }
 
 impl ChunkGrid {
-    /// An array of `array_shape` in chunks of `chunk_shape`.
+    /// Makes the grid of an array of `array_shape` in chunks of `chunk_shape`.
     ///
     /// # Errors
-    /// [`GeometryError`] says which rule of the type is broken.
+    /// [`GeometryError`] names the broken rule of the type.
     pub fn new(
         array_shape: impl Into<Vec<u64>>,
         chunk_shape: impl Into<Vec<u64>>,
@@ -90,25 +90,25 @@ impl ChunkGrid {
         self.chunk_shape.iter().product()
     }
 
-    /// The region of a chunk in full size; it may hang over the end of the array. A chunk outside
-    /// the grid has an empty region.
+    /// Returns the full region of a chunk, which may extend past the end of the array. A chunk
+    /// outside the grid has an empty region.
     pub fn chunk_region(&self, chunk: &[u64]) -> Region {
         self.region_up_to(chunk, |_| u64::MAX)
     }
 
-    /// The part of a chunk's region that lies in the array. A chunk outside the grid has an empty
+    /// Returns the part of a chunk's region inside the array. A chunk outside the grid has an empty
     /// region.
     pub fn chunk_region_clipped(&self, chunk: &[u64]) -> Region {
         self.region_up_to(chunk, |axis| self.array_shape[axis])
     }
 
-    /// The coordinates of the chunk that holds `point`.
+    /// Returns the coordinates of the chunk that contains `point`.
     pub fn chunk_of(&self, point: &[u64]) -> Vec<u64> {
         point.iter().zip(&self.chunk_shape).map(|(at, size)| at / size).collect()
     }
 
-    /// The box, in chunk coordinates, of the chunks that hold a point of `region`, or `None` if
-    /// there is none, because the region is empty or lies outside the array or has another rank.
+    /// Returns the box, in chunk coordinates, of the chunks that contain a point of `region`;
+    /// `None` if the region is empty, lies outside the array, or has another rank.
     ///
     /// ```
     /// use bedform_geometry::{ChunkGrid, Region};
@@ -126,7 +126,7 @@ impl ChunkGrid {
         Some(Region::from_bounds(self.chunk_of(inside.start()), &end))
     }
 
-    /// The region of `chunk`, cut at `limit(axis)`.
+    /// Returns the region of `chunk`, cut off at `limit(axis)`.
     fn region_up_to(&self, chunk: &[u64], limit: impl Fn(usize) -> u64) -> Region {
         let inside = chunk.len() == self.rank()
             && chunk.iter().zip(&self.grid_shape).all(|(at, count)| at < count);

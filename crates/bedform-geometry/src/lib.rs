@@ -1,20 +1,20 @@
 //! Index space without data: regions, selections, chunk grids and curves.
 //!
-//! Pure: no I/O, no clock, no `unsafe`. Shapes and coordinates come from files and users, so
-//! nothing here panics, wraps or allocates more than the answer needs because of a number that is
-//! too large; functions that take validated values say so.
+//! Pure: no I/O, no clock, no `unsafe`. Shapes and coordinates come from files and users. So no
+//! number, however large, makes a function panic, wrap, or allocate more memory than the result
+//! needs; functions that require validated values say so.
 //!
-//! | module | what |
+//! | item | content |
 //! |---|---|
 //! | [`linearize`] and others | shapes, C order |
 //! | [`Region`] | a half-open box |
 //! | [`AxisRange`], [`Positions`] | positions along one axis |
 //! | [`Selection`] | the elements that a read or write asks for |
-//! | [`ChunkGrid`] | an array cut into chunks, and which parts of them a selection touches |
-//! | [`Order`], [`hilbert_index`] and others | how the cells of a grid follow each other |
-//! | [`spread_placement`], [`Spread`] | which storage target holds which cell of a grid |
-//! | [`GridReaders`] | the same, by the processes that read the cells |
-//! | [`PlacedAxis`], [`split`] | selections in parts, each with its place in the result |
+//! | [`ChunkGrid`] | the chunks of an array, and the parts of them that a selection touches |
+//! | [`Order`], [`hilbert_index`] and others | orders of the cells of a grid |
+//! | [`spread_placement`], [`Spread`] | the storage target of each cell of a grid |
+//! | [`GridReaders`] | the storage target of each cell, chosen by the processes that read it |
+//! | [`PlacedAxis`], [`split`] | selections in parts, each with its position in the result |
 //! | [`RegionSet`] | the union of regions |
 #![forbid(unsafe_code)]
 

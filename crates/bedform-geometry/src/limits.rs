@@ -3,15 +3,16 @@
 /// The largest number of axes.
 pub const RANK_MAX: usize = 32;
 
-/// The largest number of axes, not counting those of size one, that a curve goes through.
+/// The largest number of axes of a curve, not counting axes of size one.
 pub const CURVE_RANK_MAX: usize = 8;
 
-/// The largest number of cells that [`Order::sequence`](crate::Order::sequence) and
-/// [`Order::ranks`](crate::Order::ranks) list.
+/// The largest number of cells in a list of [`Order::sequence`](crate::Order::sequence) or
+/// [`Order::ranks`](crate::Order::ranks).
 pub const SEQUENCE_CELLS_MAX: u64 = 1 << 28;
 
 /// The largest number of cells that [`GridReaders`](crate::GridReaders) places.
 pub const PLACED_CELLS_MAX: u64 = 1 << 20;
 
-/// The largest number of cells that all reads together may touch which [`GridReaders`](crate::GridReaders) counts.
+/// The largest number of cells that all reads of a [`GridReaders`](crate::GridReaders) touch
+/// together.
 pub const PLACED_READS_MAX: u64 = 1 << 24;

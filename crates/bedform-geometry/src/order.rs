@@ -1,4 +1,4 @@
-//! How the cells of a grid follow each other.
+//! Orders of the cells of a grid.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use crate::error::GeometryError;
 use crate::limits::{CURVE_RANK_MAX, SEQUENCE_CELLS_MAX};
 use crate::shape::{element_count, strides};
 
-/// How the cells of a grid, most often the chunks of a shard, follow each other.
+/// The order of the cells of a grid; most often, of the chunks of a shard.
 ///
 /// ```
 /// use bedform_geometry::Order;
@@ -34,7 +34,7 @@ impl Order {
     /// All orders.
     pub const ALL: [Self; 4] = [Self::RowMajor, Self::ColumnMajor, Self::Z, Self::Hilbert];
 
-    /// The order's name.
+    /// Returns the order's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::RowMajor => "row-major",
@@ -44,7 +44,7 @@ impl Order {
         }
     }
 
-    /// The cells of a grid, as places in its C order, one after the other in this order.
+    /// Lists the cells of a grid in this order, each as its position in C order.
     ///
     /// # Errors
     /// [`GeometryError::TooManyCells`] for more than [`SEQUENCE_CELLS_MAX`] cells, before anything
@@ -61,7 +61,7 @@ impl Order {
         }
     }
 
-    /// Fails where [`Order::sequence`] would.
+    /// Checks that [`Order::sequence`] would succeed.
     ///
     /// # Errors
     /// As [`Order::sequence`].
@@ -83,7 +83,7 @@ impl Order {
         }
     }
 
-    /// For each cell of a grid, in C order, its place in this order; the inverse of
+    /// Returns for each cell of a grid, in C order, its position in this order; reverses
     /// [`Order::sequence`].
     ///
     /// # Errors
@@ -110,7 +110,7 @@ impl FromStr for Order {
     type Err = GeometryError;
 
     /// # Errors
-    /// [`GeometryError::OrderUnknown`] for any other name than those of [`Order::name`].
+    /// [`GeometryError::OrderUnknown`] for a name that [`Order::name`] never returns.
     fn from_str(name: &str) -> Result<Self, GeometryError> {
         Self::ALL
             .into_iter()
@@ -119,7 +119,7 @@ impl FromStr for Order {
     }
 }
 
-/// The number of cells of a grid that may be listed.
+/// Returns the number of cells of a grid, if it is small enough to list.
 fn cell_count(grid_shape: &[u64]) -> Result<usize, GeometryError> {
     element_count(grid_shape)
         .filter(|&count| count <= SEQUENCE_CELLS_MAX)
@@ -127,12 +127,12 @@ fn cell_count(grid_shape: &[u64]) -> Result<usize, GeometryError> {
         .ok_or_else(|| GeometryError::TooManyCells { shape: grid_shape.to_vec() })
 }
 
-/// The cells of a grid that has some, the first axis fastest.
+/// Lists the cells of a non-empty grid, the first axis fastest.
 fn column_major(grid_shape: &[u64], count: usize) -> Vec<u64> {
     let strides = strides(grid_shape);
     let mut sequence = Vec::with_capacity(count);
     sequence.push(0);
-    // Each axis repeats what the axes before it give, once per position.
+    // Each axis repeats the cells of the axes before it once per position.
     for (&size, stride) in grid_shape.iter().zip(strides) {
         let given = sequence.len();
         for position in 1..size {
@@ -144,9 +144,9 @@ fn column_major(grid_shape: &[u64], count: usize) -> Vec<u64> {
     sequence
 }
 
-/// The cells of a grid that has some, along a curve.
+/// Lists the cells of a non-empty grid along a curve.
 fn along_curve(kind: Kind, grid_shape: &[u64], count: usize) -> Result<Vec<u64>, GeometryError> {
-    // Axes of size one take no part.
+    // Axes of size one do not take part.
     let strides = strides(grid_shape);
     let long = || grid_shape.iter().zip(&strides).filter(|(size, _)| **size > 1);
     let sizes: Vec<u64> = long().map(|(size, _)| *size).collect();
@@ -166,8 +166,8 @@ fn along_curve(kind: Kind, grid_shape: &[u64], count: usize) -> Result<Vec<u64>,
     Ok(walk.sequence)
 }
 
-/// For each corner of a block at some level, how far its first cell lies, in C order, behind that
-/// of the block.
+/// Returns for each corner of a block at `level` the distance in C order from the block's first
+/// cell to the corner's first cell.
 fn corner_offsets(level: usize, axes: &[usize], strides: &[u64]) -> Vec<u64> {
     let offset = |corner: u32| {
         let set = axes.iter().enumerate().filter(|(bit, _)| corner >> bit & 1 == 1);
@@ -176,20 +176,20 @@ fn corner_offsets(level: usize, axes: &[usize], strides: &[u64]) -> Vec<u64> {
     (0..1 << axes.len()).map(offset).collect()
 }
 
-/// A walk along a curve that skips the blocks outside a grid.
+/// A traversal of a curve that skips blocks outside a grid.
 struct Walk<'a> {
     curve: &'a Curve,
     sizes: Vec<u64>,
-    /// Per level, as [`corner_offsets`] gives them.
+    /// The result of [`corner_offsets`] for each level.
     offsets: Vec<Vec<u64>>,
-    /// The first cell of the block that the walk is in.
+    /// The first cell of the current block.
     origin: Vec<u64>,
     sequence: Vec<u64>,
 }
 
 impl Walk<'_> {
-    /// Visits the cells of a block of `levels` levels, whose first cell lies at `place` in C order.
-    /// The depth is that of the longest axis in bits, at most 28.
+    /// Visits the cells of a block of `levels` levels, whose first cell is at position `place` in C
+    /// order. The recursion depth is the bits of the longest axis, at most 28.
     fn descend(&mut self, levels: usize, place: u64, state: State) {
         let Some(level) = levels.checked_sub(1) else {
             self.sequence.push(place);
@@ -197,7 +197,7 @@ impl Walk<'_> {
         };
         let axes = &self.curve.levels()[level];
         let half = 1_u64 << level;
-        // The axes along which the upper half of the block has cells in the grid.
+        // One bit for each axis along which the upper half of the block has cells in the grid.
         let open = axes.iter().enumerate().fold(0_u32, |open, (bit, &axis)| {
             open | u32::from(self.origin[axis] + half < self.sizes[axis]) << bit
         });
@@ -217,7 +217,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Moves the origin along the axes that are set in `corner`.
+    /// Moves the origin along the axes whose bit is set in `corner`.
     fn shift_origin(&mut self, axes: &[usize], corner: u32, shift: impl Fn(u64) -> u64) {
         for (bit, &axis) in axes.iter().enumerate() {
             if corner >> bit & 1 == 1 {

@@ -1,8 +1,8 @@
-//! How much two selections have in common.
+//! The overlap of two selections.
 //!
-//! Counts distinct elements, without looking at each: orthogonal selections and unions become
-//! disjoint boxes of positions per axis, and the overlap of two boxes is a product over the axes.
-//! Points are looked up one by one.
+//! Counts distinct elements without visiting each: orthogonal selections and unions become disjoint
+//! boxes of positions per axis, and the overlap of two boxes is a product over the axes. Points are
+//! looked up one by one.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use crate::positions::AxisRange;
 use crate::selection::{AxisSelection, Points, Selection};
 
 impl AxisSelection {
-    /// How many positions both select, each counted once. Ranges cost nothing; coordinates are
-    /// sorted.
+    /// Returns the number of distinct positions that both select. Ranges take constant time;
+    /// coordinates are sorted.
     ///
     /// ```
     /// use bedform_geometry::{AxisRange, AxisSelection};
@@ -28,9 +28,8 @@ impl AxisSelection {
 }
 
 impl Selection {
-    /// How many elements both select, each counted once, or `None` if 64 bits cannot count them.
-    /// With itself, a selection shares its distinct elements; selections of different rank share
-    /// none.
+    /// Returns the number of distinct elements that both select, or `None` if 64 bits cannot count
+    /// them. Selections of different rank share none.
     ///
     /// ```
     /// use bedform_geometry::{Region, Selection};
@@ -61,7 +60,7 @@ impl Selection {
         }
     }
 
-    /// The number of axes, or `None` for a union of nothing.
+    /// Returns the number of axes, or `None` for an empty union.
     pub fn rank(&self) -> Option<usize> {
         match self {
             Self::Orthogonal(axes) => Some(axes.len()),
@@ -70,7 +69,7 @@ impl Selection {
         }
     }
 
-    /// Boxes that share no element and hold those selected; none for points.
+    /// Returns disjoint boxes that contain exactly the selected elements; none for points.
     fn disjoint_boxes(&self) -> Vec<Vec<Distinct>> {
         match self {
             Self::Orthogonal(axes) => vec![axes.iter().map(Distinct::of).collect()],
@@ -80,7 +79,7 @@ impl Selection {
                     return Vec::new();
                 };
                 for region in regions {
-                    // A region of another rank than the first is no part of a valid selection.
+                    // A valid selection has regions of one rank.
                     let _ = set.insert(region);
                 }
                 let ranges = |region: &crate::Region| {
@@ -94,7 +93,7 @@ impl Selection {
     }
 }
 
-/// Positions along one axis, each once; lists ascend.
+/// Distinct positions along one axis; lists ascend.
 enum Distinct {
     Range(AxisRange),
     Sorted(Vec<u64>),
@@ -120,7 +119,7 @@ impl Distinct {
         }
     }
 
-    /// How many positions both hold.
+    /// Returns the number of positions in both.
     fn common(&self, other: &Self) -> u64 {
         match (self, other) {
             (Self::Range(a), Self::Range(b)) => a.overlap(b),
@@ -132,17 +131,17 @@ impl Distinct {
 }
 
 impl AxisRange {
-    /// True if `at` is one of the positions.
+    /// Returns true if `at` is one of the positions.
     pub(crate) fn holds(&self, at: u64) -> bool {
         self.bounds().is_some_and(|(lowest, highest)| {
-            // A range of one position may have any step.
+            // The step of a range of one position is irrelevant.
             (lowest..=highest).contains(&at)
                 && (at - lowest).is_multiple_of(self.step().unsigned_abs())
         })
     }
 
-    /// How many positions both ranges have. Such a position leaves the right rest for both steps; the
-    /// next one follows at the distance of the steps' least common multiple.
+    /// Returns the number of positions in both ranges. A common position satisfies a congruence for
+    /// each step; common positions are the least common multiple of the steps apart.
     fn overlap(&self, other: &Self) -> u64 {
         let (Some((a_low, a_high)), Some((b_low, b_high))) = (self.bounds(), other.bounds()) else {
             return 0;
@@ -155,7 +154,8 @@ impl AxisRange {
         if distance % divisor != 0 || low > high {
             return 0;
         }
-        // The first position of `self`, upwards or downwards without end, that is one of `other`.
+        // The first position of `self`, extended without end in both directions, that is congruent
+        // to `other`'s.
         let period = b_step / divisor;
         let steps = (distance / divisor).rem_euclid(period) * inverse.rem_euclid(period) % period;
         let meeting = i128::from(a_low) + steps * a_step;
@@ -165,8 +165,8 @@ impl AxisRange {
     }
 }
 
-/// The greatest common divisor of `a` and `b`, both positive, and an `x` for which `a * x` is the
-/// divisor modulo `b` (the extended Euclidean algorithm).
+/// Returns the greatest common divisor of `a` and `b`, both positive, and an `x` with `a * x`
+/// congruent to it modulo `b` (the extended Euclidean algorithm).
 fn divisor_and_inverse(a: i128, b: i128) -> (i128, i128) {
     let (mut rest, mut next_rest) = (a, b);
     let (mut factor, mut next_factor) = (1, 0);
@@ -178,7 +178,7 @@ fn divisor_and_inverse(a: i128, b: i128) -> (i128, i128) {
     (rest, factor)
 }
 
-/// The points, each once.
+/// Returns the distinct points.
 fn distinct_points(points: &Points) -> BTreeSet<Vec<u64>> {
     if points.rank() == 0 {
         return (points.count() > 0).then(Vec::new).into_iter().collect();
@@ -187,12 +187,12 @@ fn distinct_points(points: &Points) -> BTreeSet<Vec<u64>> {
     (0..count).map(|i| points.coords().iter().map(|axis| axis[i]).collect()).collect()
 }
 
-/// True if a box of the point's rank holds it.
+/// Returns true if a box of the point's rank contains it.
 fn box_holds(axes: &[Distinct], point: &[u64]) -> bool {
     axes.iter().zip(point).all(|(axis, &at)| axis.holds(at))
 }
 
-/// The number of elements that two boxes of one rank share.
+/// Returns the number of elements that two boxes of one rank share.
 fn box_overlap(a: &[Distinct], b: &[Distinct]) -> Option<u64> {
     let common: Vec<u64> = a.iter().zip(b).map(|(a, b)| a.common(b)).collect();
     crate::shape::element_count(&common)

@@ -1,23 +1,23 @@
-//! Cells of a grid on storage targets, so that planes are served by many.
+//! Placement of the cells of a grid on storage targets, so that many targets serve each plane.
 
 use crate::error::GeometryError;
 use crate::limits::SEQUENCE_CELLS_MAX;
 use crate::order::Order;
 use crate::shape::element_count;
 
-/// Steps that are tried for each axis.
+/// Largest number of candidate steps for each axis.
 const STEPS_MAX: u64 = 1024;
-/// More targets than this are not told apart when steps are compared.
+/// Largest number of targets for which steps are compared.
 const TARGETS_MAX: u64 = 1 << 16;
 
-/// For each cell of a grid, in C order, the target that holds it, of so many, so that planes across each
-/// axis are on as many targets as possible.
+/// Returns for each cell of a grid, in C order, the target that stores it, so that planes across
+/// each axis lie on as many targets as possible.
 ///
-/// A cell lies on the sum of its coordinates times a step for each axis, modulo the number of targets: so
-/// every plane across an axis touches as many targets as every other. The steps are chosen one axis
-/// after the other, from the last: that which lets the planes that it is part of touch most. Along a
-/// curve ([`Order::placement`]) boxes are spread well, too, but the cells of a plane that has fewer
-/// of them than there are targets meet on some; here they need not.
+/// The target of a cell is the sum of its coordinates times a step for each axis, modulo the number
+/// of targets. So all planes across an axis touch equally many targets. Steps are chosen one axis
+/// after the other, from the last: the step for which the planes that contain the axis touch the
+/// most targets. A curve ([`Order::placement`]) spreads boxes well, too. But along a curve, cells
+/// of a plane with fewer cells than targets may share a target; here they need not.
 ///
 /// ```
 /// use bedform_geometry::spread_placement;
@@ -34,7 +34,8 @@ pub fn spread_placement(grid_shape: &[u64], targets: u32) -> Result<Vec<u64>, Ge
     places(grid_shape, &steps(grid_shape, targets), targets)
 }
 
-/// For each cell of a grid, in C order, the sum of its coordinates times the steps, modulo the targets.
+/// Returns for each cell of a grid, in C order, the sum of its coordinates times the steps, modulo
+/// the targets.
 fn places(grid_shape: &[u64], steps: &[u64], targets: u64) -> Result<Vec<u64>, GeometryError> {
     let count = element_count(grid_shape)
         .filter(|&count| count <= SEQUENCE_CELLS_MAX)
@@ -44,7 +45,8 @@ fn places(grid_shape: &[u64], steps: &[u64], targets: u64) -> Result<Vec<u64>, G
     if count > 0 {
         places.push(0);
     }
-    // From the last axis on, each repeats what those behind it give, moved by its step.
+    // From the last axis on, each axis repeats the values of the axes after it, shifted by its
+    // step.
     for (&size, &step) in grid_shape.iter().zip(steps).rev() {
         let given = places.len();
         for position in 1..size {
@@ -57,10 +59,10 @@ fn places(grid_shape: &[u64], steps: &[u64], targets: u64) -> Result<Vec<u64>, G
     Ok(places)
 }
 
-/// Which of so many storage targets holds a cell of a grid that may grow.
+/// The storage target of each cell of a grid that may grow.
 ///
-/// As [`spread_placement`], but a cell's target does not change with the size of the grid: the steps are
-/// those of a grid whose planes have about as many cells as there are targets.
+/// As [`spread_placement`], but a cell's target is independent of the size of the grid. The steps
+/// are those of a grid whose planes have about as many cells as there are targets.
 ///
 /// ```
 /// use bedform_geometry::Spread;
@@ -75,7 +77,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// For grids of so many dimensions; none counts as one target.
+    /// Makes the placement for grids of `dimensions` axes; 0 targets count as 1.
     #[must_use]
     pub fn new(dimensions: usize, targets: u32) -> Self {
         let targets = targets.max(1);
@@ -83,7 +85,7 @@ impl Spread {
         Self { steps: steps(&grid, u64::from(targets)), targets }
     }
 
-    /// The target of the cell at `coordinates`, one for each dimension.
+    /// Returns the target of the cell at `coordinates`, one for each axis.
     #[must_use]
     pub fn target(&self, coordinates: &[u64]) -> u32 {
         let targets = u64::from(self.targets);
@@ -94,7 +96,7 @@ impl Spread {
         u32::try_from(place).unwrap_or_default()
     }
 
-    /// For each cell of a grid as it is now, in C order, its target.
+    /// Returns for each cell of a grid of the current shape, in C order, its target.
     ///
     /// # Errors
     /// As [`spread_placement`].
@@ -103,7 +105,8 @@ impl Spread {
     }
 }
 
-/// The least side of a cube whose planes have as many cells as there are targets.
+/// Returns the smallest side of a cube whose planes have at least as many cells as there are
+/// targets.
 fn plane_side(dimensions: usize, targets: u64) -> u64 {
     let axes = u32::try_from(dimensions.saturating_sub(1)).unwrap_or(u32::MAX);
     let (mut below, mut found) = (0, targets);
@@ -117,10 +120,10 @@ fn plane_side(dimensions: usize, targets: u64) -> u64 {
     found
 }
 
-/// The step of each axis.
+/// Returns the step of each axis.
 fn steps(grid_shape: &[u64], targets: u64) -> Vec<u64> {
     let mut steps = vec![0; grid_shape.len()];
-    // Of more positions than targets the rest repeats the first.
+    // Positions beyond the number of targets repeat the first ones.
     let sizes: Vec<u64> = grid_shape.iter().map(|&size| size.clamp(1, targets)).collect();
     let mut is_first = true;
     for axis in (0..sizes.len()).rev().filter(|&axis| grid_shape[axis] > 1) {
@@ -132,8 +135,8 @@ fn steps(grid_shape: &[u64], targets: u64) -> Vec<u64> {
     steps
 }
 
-/// The step of `axis` with which the cells of it and the axes behind it, and those of each plane across one
-/// behind it, touch the most targets; the first of those that are alike.
+/// Returns the first step of `axis` that maximizes the number of targets touched by the cells of
+/// this and the later axes, and by those of each plane across a later axis.
 fn best_step(axis: usize, sizes: &[u64], steps: &[u64], targets: u64) -> u64 {
     let behind: Vec<usize> = (axis + 1..sizes.len()).filter(|&other| sizes[other] > 1).collect();
     let tried = targets.min(STEPS_MAX);
@@ -153,8 +156,8 @@ fn best_step(axis: usize, sizes: &[u64], steps: &[u64], targets: u64) -> u64 {
     best.1
 }
 
-/// The share, in parts of a million, of the targets that the cells of all axes from `axis` on could be
-/// on that they are on, one axis left out.
+/// Returns the number of targets that the cells of all axes from `axis` on touch, with one axis
+/// fixed, in millionths of the largest possible number.
 fn touched(axis: usize, fixed: Option<usize>, sizes: &[u64], steps: &[u64], targets: u64) -> u64 {
     let mut seen = vec![false; usize::try_from(targets).unwrap_or(0)];
     let mut found = vec![0_u64];
@@ -185,9 +188,9 @@ fn touched(axis: usize, fixed: Option<usize>, sizes: &[u64], steps: &[u64], targ
 }
 
 impl Order {
-    /// For each cell of a grid, in C order, the target that holds it, of so many: cells go to targets in
-    /// turn, in this order. Along the Hilbert curve neighbours are near each other in the order, and so
-    /// on other targets: planes and boxes are served by many (Smart-IO, section IV-C).
+    /// Returns for each cell of a grid, in C order, the target that stores it: cells go to targets
+    /// in turn, in this order. Along the Hilbert curve, neighbouring cells have close positions and
+    /// so different targets: many targets serve each plane and box (Smart-IO, section IV-C).
     ///
     /// ```
     /// use bedform_geometry::Order;
@@ -216,7 +219,7 @@ mod tests {
     use super::*;
     use crate::shape::delinearize;
 
-    /// The least share of the targets that could serve a plane that do.
+    /// Returns, for the worst plane, the share of the targets that serve it among those that could.
     fn least_share(grid: &[u64], targets: u32, places: &[u64]) -> f64 {
         let cells: u64 = grid.iter().product();
         let mut least = 1.0_f64;

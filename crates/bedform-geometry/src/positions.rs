@@ -9,7 +9,7 @@ use crate::error::GeometryError;
 /// A value of this type
 ///
 /// - has a step that is not zero; it may be negative;
-/// - has positions, if any, from 0 up to, without, the largest 64-bit index.
+/// - has positions, if any, from 0 up to and excluding the largest 64-bit index.
 ///
 /// ```
 /// use bedform_geometry::AxisRange;
@@ -26,7 +26,7 @@ pub struct AxisRange {
 }
 
 impl AxisRange {
-    /// The range of `len` positions from `start` by `step`.
+    /// Makes the range of `len` positions from `start` by `step`.
     ///
     /// # Errors
     /// [`GeometryError::StepZero`], or [`GeometryError::RangeTooLarge`] if a position is negative
@@ -50,7 +50,7 @@ impl AxisRange {
         }
     }
 
-    /// The `len` neighbouring positions from `start` on.
+    /// Makes the range of `len` consecutive positions from `start`.
     ///
     /// # Errors
     /// [`GeometryError::RangeTooLarge`] if `start + len` does not fit 64 bits.
@@ -58,23 +58,23 @@ impl AxisRange {
         Self::new(start, 1, len)
     }
 
-    /// All positions of an axis of `size`.
+    /// Makes the range of all positions of an axis of `size`.
     pub fn whole(size: u64) -> Self {
         Self { start: 0, step: 1, len: size }
     }
 
-    /// A range that its caller has derived from valid ones. The step of fewer than two positions
-    /// means nothing and becomes 1, so that equal positions compare equal.
+    /// Makes a range derived from valid ones. The step of fewer than two positions is irrelevant
+    /// and becomes 1, so that equal positions compare equal.
     pub(crate) fn derived(start: u64, step: i64, len: u64) -> Self {
         Self { start, step: if len < 2 { 1 } else { step }, len }
     }
 
-    /// The first position, if there is one.
+    /// Returns the first position; meaningless for an empty range.
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// The distance from one position to the next, never zero.
+    /// Returns the distance between positions, never zero.
     pub fn step(&self) -> i64 {
         self.step
     }
@@ -84,51 +84,51 @@ impl AxisRange {
         self.len
     }
 
-    /// True if there is no position.
+    /// Returns true if there are no positions.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Position number `i`, or `None` behind the last.
+    /// Returns position number `i`, or `None` past the last.
     pub fn get(&self, i: u64) -> Option<u64> {
         (i < self.len).then(|| self.at(i))
     }
 
-    /// The positions in order.
+    /// Returns the positions in order.
     pub fn iter(&self) -> impl Iterator<Item = u64> + use<> {
         let range = *self;
         (0..range.len).map(move |i| range.at(i))
     }
 
-    /// The lowest and the highest position, or `None` if there is no position.
+    /// Returns the lowest and the highest position, or `None` if there are none.
     pub fn bounds(&self) -> Option<(u64, u64)> {
         let last = self.get(self.len.checked_sub(1)?)?;
         Some((self.start.min(last), self.start.max(last)))
     }
 
-    /// True if each position is the one before plus one.
+    /// Returns true if each position is its predecessor plus one.
     pub fn is_contiguous(&self) -> bool {
         self.step == 1 || self.len < 2
     }
 
-    /// Position `i` of a range that has it. The sum is right modulo 2^64 and, by the invariant, the
-    /// true one lies below 2^64: wrapping is exact.
+    /// Returns position `i`, which must exist. The sum is exact although it wraps: the invariant of
+    /// the type keeps the true value below 2^64.
     pub(crate) fn at(&self, i: u64) -> u64 {
         self.start.wrapping_add(i.wrapping_mul(self.step.cast_unsigned()))
     }
 }
 
-/// A sequence of positions along one axis, in any order, duplicates allowed.
+/// A sequence of positions along one axis, in any order, with duplicates allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Positions {
     /// Evenly spaced positions.
     Range(AxisRange),
-    /// Positions without a rule. Selections made from them share the list: it may have millions.
+    /// Irregular positions. Selections made from them share the list, which may have millions.
     List(Arc<Vec<u64>>),
 }
 
 impl Positions {
-    /// The positions of `list`, as a range if they are evenly spaced.
+    /// Makes the positions of `list`, as a range if they are evenly spaced.
     pub fn from_list(list: Vec<u64>) -> Self {
         let Some(step) = even_step(&list) else {
             return Self::List(Arc::new(list));
@@ -145,12 +145,12 @@ impl Positions {
         }
     }
 
-    /// True if there is no position.
+    /// Returns true if there are no positions.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Position number `i`, or `None` behind the last.
+    /// Returns position number `i`, or `None` past the last.
     pub fn get(&self, i: u64) -> Option<u64> {
         match self {
             Self::Range(range) => range.get(i),
@@ -158,7 +158,7 @@ impl Positions {
         }
     }
 
-    /// The positions with these numbers; of numbers that there are none of, nothing.
+    /// Returns the positions with these indexes; indexes out of range are skipped.
     ///
     /// ```
     /// use bedform_geometry::{AxisRange, Positions};
@@ -179,13 +179,13 @@ impl Positions {
         Self::from_list(numbers.iter().filter_map(|number| self.get(number)).collect())
     }
 
-    /// The positions in order.
+    /// Returns the positions in order.
     pub fn iter(&self) -> PositionsIter<'_> {
         PositionsIter { positions: self, next: 0 }
     }
 
-    /// True if each position is the one before plus one. Projections give a range whenever that
-    /// holds.
+    /// Returns true if each position is its predecessor plus one. Projections return such positions
+    /// as a range.
     pub fn is_contiguous(&self) -> bool {
         match self {
             Self::Range(range) => range.is_contiguous(),
@@ -203,7 +203,7 @@ impl<'a> IntoIterator for &'a Positions {
     }
 }
 
-/// The positions of a [`Positions`] in order.
+/// An iterator over the positions of a [`Positions`].
 #[derive(Debug, Clone)]
 pub struct PositionsIter<'a> {
     positions: &'a Positions,
@@ -225,7 +225,7 @@ impl Iterator for PositionsIter<'_> {
     }
 }
 
-/// The step of evenly spaced positions, if they are and it is not zero; 1 for fewer than two.
+/// Returns the step of evenly spaced positions, unless it is zero; 1 for fewer than two.
 fn even_step(list: &[u64]) -> Option<i64> {
     let [first, second, ..] = list else {
         return Some(1);

@@ -1,20 +1,21 @@
-//! Which chunks a selection touches, and which part of each goes where in the result.
+//! Projection of selections onto chunks: the touched chunks, and the position of each part in the
+//! result.
 //!
-//! An orthogonal selection is projected axis by axis. The chunks it touches are the products of the
-//! pieces of each axis, so that nothing has to be allocated per chunk. Points are grouped by chunk.
+//! An orthogonal selection is projected axis by axis. The touched chunks are the products of the
+//! pieces of each axis, so that nothing is allocated per chunk. Points are grouped by chunk.
 
 use crate::error::{GeometryError, check_ranks_equal};
 use crate::grid::ChunkGrid;
 use crate::positions::{AxisRange, Positions};
 use crate::selection::{AxisSelection, Points};
 
-/// The part of an axis selection that lies in one chunk. Both position lists have one length: the
-/// element at `inside[i]` of the chunk is the element at `result[i]` of the result.
+/// The part of an axis selection inside one chunk. Both position lists have the same length:
+/// element `inside[i]` of the chunk is element `result[i]` of the result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AxisPiece {
     /// The chunk's coordinate along the axis.
     pub chunk: u64,
-    /// Positions along the axis, counted from the start of the chunk.
+    /// Positions along the axis, relative to the start of the chunk.
     pub inside: Positions,
     /// Positions along the axis of the result, ascending.
     pub result: Positions,
@@ -23,31 +24,31 @@ pub struct AxisPiece {
 /// The pieces of an axis selection, sorted by chunk, each chunk once.
 pub type AxisProjection = Vec<AxisPiece>;
 
-/// One element on its way between a chunk and a result.
+/// The move of one element between a chunk and a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PointMove {
-    /// The place of the element in the C order of the full chunk.
+    /// Position of the element in C order of the full chunk.
     pub inside: u64,
-    /// The place of the element in the result.
+    /// Position of the element in the result.
     pub result: u64,
 }
 
-/// The points that lie in one chunk.
+/// The points inside one chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PointPiece {
-    /// The place of the chunk in the C order of the grid.
+    /// Position of the chunk in C order of the grid.
     pub chunk: u64,
     /// The elements, in the order of the result.
     pub moves: Vec<PointMove>,
 }
 
 impl ChunkGrid {
-    /// Cuts a selection along `axis` at the borders of the chunks.
+    /// Splits a selection along `axis` at the boundaries of chunks.
     ///
-    /// The selection must have been validated against the array's shape, and `axis` must be below
-    /// the rank. The cost is one step per piece for ranges; coordinates are sorted by chunk unless
-    /// they are so already. The number of pieces is at most [`ChunkGrid::axis_piece_bound`]: check
-    /// that first where the array's shape is not to be trusted.
+    /// The caller must have validated the selection against the array's shape, and `axis` must be
+    /// below the rank. Ranges take one step per piece; unsorted coordinates are sorted by chunk.
+    /// The number of pieces is at most [`ChunkGrid::axis_piece_bound`]: check that first if the
+    /// array's shape is untrusted.
     ///
     /// ```
     /// use bedform_geometry::{AxisRange, AxisSelection, ChunkGrid, Positions};
@@ -66,12 +67,13 @@ impl ChunkGrid {
         }
     }
 
-    /// As [`ChunkGrid::project_axis`], of positions that are listed.
+    /// As [`ChunkGrid::project_axis`], for a list of positions.
     pub fn project_list(&self, axis: usize, positions: &[u64]) -> AxisProjection {
         project_coords(positions, self.chunk_shape()[axis])
     }
 
-    /// At most how many pieces [`ChunkGrid::project_axis`] gives, at no cost for ranges.
+    /// Returns an upper bound on the number of pieces of [`ChunkGrid::project_axis`]; constant time
+    /// for ranges.
     pub fn axis_piece_bound(&self, axis: usize, selection: &AxisSelection) -> u64 {
         let chunk_size = self.chunk_shape()[axis];
         selection.bounds().map_or(0, |(lowest, highest)| {
@@ -80,9 +82,9 @@ impl ChunkGrid {
         })
     }
 
-    /// Groups points by the chunk that holds them, sorted by chunk. The points must have been
-    /// validated against the array's shape, and their number against the limit of a result: the
-    /// answer takes memory for each, also for points of rank 0, which are only a count.
+    /// Groups points by chunk, sorted by chunk. The caller must have validated the points against
+    /// the array's shape, and their number against the limit of a result. The output takes memory
+    /// for each point, even for points of rank 0, which are stored as a count.
     ///
     /// # Errors
     /// [`GeometryError::RankMismatch`], or [`GeometryError::TooManyElements`] if the chunks of the
@@ -94,7 +96,8 @@ impl ChunkGrid {
         }
         let mut places: Vec<(u64, PointMove)> =
             (0..points.count()).map(|result| (0, PointMove { inside: 0, result })).collect();
-        // Axis by axis, as `linearize` would, but along the lists of coordinates.
+        // Accumulates positions axis by axis, as `linearize` does, but over whole lists of
+        // coordinates.
         for (axis, coords) in points.coords().iter().enumerate() {
             let (chunk_size, chunk_count) = (self.chunk_shape()[axis], self.grid_shape()[axis]);
             for ((chunk, to), &at) in places.iter_mut().zip(coords) {
@@ -115,7 +118,7 @@ impl ChunkGrid {
     }
 }
 
-/// Cuts a range. Walks in the order of the result, from chunk to chunk.
+/// Splits a range, in the order of the result.
 fn project_range(range: AxisRange, chunk_size: u64) -> AxisProjection {
     let mut pieces = Vec::new();
     let (step, stride) = (range.step(), range.step().unsigned_abs());
@@ -138,8 +141,8 @@ fn project_range(range: AxisRange, chunk_size: u64) -> AxisProjection {
     pieces
 }
 
-/// Cuts a list of coordinates: by chunk, and within a chunk in the order of the result, which keeps
-/// the writes to the result in sequence.
+/// Splits a list of coordinates by chunk. Within a chunk the order is that of the result, so that
+/// writes to the result are sequential.
 fn project_coords(coords: &[u64], chunk_size: u64) -> AxisProjection {
     if coords.is_sorted() {
         return project_sorted(coords, chunk_size);
@@ -161,8 +164,8 @@ fn project_coords(coords: &[u64], chunk_size: u64) -> AxisProjection {
         .collect()
 }
 
-/// As [`project_coords`], of coordinates that ascend: the coordinates within a chunk are adjacent, and
-/// each is held once more and no more often.
+/// As [`project_coords`], for sorted coordinates: those of a chunk are adjacent, and each is copied
+/// once.
 fn project_sorted(coords: &[u64], chunk_size: u64) -> AxisProjection {
     let mut pieces = Vec::new();
     let mut done = 0;
@@ -181,8 +184,8 @@ fn project_sorted(coords: &[u64], chunk_size: u64) -> AxisProjection {
     pieces
 }
 
-/// How many of positions that ascend, the first of which is below `end`, are: by steps that double, since
-/// there may be as many chunks as positions.
+/// Returns the number of sorted positions below `end`, of which the first is one. The search
+/// doubles its steps, since there may be as many chunks as positions.
 fn length_below(coords: &[u64], end: u64) -> usize {
     let (mut low, mut step) = (0, 1);
     while coords.get(low + step).is_some_and(|at| *at < end) {

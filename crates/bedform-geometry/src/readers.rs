@@ -1,18 +1,22 @@
-//! Cells of a grid on storage targets, so that each target serves few of the processes that read together.
+//! Placement of cells on storage targets, so that each target serves few of the processes that read
+//! concurrently.
 //!
-//! Tang, *Dynamic data prefetching and layout optimizations*: section 3.2.4, "OST-Aware Replica Placement", has
-//! the rule ("make each OST be contacted by as few processes as possible", figures 3.4 and 3.5), equation 3.1 the
-//! cost that a placement is judged by. The paper does not say how the cells are dealt out.
+//! Tang, *Dynamic data prefetching and layout optimizations*: section 3.2.4, "OST-Aware Replica
+//! Placement", states the rule ("make each OST be contacted by as few processes as possible",
+//! figures 3.4 and 3.5); equation 3.1 is the cost of a placement. The paper does not define how to
+//! assign the cells.
 //!
-//! # How
+//! # Algorithm
 //!
-//! 1. Each cell belongs to the process that reads most of it. Cells are put in the order of these processes, and
-//!    of the reads of each.
-//! 2. This row is cut into one run for each target, so that the most expensive run costs as little as possible:
-//!    a binary search over that cost, as for the linear partition problem.
-//! 3. Cells that the same processes read are dealt out in turn over the targets of their runs: the cells read at
-//!    one time are then on several of them. Without this step processes that share cells wait for each other.
-//! 4. Cells that nobody reads go where least is stored.
+//! 1. Each cell belongs to the process that reads most of it. Cells are sorted by process, and by
+//!    the reads of each process.
+//! 2. This sequence is cut into one run per target, such that the cost of the most expensive run is
+//!    minimal: a binary search over that cost, as for the linear partition problem.
+//! 3. Cells with the same set of processes are dealt in turn to the targets of their runs, so that
+//!    cells read at the same time lie on several targets. Without this step, processes that share
+//!    cells wait for each other.
+//! 4. Cells without readers go to the target with the fewest stored elements.
+//! 5. The plain [`Spread`] is used instead if it costs no more.
 //! 5. The plain [`Spread`] is taken where it costs no more.
 
 use std::cmp::Reverse;
@@ -25,34 +29,34 @@ use crate::placement::Spread;
 use crate::region::Region;
 use crate::shape::{delinearize, linearize};
 
-/// Halvings of the range of costs in which the least one is searched.
+/// Number of bisections of the range of costs.
 const HALVINGS: u32 = 48;
 
-/// The costs of reads from a target, as in equation 3.1.
+/// The costs of reads from a target, by equation 3.1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AccessCosts {
-    /// Seconds for an element that follows another: `T_pg` over the elements of a page.
+    /// Seconds per consecutive element: `T_pg` divided by the elements of a page.
     pub element_seconds: f64,
-    /// Seconds for a piece of a cell that one read takes: `T_chk`.
+    /// Seconds per piece of a cell that one read takes: `T_chk`.
     pub piece_seconds: f64,
-    /// Seconds for which every read waits: `T_lat`.
+    /// Latency of every read in seconds: `T_lat`.
     pub latency_seconds: f64,
 }
 
-/// The elements that one target stores, and the reads that it serves.
+/// The elements that a target stores, and the reads that it serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TargetReaders {
-    /// Processes that read from it: `N_cli`.
+    /// Number of processes that read from it: `N_cli`.
     pub processes: u64,
-    /// Elements that they read, of all processes: `N_pg` in elements.
+    /// Number of elements that all processes read: `N_pg` in elements.
     pub elements: u64,
-    /// Pieces of cells that they read: `N_chk`.
+    /// Number of pieces of cells that they read: `N_chk`.
     pub pieces: u64,
-    /// Elements that it stores.
+    /// Number of elements that it stores.
     pub stored: u64,
 }
 
-/// Which processes read which cells of a grid, and how much of each.
+/// The reads of a grid's cells, by process.
 ///
 /// ```
 /// use bedform_geometry::{AccessCosts, ChunkGrid, GridReaders, Region};
@@ -70,27 +74,27 @@ pub struct TargetReaders {
 #[derive(Debug, Clone)]
 pub struct GridReaders {
     grid: ChunkGrid,
-    /// For each cell, in C order, who reads it, by process.
+    /// For each cell, in C order, its reads by process.
     cells: Vec<Vec<CellReads>>,
-    /// For each cell its elements.
+    /// For each cell, its number of elements.
     stored: Vec<u64>,
-    /// Reads that were added, and the cells that they touch.
+    /// Number of added reads, and of the cells that they touch.
     reads: u64,
     touched: u64,
 }
 
-/// The reads of one process from one cell.
+/// The reads of one cell by one process.
 #[derive(Debug, Clone, Copy)]
 struct CellReads {
     process: u32,
-    /// The number of the read that touched it first.
+    /// Index of the first read that touched the cell.
     first: u64,
     elements: u64,
     pieces: u64,
 }
 
 impl GridReaders {
-    /// A grid that nobody reads.
+    /// Makes a grid without reads.
     ///
     /// # Errors
     /// [`GeometryError::TooManyPlacedCells`] for more than [`PLACED_CELLS_MAX`] cells.
@@ -105,16 +109,16 @@ impl GridReaders {
         Ok(Self { grid, cells: vec![Vec::new(); count], stored, reads: 0, touched: 0 })
     }
 
-    /// The grid.
+    /// Returns the grid.
     pub fn grid(&self) -> &ChunkGrid {
         &self.grid
     }
 
-    /// One more read of a process: a box of the array, whose part outside of it does not count.
+    /// Adds a read of a process: a box of the array, clipped to the array.
     ///
     /// # Errors
-    /// [`GeometryError::TooManyPlacedReads`] where all reads together touch more than [`PLACED_READS_MAX`] cells,
-    /// each as often as it is read; this read is not added then.
+    /// [`GeometryError::TooManyPlacedReads`] if all reads together touch more than
+    /// [`PLACED_READS_MAX`] cells, counted once per read; this read is then not added.
     pub fn add(&mut self, process: u32, region: &Region) -> Result<(), GeometryError> {
         let Some(touched) = self.grid.chunks_of_region(region) else { return Ok(()) };
         self.touched = touched
@@ -143,11 +147,12 @@ impl GridReaders {
         Ok(())
     }
 
-    /// For each cell, in C order, the target that holds it, of so many: the greatest cost of a target by equation
-    /// 3.1 is small, and never more than that of the plain [`Spread`]. No target that serves reads stores more
-    /// than twice its share of the cells that are read, or its share and one cell.
+    /// Returns for each cell, in C order, the target that stores it. The placement makes the
+    /// largest cost of a target by equation 3.1 small, and never larger than that of the plain
+    /// [`Spread`]. A target that serves reads stores at most twice its share of the cells that are
+    /// read, or its share and one cell.
     ///
-    /// Of placements of one cost that with the fewest processes on a target is taken.
+    /// Among placements of equal cost, the one with the fewest processes on a target is chosen.
     #[must_use]
     pub fn placement(&self, targets: u32, costs: &AccessCosts) -> Vec<u64> {
         let targets = targets.max(1);
@@ -170,15 +175,16 @@ impl GridReaders {
         best.map_or_else(Vec::new, |(.., places)| places)
     }
 
-    /// The placement that knows of no readers: that of shards of any array.
+    /// Returns the placement that ignores readers, which shards of any array use.
     #[must_use]
     pub fn spread(&self, targets: u32) -> Vec<u64> {
         let spread = Spread::new(self.grid.rank(), targets);
-        // There are fewer cells than a placement may have.
+        // The grid has fewer cells than the limit of a placement.
         spread.placement(self.grid.grid_shape()).unwrap_or_default()
     }
 
-    /// The load of each of so many targets under a placement: a target for each cell, in C order.
+    /// Returns the load of each target under a placement, which has a target for each cell in C
+    /// order.
     #[must_use]
     pub fn load(&self, places: &[u64], targets: u32) -> Vec<TargetReaders> {
         let mut load = vec![TargetReaders::default(); targets.max(1) as usize];
@@ -204,19 +210,19 @@ impl GridReaders {
         load
     }
 
-    /// Seconds of all reads by a placement: `T` of equation 3.1.
+    /// Returns the seconds of all reads under a placement: `T` of equation 3.1.
     #[must_use]
     pub fn seconds(&self, places: &[u64], targets: u32, costs: &AccessCosts) -> f64 {
         seconds_of(&self.load(places, targets), costs)
     }
 
-    /// The process to which a cell belongs, and the number of its first read of it.
+    /// Returns the process to which a cell belongs, and the index of its first read of the cell.
     fn owner(&self, cell: usize) -> Option<(u32, u64)> {
         let most = self.cells[cell].iter().max_by_key(|one| (one.elements, Reverse(one.process)));
         most.map(|one| (one.process, one.first))
     }
 
-    /// Cells that are read, in the order of the processes that they belong to and of the reads of each.
+    /// Returns the cells with readers, sorted by their process and its reads.
     fn row(&self) -> Vec<usize> {
         let owned = (0..self.cells.len()).filter_map(|cell| Some((self.owner(cell)?, cell)));
         let mut owned: Vec<_> = owned.collect();
@@ -224,7 +230,8 @@ impl GridReaders {
         owned.into_iter().map(|(_, cell)| cell).collect()
     }
 
-    /// The first cell of each run of a row, as places in it: at most so many runs, none of which costs much.
+    /// Returns the start index in `row` of each run: at most `targets` runs, none of them
+    /// expensive.
     fn runs(&self, row: &[usize], targets: u32, costs: &AccessCosts) -> Vec<usize> {
         let stored: Vec<u64> = row.iter().map(|&cell| self.stored[cell]).collect();
         let share = stored.iter().sum::<u64>().div_ceil(u64::from(targets));
@@ -244,7 +251,7 @@ impl GridReaders {
         self.halved(row, found, targets, costs)
     }
 
-    /// Cuts a row into runs of which none costs more than `bound`, unless it is of one cell.
+    /// Cuts a row into runs that cost at most `bound`, except for runs of one cell.
     fn cut(&self, row: &[usize], bound: f64, stored_max: u64, costs: &AccessCosts) -> Vec<usize> {
         let (mut firsts, mut run) = (Vec::new(), Run::default());
         for (at, &cell) in row.iter().enumerate() {
@@ -259,7 +266,7 @@ impl GridReaders {
         firsts
     }
 
-    /// Halves the most expensive runs until there is one for each target, or none has more than one cell.
+    /// Bisects the most expensive runs until there is one for each target, or all have one cell.
     fn halved(
         &self,
         row: &[usize],
@@ -268,7 +275,7 @@ impl GridReaders {
         costs: &AccessCosts,
     ) -> Vec<usize> {
         let cost = |(first, end): (usize, usize)| {
-            // Seconds are positive: their bits are in their order.
+            // Seconds are positive, so their bits sort like the numbers.
             (self.run(&row[first..end]).load.seconds(costs).to_bits(), first, end)
         };
         let ends = firsts.iter().skip(1).copied().chain([row.len()]);
@@ -286,7 +293,7 @@ impl GridReaders {
         firsts
     }
 
-    /// Where a run is cut so that both halves have about as many elements to read.
+    /// Returns the index at which both halves of a run have about equally many elements to read.
     fn middle(&self, row: &[usize], first: usize, end: usize) -> usize {
         let of = |at: usize| self.cells[row[at]].iter().map(|one| one.elements).sum::<u64>();
         let half = (first..end).map(of).sum::<u64>() / 2;
@@ -304,7 +311,7 @@ impl GridReaders {
         run
     }
 
-    /// The target of each cell that is read: one run after the other.
+    /// Returns the target of each cell that is read: one run after the other.
     fn placed(&self, row: &[usize], firsts: &[usize]) -> Vec<Option<u64>> {
         let mut places = vec![None; self.cells.len()];
         for (at, &cell) in row.iter().enumerate() {
@@ -314,8 +321,9 @@ impl GridReaders {
         places
     }
 
-    /// The same, but cells that the same processes read are dealt out in turn over the targets that have them: the
-    /// cells read at one time are then on several. Each target keeps as many, and serves the same processes.
+    /// As `placed`, but deals cells with equal sets of processes in turn to the targets that hold
+    /// them, so that cells read at the same time lie on several. Each target keeps its number of
+    /// cells and its processes.
     fn dealt(&self, row: &[usize], firsts: &[usize]) -> Vec<Option<u64>> {
         let mut places = self.placed(row, firsts);
         let mut alike: HashMap<Vec<u32>, Vec<usize>> = HashMap::new();
@@ -336,7 +344,7 @@ impl GridReaders {
         places
     }
 
-    /// The same, with the cells that nobody reads where least is stored.
+    /// Assigns each cell without readers to the target with the fewest stored elements.
     fn with_unread(&self, places: Vec<Option<u64>>, targets: u32) -> Vec<u64> {
         let mut stored = vec![0_u64; targets as usize];
         for (cell, place) in places.iter().enumerate() {
@@ -365,7 +373,7 @@ impl GridReaders {
     }
 }
 
-/// Cells that lie on one target.
+/// The cells of one target.
 #[derive(Debug, Default)]
 struct Run {
     processes: HashSet<u32>,
@@ -378,7 +386,7 @@ impl Run {
         self.processes.extend(reads.iter().map(|one| one.process));
     }
 
-    /// The load of the target with one more cell.
+    /// Returns the load of the target with one more cell.
     fn load_with(&self, reads: &[CellReads], stored: u64) -> TargetReaders {
         let mut load = self.load;
         load.stored = load.stored.saturating_add(stored);
@@ -392,7 +400,7 @@ impl Run {
 }
 
 impl TargetReaders {
-    /// `N_cli * (N_pg * T_pg + N_chk * T_chk)`.
+    /// Returns `N_cli * (N_pg * T_pg + N_chk * T_chk)`.
     #[must_use]
     pub fn seconds(&self, costs: &AccessCosts) -> f64 {
         let one =
@@ -401,7 +409,7 @@ impl TargetReaders {
     }
 }
 
-/// The cost of the most expensive target, and the latency.
+/// Returns the cost of the most expensive target, plus the latency.
 fn seconds_of(load: &[TargetReaders], costs: &AccessCosts) -> f64 {
     load.iter().map(|target| target.seconds(costs)).fold(0.0, f64::max) + costs.latency_seconds
 }
@@ -415,7 +423,8 @@ mod tests {
     const COSTS: AccessCosts =
         AccessCosts { element_seconds: 1e-6, piece_seconds: 2e-6, latency_seconds: 1e-3 };
 
-    /// A grid of `rows` by 4 cells of 3 by 5 elements, whose rows processes share: each reads its own, row by row.
+    /// A grid of `rows` by 4 cells of 3 by 5 elements. Processes divide the rows; each reads its
+    /// rows in order.
     fn blocks(rows: u64, processes: u32) -> GridReaders {
         let grid = ChunkGrid::new([3 * rows, 20], [3, 5]).unwrap();
         let mut readers = GridReaders::new(grid).unwrap();
@@ -434,7 +443,7 @@ mod tests {
         (most(|target| target.processes), most(|target| target.stored))
     }
 
-    /// All placements of a grid.
+    /// Returns all placements of a grid.
     fn all_placements(readers: &GridReaders, targets: u32) -> impl Iterator<Item = Vec<u64>> {
         let shape = vec![u64::from(targets); readers.cells.len()];
         let count = u64::from(targets).pow(u32::try_from(shape.len()).unwrap());
@@ -471,7 +480,7 @@ mod tests {
 
     #[test]
     fn cells_that_two_processes_share_are_on_all_targets_of_both() {
-        // Both read all rows, half of each cell: in row after row they meet on another target.
+        // Both read all rows, half of each cell: in each row they meet on another target.
         let mut readers = GridReaders::new(ChunkGrid::new([16, 8], [1, 8]).unwrap()).unwrap();
         for (process, row) in (0..4).flat_map(|process| (0..8).map(move |row| (process, row))) {
             let corner = [row + 8 * u64::from(process / 2), 4 * u64::from(process % 2)];
@@ -533,7 +542,8 @@ mod tests {
         }
     }
 
-    /// Rows and columns of cells of 4 by 4 elements, and reads: process, corner and size, in parts of the array.
+    /// Rows and columns of cells of 4 by 4 elements, and reads: process, corner and size, as
+    /// fractions of the array.
     fn any_readers(side: u64) -> impl Strategy<Value = GridReaders> {
         let read = (0_u32..5, prop::array::uniform2((0.0_f64..1.0, 0.0_f64..1.0)));
         (1..=side, 1..=side, prop::collection::vec(read, 0..9)).prop_map(

@@ -10,7 +10,7 @@ use crate::shape::element_count;
 /// - has a start and a shape of equal rank, at most [`RANK_MAX`](crate::RANK_MAX);
 /// - ends, on every axis, at an index that fits 64 bits.
 ///
-/// It may be empty, and it may have rank 0: then it holds exactly one point.
+/// It may be empty. With rank 0 it contains exactly one point.
 ///
 /// ```
 /// use bedform_geometry::Region;
@@ -26,7 +26,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// The box of `shape` at `start`.
+    /// Makes the box of `shape` at `start`.
     ///
     /// # Errors
     /// [`GeometryError::RankMismatch`], [`GeometryError::RankTooLarge`], or
@@ -46,7 +46,7 @@ impl Region {
         Ok(Self { start, shape })
     }
 
-    /// The box of a whole array of `shape`.
+    /// Makes the box of a whole array of `shape`.
     ///
     /// # Errors
     /// [`GeometryError::RankTooLarge`].
@@ -56,8 +56,8 @@ impl Region {
         Ok(Self { start: vec![0; shape.len()], shape })
     }
 
-    /// The box from `start` up to, without, `end`; both were checked to have one rank, with
-    /// `start <= end` on every axis.
+    /// Makes the box from `start` up to and excluding `end`. The caller has checked that both have
+    /// one rank, with `start <= end` on every axis.
     pub(crate) fn from_bounds(start: Vec<u64>, end: &[u64]) -> Self {
         let shape = start.iter().zip(end).map(|(start, end)| end - start).collect();
         Self { start, shape }
@@ -78,7 +78,7 @@ impl Region {
         &self.shape
     }
 
-    /// The first index on `axis` that lies behind the box. `axis` must be below the rank.
+    /// Returns the first index on `axis` after the box. `axis` must be below the rank.
     pub fn end(&self, axis: usize) -> u64 {
         self.start[axis] + self.shape[axis]
     }
@@ -88,12 +88,12 @@ impl Region {
         element_count(&self.shape)
     }
 
-    /// True if the box holds no point.
+    /// Returns true if the box has no points.
     pub fn is_empty(&self) -> bool {
         self.shape.contains(&0)
     }
 
-    /// True if `point` has the same rank and lies in the box.
+    /// Returns true if `point` has the same rank and lies in the box.
     pub fn contains(&self, point: &[u64]) -> bool {
         self.rank() == point.len()
             && point
@@ -102,7 +102,7 @@ impl Region {
                 .all(|(axis, &at)| self.start[axis] <= at && at < self.end(axis))
     }
 
-    /// True if `other` has the same rank and every point of it lies in this box.
+    /// Returns true if `other` has the same rank and all its points lie in this box.
     ///
     /// An empty box lies in every box of its rank.
     pub fn contains_region(&self, other: &Self) -> bool {
@@ -113,7 +113,7 @@ impl Region {
                 }))
     }
 
-    /// The points that lie in both boxes, or `None` if there are none or the ranks differ.
+    /// Returns the points in both boxes, or `None` if there are none or the ranks differ.
     ///
     /// ```
     /// use bedform_geometry::Region;
@@ -140,8 +140,8 @@ impl Region {
         Some(Self { start, shape })
     }
 
-    /// The points of this box that are not in `other`, as disjoint boxes: at most two per axis, in
-    /// an order that depends on the two boxes only. Boxes of another rank take nothing away.
+    /// Returns the points of this box outside `other`, as disjoint boxes: at most two per axis, in
+    /// an order that depends only on the two boxes. A box of another rank removes nothing.
     #[must_use]
     pub fn subtract(&self, other: &Self) -> Vec<Self> {
         if self.is_empty() {
@@ -151,8 +151,8 @@ impl Region {
             return vec![self.clone()];
         };
         let mut pieces = Vec::new();
-        // `left` shrinks to the hole, axis by axis; each axis gives up the part in front of the hole
-        // and the part behind it.
+        // `left` shrinks axis by axis to the hole; each axis splits off the part before the hole
+        // and the part after it.
         let mut left = self.clone();
         for axis in 0..self.rank() {
             if left.start[axis] < hole.start[axis] {
@@ -172,7 +172,7 @@ impl Region {
         pieces
     }
 
-    /// The box moved by `offsets`, one per axis.
+    /// Returns the box moved by `offsets`, one per axis.
     ///
     /// # Errors
     /// [`GeometryError::RankMismatch`], or [`GeometryError::OffsetOutOfBounds`] if it would leave
@@ -181,7 +181,7 @@ impl Region {
         self.moved(offsets.len(), |axis| i128::from(offsets[axis]))
     }
 
-    /// The box as seen from `origin`: its start less that point.
+    /// Returns the box relative to `origin`: its start minus that point.
     ///
     /// ```
     /// use bedform_geometry::Region;
@@ -197,7 +197,7 @@ impl Region {
         self.moved(origin.len(), |axis| -i128::from(origin[axis]))
     }
 
-    /// The smallest box that holds the points of both, or `None` if the ranks differ.
+    /// Returns the bounding box of both, or `None` if the ranks differ.
     #[must_use]
     pub fn bounding(&self, other: &Self) -> Option<Self> {
         if self.rank() != other.rank() {

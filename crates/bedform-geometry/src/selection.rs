@@ -1,4 +1,4 @@
-//! The elements that a read or write asks for.
+//! Selections: the elements that a read or write requests.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::positions::{AxisRange, Positions};
 use crate::region::Region;
 use crate::shape::{delinearize, element_count, strides};
 
-/// The positions that a selection has along one axis.
+/// The selected positions along one axis.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum AxisSelection {
     /// Evenly spaced positions.
@@ -25,12 +25,12 @@ impl AxisSelection {
         }
     }
 
-    /// True if there is no position.
+    /// Returns true if there are no positions.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Position number `i`, or `None` behind the last.
+    /// Returns position number `i`, or `None` past the last.
     pub fn get(&self, i: u64) -> Option<u64> {
         match self {
             Self::Range(range) => range.get(i),
@@ -38,7 +38,7 @@ impl AxisSelection {
         }
     }
 
-    /// The lowest and the highest position, or `None` if there is no position.
+    /// Returns the lowest and the highest position, or `None` if there are none.
     pub fn bounds(&self) -> Option<(u64, u64)> {
         match self {
             Self::Range(range) => range.bounds(),
@@ -47,8 +47,8 @@ impl AxisSelection {
     }
 }
 
-/// The lowest and the highest of some positions, or `None` if there are none. Of those that ascend they are the ends,
-/// which is told faster than all are compared twice.
+/// Returns the lowest and the highest position, or `None` if there are none. Sorted positions,
+/// which are detected first, need only one comparison each.
 ///
 /// ```
 /// use bedform_geometry::bounds_of;
@@ -63,7 +63,7 @@ pub fn bounds_of(positions: &[u64]) -> Option<(u64, u64)> {
     }
 }
 
-/// Single points: one list of coordinates per axis, all of one length.
+/// Single points: one list of coordinates per axis, of equal lengths.
 ///
 /// ```
 /// use bedform_geometry::Points;
@@ -78,7 +78,7 @@ pub struct Points {
 }
 
 impl Points {
-    /// The points with `coords[axis][i]` as coordinates. Without axes there is no point: see
+    /// Makes the points with coordinates `coords[axis][i]`. Without axes there are no points: see
     /// [`Points::of_rank_zero`].
     ///
     /// # Errors
@@ -96,12 +96,12 @@ impl Points {
         Ok(Self { coords, count: expected })
     }
 
-    /// `count` times the only point of an array without axes.
+    /// Makes `count` copies of the only point of an array without axes.
     pub fn of_rank_zero(count: u64) -> Self {
         Self { coords: Vec::new(), count }
     }
 
-    /// The points at `places` in the C order of an array of `shape`.
+    /// Makes the points at positions `places` in C order of an array of `shape`.
     ///
     /// ```
     /// use bedform_geometry::Points;
@@ -122,7 +122,8 @@ impl Points {
         Self::new(coords)
     }
 
-    /// The places of the points in the C order of an array of `shape`, in which all lie.
+    /// Returns the positions of the points in C order of an array of `shape`, which must contain
+    /// them.
     pub fn places(&self, shape: &[u64]) -> Vec<u64> {
         let mut places = vec![0; usize::try_from(self.count).unwrap_or(0)];
         for (list, step) in self.coords.iter().zip(strides(shape)) {
@@ -141,34 +142,34 @@ impl Points {
         self.count
     }
 
-    /// The coordinates, one list per axis.
+    /// Returns the coordinates, one list per axis.
     pub fn coords(&self) -> &[Vec<u64>] {
         &self.coords
     }
 }
 
-/// The elements that a read or write asks for, in the order of the result.
+/// The elements that a read or write requests, in the order of the result.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Selection {
-    /// Every combination of the positions along each axis; the result has one axis for each.
+    /// The product of positions along each axis; the result has one axis for each.
     Orthogonal(Vec<AxisSelection>),
     /// Single points; the result has one axis.
     Points(Points),
-    /// Boxes: the elements of each in C order, one box after the other in list order, overlaps
-    /// repeated; the result has one axis.
+    /// Boxes: the elements of each in C order, box after box, with repeated overlaps; the result
+    /// has one axis.
     Union(Vec<Region>),
 }
 
 impl Selection {
-    /// All elements of an array of `shape`.
+    /// Selects all elements of an array of `shape`.
     pub fn all(shape: &[u64]) -> Self {
         Self::Orthogonal(
             shape.iter().map(|&size| AxisSelection::Range(AxisRange::whole(size))).collect(),
         )
     }
 
-    /// Checks that every position lies in an array of `shape`. An empty axis is never out of
-    /// bounds.
+    /// Checks that every position lies in an array of `shape`. A selection without positions along
+    /// an axis is never out of bounds on that axis.
     ///
     /// ```
     /// use bedform_geometry::{AxisRange, AxisSelection, Selection};
@@ -180,9 +181,9 @@ impl Selection {
     /// ```
     ///
     /// # Errors
-    /// [`GeometryError::RankTooLarge`], [`GeometryError::RankMismatch`]; [`GeometryError::RangePastEnd`]
-    /// for neighbouring positions, else [`GeometryError::IndexOutOfBounds`] with the highest index along
-    /// the axis.
+    /// [`GeometryError::RankTooLarge`], [`GeometryError::RankMismatch`];
+    /// [`GeometryError::RangePastEnd`] for consecutive positions, else
+    /// [`GeometryError::IndexOutOfBounds`] with the highest index along the axis.
     pub fn validate(&self, shape: &[u64]) -> Result<(), GeometryError> {
         check_rank(shape.len())?;
         match self {
@@ -220,8 +221,8 @@ impl Selection {
         Ok(())
     }
 
-    /// The shape of the result. A length that does not fit 64 bits is given as the largest one;
-    /// [`Selection::len`] tells.
+    /// Returns the shape of the result. Lengths beyond 64 bits saturate; [`Selection::len`] detects
+    /// them.
     pub fn result_shape(&self) -> Vec<u64> {
         match self {
             Self::Orthogonal(axes) => axes.iter().map(AxisSelection::len).collect(),
@@ -230,7 +231,7 @@ impl Selection {
         }
     }
 
-    /// The number of elements of the result, or `None` if 64 bits cannot count them.
+    /// Returns the number of elements of the result, or `None` if 64 bits cannot count them.
     pub fn len(&self) -> Option<u64> {
         match self {
             Self::Orthogonal(_) => element_count(&self.result_shape()),
@@ -241,14 +242,14 @@ impl Selection {
         }
     }
 
-    /// True if nothing is selected.
+    /// Returns true if no elements are selected.
     pub fn is_empty(&self) -> bool {
         self.len() == Some(0)
     }
 }
 
 impl From<&AxisSelection> for Positions {
-    /// A list is copied, once: selections made from it share the copy.
+    /// Copies a list once; selections made from the result share the copy.
     fn from(selection: &AxisSelection) -> Self {
         match selection {
             AxisSelection::Range(range) => Self::Range(*range),
@@ -282,7 +283,7 @@ impl From<Region> for Selection {
     }
 }
 
-/// Checks the highest index along an axis, if there is one.
+/// Checks the highest index along an axis, if any.
 fn check_highest(axis: usize, highest: Option<u64>, size: u64) -> Result<(), GeometryError> {
     match highest {
         Some(index) if index >= size => Err(GeometryError::IndexOutOfBounds { axis, index, size }),

@@ -1,9 +1,9 @@
 //! Shapes and C order: the last axis varies fastest.
 
-/// The number of elements of `shape`, or `None` if 64 bits cannot count them.
+/// Returns the number of elements of `shape`, or `None` if 64 bits cannot count them.
 ///
-/// A shape without axes has one element; a shape with a size of zero has none, however large the
-/// others are.
+/// A shape without axes has one element; a shape with a zero length has none, regardless of the
+/// other lengths.
 ///
 /// ```
 /// use bedform_geometry::element_count;
@@ -19,10 +19,10 @@ pub fn element_count(shape: &[u64]) -> Option<u64> {
     shape.iter().try_fold(1_u64, |count, &size| count.checked_mul(size))
 }
 
-/// The place of `point` in the C order of `shape`.
+/// Returns the position of `point` in C order of `shape`.
 ///
-/// `point` must lie in `shape`, and [`element_count`] must be able to count it; otherwise the
-/// answer means nothing (it saturates instead of wrapping).
+/// `point` must lie in `shape`, whose elements 64 bits must be able to count. Otherwise the result
+/// is meaningless (it saturates instead of wrapping).
 ///
 /// ```
 /// assert_eq!(bedform_geometry::linearize(&[1, 2], &[3, 4]), 6);
@@ -35,9 +35,9 @@ pub fn linearize(point: &[u64], shape: &[u64]) -> u64 {
         .fold(0_u64, |index, (&at, &size)| index.saturating_mul(size).saturating_add(at))
 }
 
-/// The point at place `index` in the C order of `shape`; the inverse of [`linearize`].
+/// Returns the point at position `index` in C order of `shape`; reverses [`linearize`].
 ///
-/// An index beyond the last element wraps around; a shape without elements gives the origin.
+/// An index past the last element wraps around; a shape without elements gives the origin.
 ///
 /// ```
 /// assert_eq!(bedform_geometry::delinearize(6, &[3, 4]), [1, 2]);
@@ -54,9 +54,9 @@ pub fn delinearize(index: u64, shape: &[u64]) -> Vec<u64> {
     point
 }
 
-/// How many elements lie between neighbours along each axis, in C order.
+/// Returns the distance in elements between neighbours along each axis, in C order.
 ///
-/// Saturates where 64 bits do not suffice, which [`element_count`] finds out beforehand.
+/// Saturates beyond 64 bits, which [`element_count`] detects.
 ///
 /// ```
 /// assert_eq!(bedform_geometry::strides(&[2, 3, 4]), [12, 4, 1]);

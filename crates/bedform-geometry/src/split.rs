@@ -1,10 +1,11 @@
-//! Selections in parts: the part inside a box, the rest outside, and where both go in the result.
+//! Splitting of selections: the part inside a box, the parts outside, and their positions in the
+//! result.
 
 use crate::positions::{AxisRange, Positions};
 use crate::region::Region;
 use crate::selection::AxisSelection;
 
-/// Positions along an axis, and for each its place along that axis of a result.
+/// Positions along an axis, each with its index along the same axis of a result.
 ///
 /// ```
 /// use bedform_geometry::{AxisRange, AxisSelection, PlacedAxis};
@@ -21,26 +22,26 @@ use crate::selection::AxisSelection;
 pub struct PlacedAxis {
     /// The positions.
     pub positions: Positions,
-    /// Their places, as many, ascending.
+    /// Their indexes in the result, ascending, as many as there are positions.
     pub result: Positions,
 }
 
-/// A part of an orthogonal selection: all combinations of positions along its axes.
+/// A part of an orthogonal selection: the product of positions along its axes.
 pub type PlacedBox = Vec<PlacedAxis>;
 
 impl PlacedAxis {
-    /// All positions of a selection, which are the whole result.
+    /// Makes an axis of all positions of a selection, which form the whole result.
     pub fn whole(selection: &AxisSelection) -> Self {
         Self::all(Positions::from(selection))
     }
 
-    /// These positions, which are the whole result.
+    /// Makes an axis of these positions, which form the whole result.
     pub fn all(positions: Positions) -> Self {
         let result = Positions::Range(AxisRange::whole(positions.len()));
         Self { positions, result }
     }
 
-    /// These positions, and as many places, ascending.
+    /// Makes an axis of these positions and as many ascending indexes in the result.
     pub fn listed(positions: Vec<u64>, results: Vec<u64>) -> Self {
         let positions = Positions::from_list(positions);
         Self { positions, result: Positions::from_list(results) }
@@ -51,12 +52,13 @@ impl PlacedAxis {
         self.positions.len()
     }
 
-    /// True if there is no position.
+    /// Returns true if there are no positions.
     pub fn is_empty(&self) -> bool {
         self.positions.is_empty()
     }
 
-    /// The positions from `low` up to, without, `high`, and the others; nothing where there are none.
+    /// Splits off the positions from `low` up to and excluding `high`; returns them, if any, and
+    /// the others.
     pub fn at(&self, low: u64, high: u64) -> (Option<Self>, Vec<Self>) {
         match &self.positions {
             Positions::Range(range) => {
@@ -73,13 +75,13 @@ impl PlacedAxis {
         }
     }
 
-    /// The positions that lie in one of `runs`, and the others. The runs, each a first position and a count,
-    /// ascend and do not overlap.
+    /// Splits off the positions inside `runs`; returns them, if any, and the others. Each run is a
+    /// first position and a count; runs ascend and do not overlap.
     pub fn in_runs(&self, runs: &[(u64, u64)]) -> (Option<Self>, Vec<Self>) {
         match (&self.positions, runs) {
             (Positions::Range(_), [(first, count)]) => self.at(*first, first + count),
             _ => {
-                // Most lists that have anything in the runs have all there: none is made of those.
+                // Most lists that touch the runs lie entirely inside: these are not copied.
                 if !self.is_empty() && self.lies_in(runs) {
                     return (Some(self.clone()), Vec::new());
                 }
@@ -90,7 +92,7 @@ impl PlacedAxis {
         }
     }
 
-    /// The same positions, all of which lie in `runs`, as places in all runs one after the other.
+    /// Converts positions that lie in `runs` to positions in the concatenated runs.
     ///
     /// ```
     /// use bedform_geometry::{AxisRange, AxisSelection, PlacedAxis};
@@ -123,7 +125,7 @@ impl PlacedAxis {
         Self { positions, result: self.result.clone() }
     }
 
-    /// The same positions, counted from `origin`, below which there is none.
+    /// Returns the positions relative to `origin`, which must not exceed any of them.
     #[must_use]
     pub fn relative_to(&self, origin: u64) -> Self {
         let positions = match &self.positions {
@@ -140,7 +142,7 @@ impl PlacedAxis {
         Self { positions, result: self.result.clone() }
     }
 
-    /// True for a list of which all positions lie in `runs`.
+    /// Returns true if this is a list and all its positions lie in `runs`.
     fn lies_in(&self, runs: &[(u64, u64)]) -> bool {
         let Positions::List(list) = &self.positions else { return false };
         let mut left = &list[..];
@@ -154,7 +156,7 @@ impl PlacedAxis {
         true
     }
 
-    /// True for a list of positions that follow each other as they do in all runs.
+    /// Returns true if this is a list that is contiguous in the concatenated runs.
     fn follows(&self, runs: &[(u64, u64)]) -> bool {
         let Positions::List(list) = &self.positions else { return false };
         let mut left = &list[..];
@@ -185,7 +187,7 @@ impl PlacedAxis {
         (part(inside), part(outside))
     }
 
-    /// `count` positions of a range, from number `first` on.
+    /// Returns `count` positions of a range, from index `first` on.
     fn slice(&self, first: u64, count: u64) -> Option<Self> {
         let Positions::Range(range) = &self.positions else { return None };
         let start = range.get(first).filter(|_| count > 0)?;
@@ -205,11 +207,12 @@ impl PlacedAxis {
     }
 }
 
-/// Which positions of a range lie from `low` up to, without, `high`: the number of the first, and how many.
+/// Returns the indexes of the positions of a range from `low` up to and excluding `high`: the
+/// first, and the count.
 fn indexes_within(range: &AxisRange, low: u64, high: u64) -> (u64, u64) {
     let step = range.step().unsigned_abs();
     let Some((least, _)) = range.bounds() else { return (0, 0) };
-    // Of positions that ascend from the least: those below `bound`.
+    // The number of positions below `bound`, counted from the lowest.
     let below = |bound: u64| bound.saturating_sub(least).div_ceil(step).min(range.len());
     let (first, end) = (below(low), below(high.max(low)));
     match range.step() > 0 {
@@ -218,7 +221,7 @@ fn indexes_within(range: &AxisRange, low: u64, high: u64) -> (u64, u64) {
     }
 }
 
-/// Splits a part into its piece inside `region` and the rest, in parts that are disjoint.
+/// Splits a part into its piece inside `region`, if any, and disjoint parts outside.
 ///
 /// ```
 /// use bedform_geometry::{AxisRange, AxisSelection, PlacedAxis, Region, split};
@@ -234,7 +237,7 @@ pub fn split(part: &[PlacedAxis], region: &Region) -> (Option<PlacedBox>, Vec<Pl
     split_by(part, |axis, placed| placed.at(region.start()[axis], region.end(axis)))
 }
 
-/// As [`split`], where `cut` separates the inside from the outside along an axis.
+/// As [`split`], with `cut` to separate inside from outside along an axis.
 pub fn split_by(
     part: &[PlacedAxis],
     cut: impl Fn(usize, &PlacedAxis) -> (Option<PlacedAxis>, Vec<PlacedAxis>),
@@ -253,10 +256,10 @@ pub fn split_by(
     (Some(inside), rest)
 }
 
-/// Finds the runs of positions, most of which follow each other.
+/// A lookup of the runs of positions, fast for consecutive positions.
 struct RunFinder<'r> {
     runs: &'r [(u64, u64)],
-    /// The run in which a position was found last, its first position, and their count.
+    /// The run that was found last, its first position, and its count.
     last: usize,
     first: u64,
     count: u64,
@@ -268,7 +271,7 @@ impl<'r> RunFinder<'r> {
         Self { runs, last: 0, first, count }
     }
 
-    /// The run that a position lies in.
+    /// Returns the index of the run that contains a position.
     fn run_of(&mut self, at: u64) -> Option<usize> {
         if at.wrapping_sub(self.first) < self.count {
             return Some(self.last);
@@ -305,7 +308,7 @@ mod tests {
         prop_oneof![range, prop::collection::vec(0..size, 0..6).prop_map(AxisSelection::Coords)]
     }
 
-    /// Element by its place in the result.
+    /// Returns each element with its position in the result.
     fn elements(part: &[PlacedAxis]) -> Vec<(Vec<u64>, Vec<u64>)> {
         let mut all = vec![(Vec::new(), Vec::new())];
         for axis in part {

@@ -1,15 +1,17 @@
-//! Runs workloads of simulated machines on real directories, throttled, and says how long they took.
+//! Runs workloads of simulated machines on real, throttled directories, and prints the seconds that
+//! they took.
 //!
 //!     machine_run DIRECTORY < plans > times
 //!
-//! A line of `plans` is JSON: a `machine` and a `workload` as `bedform simulate` takes them. Each target is
-//! a directory with a throttle of its own, each node's link a throttle around it, the metadata server one
-//! more directory; sending is a sleep. Clients are threads. Of the machine, targets' bandwidth and delay,
-//! links, sending and metadata are there; costs without a place in a throttle (seeks, locks) must be zero.
-//! A line of `times` is the seconds from the moment when all clients could begin to the end of the last.
+//! A line of `plans` is JSON: a `machine` and a `workload` in the form of `bedform simulate`. Each
+//! target is a throttled directory, each node's link a throttle around it, the metadata server
+//! another directory; sending is a sleep. Clients are threads. The run reproduces the bandwidth and
+//! latency of targets, the links, sending and metadata. Costs that a throttle cannot reproduce
+//! (seeks, locks) must be zero. A line of `times` is the seconds from the moment when all clients
+//! may start to the end of the last one.
 //!
-//! The times come from sleeping threads and real calls of the system, not from the equations: the
-//! comparison is whether queues, striping and requests in flight come together as in the simulation.
+//! The times come from sleeping threads and real system calls, not from the equations. So they test
+//! that queues, striping and requests in flight combine as in the simulation.
 
 #![allow(
     clippy::unwrap_used,
@@ -37,7 +39,7 @@ struct Plan {
     workload: Workload,
 }
 
-/// A file's objects, each with the directory of its target as one node sees it.
+/// One object of a file, with its target's directory as one node accesses it.
 struct Place {
     directory: Directory,
     read: Handle,
@@ -46,7 +48,7 @@ struct Place {
 
 struct Run<'a> {
     plan: &'a Plan,
-    /// By node, file and object.
+    /// Indexed by node, file and object.
     places: Vec<Vec<Vec<Place>>>,
     metadata: Throttled<OsFileSystem>,
     root: PathBuf,
@@ -57,7 +59,7 @@ fn main() {
     let root = PathBuf::from(std::env::args().nth(1).unwrap());
     for line in std::io::stdin().lock().lines() {
         let plan: Plan = serde_json::from_str(&line.unwrap()).unwrap();
-        // A plan that the simulation refuses is not run either.
+        // The simulation also checks the plan.
         plan.machine.simulate(&plan.workload).unwrap();
         println!("{}", run(&plan, &root));
     }
@@ -93,7 +95,7 @@ fn run(plan: &Plan, root: &Path) -> f64 {
             let open = |file: usize, object: u32| {
                 let target = target_of(plan, file, object);
                 let inner = OsFileSystem::open(&directory(&target.to_string())).unwrap();
-                // Opened before the time begins, and at no throttle's pace.
+                // Opened before the measurement starts, without throttles.
                 let name = name_of(file, object);
                 let above = inner.open_directory("", LinkPolicy::Refuse).unwrap();
                 let (read, _) = inner.open_file(&name).unwrap();
@@ -127,7 +129,7 @@ fn name_of(file: usize, object: u32) -> String {
     format!("{file}-{object}")
 }
 
-/// All objects, as long as they get, in the page cache.
+/// Creates all objects at their largest size, in the page cache.
 fn make_files(plan: &Plan, root: &Path) {
     for (file, striping) in plan.workload.files.iter().enumerate() {
         let end = plan.workload.clients.iter().flat_map(|client| &client.operations);
@@ -207,7 +209,8 @@ impl Run<'_> {
         std::thread::sleep(Duration::from_secs_f64(self.plan.machine.clients.request_seconds));
     }
 
-    /// So many threads take the next request each time; one of them sends at a time.
+    /// Starts as many threads as requests in flight; each takes the next request when free, and one
+    /// thread at a time sends.
     fn requests(&self, node: usize, operations: &[Operation], in_flight: u32) {
         let next = Mutex::new(operations.iter());
         std::thread::scope(|scope| {
@@ -234,7 +237,8 @@ impl Run<'_> {
         let is_write = matches!(operation, Operation::Write(..));
         let striping = self.plan.workload.files[file as usize];
         let (count, bytes) = (u64::from(striping.count.unwrap()), striping.bytes.unwrap());
-        // Byte ranges of each object, stripe by stripe: not as the simulation does it.
+        // Computes the byte ranges of each object stripe by stripe, independently of the
+        // simulation.
         let mut ranges: Vec<Option<(u64, u64)>> = vec![None; usize::try_from(count).unwrap()];
         let mut at = offset;
         while at < offset + length {
@@ -250,7 +254,7 @@ impl Run<'_> {
             .zip(places)
             .filter_map(|(range, place)| Some((range?, place)))
             .collect();
-        // This thread moves one of them itself.
+        // This thread moves the first range.
         let Some(((range, place), others)) = pieces.split_first() else { return };
         std::thread::scope(|scope| {
             for (range, place) in others {

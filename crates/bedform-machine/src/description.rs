@@ -4,22 +4,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::MachineError;
 
-/// The most storage targets that a machine may have.
+/// Largest number of storage targets of a machine.
 pub const TARGETS_MAX: u32 = 1 << 16;
 const TEXT_BYTES_MAX: usize = 4096;
-/// Between a modem and all the memory of a large machine.
+/// From a modem up to the total memory bandwidth of a large machine.
 const RATE_RANGE: (f64, f64) = (1.0, 1e18);
 const SECONDS_RANGE: (f64, f64) = (0.0, 3600.0);
 const COUNT_RANGE: (f64, f64) = (1.0, 1e6);
-/// Each request in flight takes memory.
+/// Each request in flight takes memory in the simulation.
 const IN_FLIGHT_RANGE: (f64, f64) = (1.0, 4096.0);
 const GATHER_BYTES_RANGE: (f64, f64) = (0.0, (1_u64 << 50) as f64);
 const STRIPE_BYTES_RANGE: (f64, f64) = (1.0, (1_u64 << 50) as f64);
 
-/// A parallel file system and its clients, as a description file in `machines` says it.
+/// A parallel file system and its clients, from a description file in `machines`.
 ///
-/// Rates are bytes per second, times seconds. A cost that the description does not name is zero, a
-/// rate that it does not name is unbounded.
+/// Rates are in bytes per second, times in seconds. A missing cost is zero; a missing rate is
+/// unbounded.
 ///
 /// ```
 /// use bedform_machine::Machine;
@@ -40,7 +40,7 @@ const STRIPE_BYTES_RANGE: (f64, f64) = (1.0, (1_u64 << 50) as f64);
 pub struct Machine {
     /// The name of the machine, for people.
     pub name: String,
-    /// Where its figures come from, and what else a user should know.
+    /// Source of its figures, and notes for users.
     #[serde(default)]
     pub about: String,
     /// The storage targets.
@@ -56,73 +56,73 @@ pub struct Machine {
     /// The device of each node, if nodes have one.
     #[serde(default)]
     pub local: Option<DeviceCosts>,
-    /// How files are striped where a workload does not say.
+    /// Default striping of files, for workloads that do not set it.
     #[serde(default)]
     pub striping: Striping,
 }
 
-/// The storage targets, all alike.
+/// The storage targets; all have equal costs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Targets {
-    /// How many.
+    /// Number of targets.
     pub count: u32,
-    /// `R`: bytes per second of one target, read.
+    /// `R`: read bandwidth of one target in bytes per second.
     pub read_bytes_per_second: f64,
-    /// `W`: bytes per second of one target, written.
+    /// `W`: write bandwidth of one target in bytes per second.
     pub write_bytes_per_second: f64,
-    /// `S`: seconds from one place to another.
+    /// `S`: seconds per seek.
     #[serde(default)]
     pub seek_seconds: f64,
-    /// `P`: seconds for which each request keeps the target busy besides.
+    /// `P`: additional busy seconds of the target per request.
     #[serde(default)]
     pub request_seconds: f64,
-    /// `D`: seconds that each request takes besides, and that keep nobody busy.
+    /// `D`: additional seconds per request during which no resource is busy.
     #[serde(default)]
     pub latency_seconds: f64,
-    /// `H`: seconds for which the target is busy when another node writes to an object.
+    /// `H`: busy seconds of the target when another node writes to an object.
     #[serde(default)]
     pub handover_seconds: f64,
-    /// `U`: bytes of an object that caches collect before they are written in one go.
+    /// `U`: bytes of an object that caches collect before one write.
     #[serde(default)]
     pub gather_bytes: u64,
 }
 
-/// The processes that read and write, all alike.
+/// The processes that read and write; all have equal costs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Clients {
-    /// How many share a node and its link.
+    /// Number of clients that share a node and its link.
     #[serde(default = "one")]
     pub per_node: u32,
-    /// `L`: bytes per second of a node's link, in each direction.
+    /// `L`: bandwidth of a node's link in each direction, in bytes per second.
     pub link_bytes_per_second: f64,
-    /// `F`: bytes per second that a node's file system client reads, and writes, if they are fewer than
-    /// its link's.
+    /// `F`: bandwidth of a node's file system client for reads, and for writes, in bytes per
+    /// second, if below its link's.
     #[serde(default)]
     pub storage_bytes_per_second: Option<f64>,
-    /// `B`: bytes per second of one client, if they are fewer than its link's.
+    /// `B`: bandwidth of one client in bytes per second, if below its link's.
     #[serde(default)]
     pub bytes_per_second: Option<f64>,
-    /// `C`: seconds for which sending a request keeps a client busy.
+    /// `C`: busy seconds of a client to send a request.
     #[serde(default)]
     pub request_seconds: f64,
-    /// `Q`: requests of one client that are in flight at the same time.
+    /// `Q`: number of concurrent requests of one client.
     #[serde(default = "one")]
     pub requests_in_flight: u32,
 }
 
-/// The metadata servers behind one queue.
+/// The metadata servers, with one shared queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MetadataCosts {
-    /// `M`: operations that are served at the same time.
+    /// `M`: number of concurrent operations.
     pub servers: u32,
     /// Seconds to create a file.
     pub create_seconds: f64,
-    /// Seconds to open one.
+    /// Seconds to open a file.
     pub open_seconds: f64,
-    /// Seconds to sync one whose bytes are at the targets.
+    /// Seconds to sync a file whose bytes are at the targets.
     pub sync_seconds: f64,
 }
 
@@ -130,32 +130,32 @@ pub struct MetadataCosts {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Fabric {
-    /// Bytes per second of all messages together, if that is bounded.
+    /// Total bandwidth of all messages in bytes per second, if bounded.
     pub bytes_per_second: Option<f64>,
-    /// `G`: seconds for which a message keeps a client busy.
+    /// `G`: busy seconds of a client per message.
     pub message_seconds: f64,
 }
 
-/// A device of a node.
+/// The local device of a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceCosts {
-    /// Bytes per second, read.
+    /// Read bandwidth in bytes per second.
     pub read_bytes_per_second: f64,
-    /// Bytes per second, written.
+    /// Write bandwidth in bytes per second.
     pub write_bytes_per_second: f64,
-    /// Seconds for which each request keeps the device busy besides.
+    /// Additional busy seconds of the device per request.
     #[serde(default)]
     pub request_seconds: f64,
 }
 
-/// How a file lies on targets where nobody says another thing.
+/// The default striping of a file over targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Striping {
-    /// Targets of a file.
+    /// Number of targets of a file.
     pub count: u32,
-    /// Bytes on one target before the next.
+    /// Length of a stripe in bytes.
     pub bytes: u64,
 }
 
@@ -176,10 +176,10 @@ fn one() -> u32 {
 }
 
 impl Machine {
-    /// Reads a description from JSON, the same keys as in its TOML file.
+    /// Parses a description from JSON with the keys of its TOML file.
     ///
     /// # Errors
-    /// `Malformed` if the text is no description, or has unknown keys; as [`Machine::check`].
+    /// `Malformed` if the text is not a description or has unknown keys; as [`Machine::check`].
     pub fn from_json(text: &str) -> Result<Self, MachineError> {
         let machine: Self = serde_json::from_str(text).map_err(|error| {
             MachineError::Malformed { what: "machine description", reason: error.to_string() }
@@ -188,10 +188,10 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Checks every field against the range that a machine can have.
+    /// Checks every field against its plausible range.
     ///
     /// # Errors
-    /// `Implausible` with the first field that is out of range (not a number included), `Malformed` for
+    /// `Implausible` with the first field that is out of range or not a number; `Malformed` for
     /// texts that are too long.
     pub fn check(&self) -> Result<(), MachineError> {
         if self.name.len() > TEXT_BYTES_MAX || self.about.len() > TEXT_BYTES_MAX {

@@ -1,9 +1,9 @@
-//! The events of a simulation, in the order of their times.
+//! The event loop of a simulation, in the order of time.
 //!
-//! Every server works in the order of its requests, so that a request made at an event has its end at
-//! once. Only a later entry into a queue is an event of its own: the arrival of pieces at targets, the
-//! beginning of their way over a link, and ends. Events of the same time happen in the order in which
-//! they were foreseen.
+//! Every server works through its requests in order, so the end of a request is known when it is
+//! made. Only later entries into a queue are events: the arrival of pieces at targets, the start of
+//! their transfer over a link, and ends. Events at the same time happen in the order in which they
+//! were scheduled.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -15,8 +15,8 @@ use crate::servers::{Counter, Line, Order, Target};
 use crate::workload::{Layout, Operation, Workload};
 
 impl Machine {
-    /// Runs `workload` on this machine, by the equations of `docs/simulation.md`. The same machine and
-    /// workload give the same answer.
+    /// Simulates `workload` on this machine by the equations of `docs/simulation.md`. Equal
+    /// machines and workloads give equal results.
     ///
     /// ```
     /// use bedform_machine::{Machine, Workload};
@@ -41,8 +41,9 @@ impl Machine {
     /// ```
     ///
     /// # Errors
-    /// `TooMany`, before anything is allocated, for workloads beyond the limits; `Operation` for the first
-    /// operation that the files or the machine do not have; `Barriers`; as [`Machine::check`].
+    /// `TooMany` for workloads beyond the limits, before memory is allocated; `Operation` for the
+    /// first operation that does not fit the files or the machine; `Barriers`; as
+    /// [`Machine::check`].
     pub fn simulate(&self, workload: &Workload) -> Result<Simulation, MachineError> {
         self.check()?;
         workload.check(self)?;
@@ -52,30 +53,30 @@ impl Machine {
     }
 }
 
-/// Something that happens at a time.
+/// A scheduled event.
 #[derive(Debug)]
 struct Event {
     time: f64,
-    /// Events of the same time happen in this order.
+    /// Sequence number, which orders events at the same time.
     number: u64,
     what: What,
 }
 
 #[derive(Debug)]
 enum What {
-    /// A client goes on.
+    /// A client continues.
     Step(usize),
-    /// A piece comes to its target.
+    /// A piece arrives at its target.
     Arrive(Flight, Order),
-    /// A piece begins to move, and is moved at a time.
+    /// A piece starts to move; the time is the end of the move.
     Move(Flight, f64),
-    /// A piece of a request has ended.
+    /// A piece of a request ends.
     End(Flight),
-    /// A request reaches the metadata servers.
+    /// A request arrives at the metadata servers.
     Metadata(usize, f64),
 }
 
-/// A piece on its way.
+/// A piece in flight.
 #[derive(Debug, Clone, Copy)]
 struct Flight {
     client: usize,
@@ -99,48 +100,48 @@ impl PartialOrd for Event {
 }
 
 impl Ord for Event {
-    /// The earliest is the greatest: a heap gives it first.
+    /// Reversed, so that a heap returns the earliest event first.
     fn cmp(&self, other: &Self) -> Ordering {
         other.time.total_cmp(&self.time).then(other.number.cmp(&self.number))
     }
 }
 
-/// Where a client is.
+/// The state of a client.
 #[derive(Debug)]
 struct Progress {
     next: usize,
     in_flight: u32,
     in_flight_max: u32,
-    /// Requests that it has sent.
+    /// Number of requests sent.
     sent: u32,
     node: usize,
-    /// When it can send again.
+    /// Time when it can send again.
     free: f64,
     busy_seconds: f64,
     line: Option<Line>,
     ended: f64,
 }
 
-/// A node: its link in both directions and its device.
+/// The state of a node: its link in both directions, and its device.
 #[derive(Debug)]
 struct Node {
     inward: Line,
     outward: Line,
-    /// Of its file system client, if that is slower than the link.
+    /// Lines of its file system client, if that is slower than the link.
     read: Option<Line>,
     written: Option<Line>,
     device_busy: f64,
     device_free: f64,
 }
 
-/// The last piece that was written to an object.
+/// The last write to an object.
 #[derive(Debug, Clone, Copy, Default)]
 struct Written {
-    /// One more than the node that wrote it; 0: nobody has.
+    /// Index of the writing node plus one; 0 if the object was never written.
     node: u32,
-    /// Where it ended.
+    /// Offset of its end in the object.
     end: u64,
-    /// Bytes of the object since the target last had to seek for it.
+    /// Bytes of the object since the target's last seek for it.
     gathered: u64,
 }
 
@@ -148,9 +149,9 @@ struct Engine<'a> {
     machine: &'a Machine,
     workload: &'a Workload,
     layouts: Vec<Layout>,
-    /// For each file, where its objects begin in `writers`.
+    /// For each file, the index of its first object in `written`.
     objects: Vec<usize>,
-    /// For each object, who wrote what last.
+    /// For each object, its last write.
     written: Vec<Written>,
     events: BinaryHeap<Event>,
     foreseen: u64,
@@ -159,7 +160,8 @@ struct Engine<'a> {
     targets: Vec<Target>,
     metadata: Counter,
     fabric: Option<Line>,
-    /// Pieces of requests in flight that have not ended, and places in it that are free.
+    /// For each request in flight, the number of its unfinished pieces; and the free indexes of
+    /// that list.
     pieces_left: Vec<u32>,
     unused: Vec<usize>,
     waiting: usize,
@@ -266,7 +268,7 @@ impl<'a> Engine<'a> {
         self.foreseen += 1;
     }
 
-    /// Lets a client do all that it can do at `time` (equation 5).
+    /// Runs a client as far as possible at `time` (equation 5).
     fn step(&mut self, client: usize, time: f64) {
         let workload = self.workload;
         loop {
@@ -287,7 +289,7 @@ impl<'a> Engine<'a> {
                 _ if state.in_flight > 0 => return,
                 _ => {
                     state.next += 1;
-                    // A client that is told the end goes on by an event of its own.
+                    // The client continues by a later event, when the operation ends.
                     return self.wait(client, time, operation);
                 }
             }
@@ -327,7 +329,7 @@ impl<'a> Engine<'a> {
         self.pieces_left[request] = count;
     }
 
-    /// Keeps the client busy with sending, from `time` on: when it has sent.
+    /// Keeps the client busy with sending, from `time` on; returns the time when it has sent.
     fn ask(&mut self, client: usize, time: f64) -> f64 {
         let seconds = self.machine.clients.request_seconds;
         let state = &mut self.clients[client];
@@ -336,8 +338,8 @@ impl<'a> Engine<'a> {
         state.free
     }
 
-    /// Notes who writes what to an object: whether it was another node before, and whether caches had
-    /// collected this piece with those before it (equation 2).
+    /// Records a write to an object, and marks the order if another node wrote before, or if caches
+    /// have collected the piece with the ones before (equation 2).
     fn note_write(&mut self, flight: &Flight, order: &mut Order) {
         let object = self.objects[order.file as usize] + order.piece.object as usize;
         let node = u32::try_from(self.clients[flight.client].node).unwrap_or(u32::MAX - 1) + 1;
@@ -355,7 +357,7 @@ impl<'a> Engine<'a> {
         };
     }
 
-    /// Takes a piece over the links while its target moves it (equations 3 and 4).
+    /// Moves a piece over the links while its target moves it (equations 3 and 4).
     fn carry(&mut self, flight: Flight, moving: f64, moved: f64) {
         let state = &mut self.clients[flight.client];
         let node = &mut self.nodes[state.node];
@@ -380,11 +382,11 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Does an operation that is waited for (equations 6 to 10).
+    /// Performs an operation for which the client waits (equations 6 to 10).
     fn wait(&mut self, client: usize, time: f64, operation: Operation) {
         let costs = &self.machine.metadata;
         let end = match operation {
-            // Reads and writes are not waited for here.
+            // Clients do not wait for reads and writes here.
             Operation::Read(..) | Operation::Write(..) => time,
             Operation::Create(_) => return self.metadata(client, time, costs.create_seconds),
             Operation::Open(_) => return self.metadata(client, time, costs.open_seconds),
@@ -420,7 +422,7 @@ impl<'a> Engine<'a> {
         if let Some(line) = &mut state.line {
             end = end.max(line.carry(time, bytes));
         }
-        // A message is sent and received: the fabric carries it once.
+        // A message has a sender and a receiver, but passes the fabric once.
         match self.fabric.as_mut().filter(|_| out) {
             Some(fabric) => end.max(fabric.carry(time, bytes)),
             None => end,
@@ -480,7 +482,7 @@ impl<'a> Engine<'a> {
             bound("fabric", self.fabric.as_ref().map_or(0.0, |fabric| fabric.busy_seconds)),
             bound("local", most(&mut nodes.iter().map(|node| node.device_busy))),
         ];
-        // Equal ones stay in the order of the list.
+        // The sort is stable: equal bounds stay in the order of the list.
         bounds.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
         self.report.bounds = bounds;
         self.report.clients = self.clients.iter().map(|client| client.ended).collect();

@@ -1,37 +1,37 @@
-//! Why a machine or a workload cannot be simulated.
+//! Errors of machines and workloads.
 
-/// Why a machine or a workload cannot be simulated.
+/// The reason why a machine or workload cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MachineError {
-    /// The text is no document of its kind.
+    /// The text is not a valid document of its kind.
     #[error("the {what} cannot be read: {reason}")]
     Malformed {
-        /// The document.
+        /// The kind of document.
         what: &'static str,
         /// The reason, for people.
         reason: String,
     },
-    /// A number that no machine has.
+    /// A number outside its plausible range.
     #[error("{field} is {value}, which is not between {least:e} and {most:e}")]
     Implausible {
         /// The field.
         field: String,
         /// Its value.
         value: f64,
-        /// The least that is accepted.
+        /// The smallest accepted value.
         least: f64,
-        /// The most that is accepted.
+        /// The largest accepted value.
         most: f64,
     },
-    /// There is more of something than is simulated at once.
+    /// More items than a simulation supports.
     #[error("{count} {what}; at most {most} are simulated")]
     TooMany {
-        /// The things of which there are too many.
+        /// The items.
         what: &'static str,
-        /// How many there are.
+        /// Their number.
         count: u64,
-        /// The most that are accepted.
+        /// The largest accepted number.
         most: u64,
     },
     /// An operation does not fit the files or the machine.
@@ -44,16 +44,16 @@ pub enum MachineError {
         /// The reason, for people.
         reason: String,
     },
-    /// Clients would wait for each other for ever.
+    /// Clients would deadlock at a barrier.
     #[error(
         "client {client} has {found} barriers and client 0 has {wanted}: all must have as many"
     )]
     Barriers {
         /// The client, counted from 0.
         client: usize,
-        /// Barriers that it has.
+        /// Number of its barriers.
         found: u64,
-        /// Barriers that the first client has.
+        /// Number of barriers of client 0.
         wanted: u64,
     },
 }

@@ -1,18 +1,19 @@
-//! Machines that are not at hand: how long requests would take on a described parallel file system.
+//! Simulation of machines that are not at hand: the time that requests would take on a described
+//! parallel file system.
 //!
-//! A calculation, event by event: nothing is stored, no clock is read, nothing is drawn at random. The
-//! equations are in `docs/simulation.md`, numbered; comments here name them.
+//! A discrete-event calculation without storage, clock or randomness. `docs/simulation.md` has the
+//! numbered equations; comments here refer to the numbers.
 //!
-//! | item | is |
+//! | item | meaning |
 //! |---|---|
-//! | [`Machine`] | targets, clients, links, metadata server, as a description file has them |
-//! | [`Workload`] | files, and for each client its operations in order |
-//! | [`Pattern`] | a workload in few words: as benchmarks of file systems make |
-//! | [`Machine::simulate`] | runs one on the other |
-//! | [`Simulation`] | when it ended, the load of each target, and the bounds of the time |
+//! | [`Machine`] | targets, clients, links and metadata servers of a description file |
+//! | [`Workload`] | files, and the operations of each client in order |
+//! | [`Pattern`] | a workload described by a few parameters, as in file system benchmarks |
+//! | [`Machine::simulate`] | runs a workload on a machine |
+//! | [`Simulation`] | the time, the load of each target, and lower bounds of the time |
 //!
-//! Not to be mixed up with `bedform_storage::SimulatedFileSystem`, which keeps real bytes and loses them as
-//! a power failure would.
+//! Do not confuse it with `bedform_storage::SimulatedFileSystem`, which stores real bytes and loses
+//! them as in a power failure.
 
 mod description;
 mod engine;

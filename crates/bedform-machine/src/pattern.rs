@@ -1,26 +1,26 @@
-//! Workloads in few words: the patterns of benchmarks of file systems.
+//! Workloads described by a few parameters: the patterns of file system benchmarks.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::MachineError;
 use crate::workload::{CLIENTS_MAX, Client, FileStriping, OPERATIONS_MAX, Operation, Workload};
 
-/// How the bytes of clients lie in files.
+/// The layout of the clients' bytes in files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PatternShape {
-    /// One file; the bytes of a client follow each other.
+    /// One file; the bytes of each client are contiguous.
     Contiguous,
     /// One file; the first requests of all clients, then the second ones, and so on.
     Strided,
-    /// A file for each client.
+    /// One file per client.
     FilePerClient,
 }
 
-/// Clients that all read, or all write, as much in the same way.
+/// A workload in which all clients read, or all write, the same amount in the same way.
 ///
-/// A written file is created by one client and opened by the others, and synced by each who wrote to it;
-/// a read one is opened by each.
+/// One client creates a written file, the others open it, and each client syncs the file that it
+/// wrote. Each client opens the file that it reads.
 ///
 /// ```
 /// use bedform_machine::{FileStriping, Pattern, PatternShape};
@@ -40,30 +40,31 @@ pub enum PatternShape {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pattern {
-    /// How the bytes lie.
+    /// Layout of the bytes in files.
     pub shape: PatternShape,
-    /// How many clients.
+    /// Number of clients.
     pub clients: u32,
-    /// Bytes of each.
+    /// Bytes per client.
     pub client_bytes: u64,
-    /// Bytes of a request; the last one of a client may be smaller.
+    /// Bytes per request; the last request of a client may be smaller.
     pub request_bytes: u64,
-    /// Whether they write.
+    /// True for writes.
     #[serde(default)]
     pub is_write: bool,
-    /// Requests of a client in flight, if not as many as the machine says.
+    /// Number of concurrent requests of a client; by default the machine's.
     #[serde(default)]
     pub requests_in_flight: Option<u32>,
-    /// Of each file.
+    /// Striping of each file.
     #[serde(default)]
     pub stripes: FileStriping,
 }
 
 impl Pattern {
-    /// The operations of all clients.
+    /// Returns the operations of all clients.
     ///
     /// # Errors
-    /// `TooMany` beyond the limits, before anything is allocated; `Malformed` for requests of no bytes.
+    /// `TooMany` beyond the limits, before memory is allocated; `Malformed` for requests of no
+    /// bytes.
     pub fn workload(&self) -> Result<Workload, MachineError> {
         let requests = self.check()?;
         let is_shared = self.shape != PatternShape::FilePerClient;
@@ -90,7 +91,7 @@ impl Pattern {
         Ok(Workload { files: vec![self.stripes; files as usize], clients })
     }
 
-    /// Requests of each client.
+    /// Checks the pattern and returns the number of requests per client.
     fn check(&self) -> Result<u64, MachineError> {
         let clients = u64::from(self.clients);
         let too_many = |what, count, most| Err(MachineError::TooMany { what, count, most });
@@ -119,7 +120,7 @@ impl Pattern {
         let offset = match self.shape {
             PatternShape::FilePerClient => begin,
             PatternShape::Contiguous => client * self.client_bytes + begin,
-            // The last requests, which may be smaller, follow each other, too.
+            // The last requests, which may be smaller, are contiguous, too.
             PatternShape::Strided => begin * u64::from(self.clients) + client * length,
         };
         match self.is_write {

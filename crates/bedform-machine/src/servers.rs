@@ -1,4 +1,4 @@
-//! Servers of one request after the other: targets, links, devices.
+//! Servers that process one request after the other: targets, links, devices.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use crate::description::Targets;
 use crate::report::TargetLoad;
 use crate::stripes::Piece;
 
-/// Something of a bandwidth that serves one transfer after the other.
+/// A resource with a bandwidth that serves one transfer after the other.
 #[derive(Debug, Clone)]
 pub(super) struct Line {
     seconds_per_byte: f64,
@@ -19,7 +19,8 @@ impl Line {
         Self { seconds_per_byte: 1.0 / bytes_per_second, free: 0.0, busy_seconds: 0.0 }
     }
 
-    /// Carries `bytes` that are there from `time` on: when the last of them is over.
+    /// Transfers `bytes` that are available from `time` on; returns the time when the last of them
+    /// has passed.
     pub(super) fn carry(&mut self, time: f64, bytes: u64) -> f64 {
         let taken = bytes as f64 * self.seconds_per_byte;
         self.free = time.max(self.free) + taken;
@@ -28,7 +29,7 @@ impl Line {
     }
 }
 
-/// Several alike behind one queue; the one that is free first serves.
+/// Several equal servers with one queue; the server that is free first serves.
 #[derive(Debug, Clone)]
 pub(super) struct Counter {
     free: Vec<f64>,
@@ -40,7 +41,7 @@ impl Counter {
         Self { free: vec![0.0; servers], busy_seconds: 0.0 }
     }
 
-    /// Serves what comes at `time` for `seconds`: when it is done.
+    /// Serves an arrival at `time` for `seconds`; returns the time when it is done.
     pub(super) fn serve(&mut self, time: f64, seconds: f64) -> f64 {
         self.busy_seconds += seconds;
         let first = self.free.iter_mut().min_by(|a, b| a.total_cmp(b));
@@ -51,31 +52,32 @@ impl Counter {
     }
 }
 
-/// A piece that a target is asked to move.
+/// A piece to move at a target.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Order {
     pub(super) piece: Piece,
     pub(super) file: u32,
     pub(super) is_write: bool,
-    /// Whether another node was the last to write to the object.
+    /// True if another node wrote to the object last.
     pub(super) is_handed_over: bool,
-    /// Whether it is written in one go with the piece before it in its object.
+    /// True if it is written together with the previous piece of its object.
     pub(super) is_gathered: bool,
 }
 
-/// A storage target and its queue.
+/// A storage target with its queue.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Target {
     free: f64,
-    /// File, object and byte where the last piece ended.
+    /// File, object and offset at which the last piece ended.
     head: Option<(u32, u32, u64)>,
-    /// When each piece that has come is moved, oldest first.
+    /// Time when each piece in the queue has been moved, oldest first.
     queue: VecDeque<f64>,
     pub(super) load: TargetLoad,
 }
 
 impl Target {
-    /// Takes a piece that comes at `time` (equation 2): when it begins to move, and when it has.
+    /// Accepts a piece that arrives at `time` (equation 2); returns the times when it starts to
+    /// move and has moved.
     pub(super) fn take(&mut self, costs: &Targets, time: f64, order: &Order) -> (f64, f64) {
         while self.queue.front().is_some_and(|&moved| moved <= time) {
             self.queue.pop_front();

@@ -1,23 +1,23 @@
-//! Which bytes of which objects a request of a striped file is.
+//! The pieces of requests to striped files: byte ranges of objects.
 
 use crate::workload::Layout;
 
-/// The bytes that a request takes of one object: a run there.
+/// The contiguous bytes that a request takes from one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
     /// The target that holds the object.
     pub target: u32,
-    /// Which of the file's objects it is.
+    /// Index of the object in the file.
     pub object: u32,
-    /// Its first byte in the object.
+    /// Offset of its first byte in the object.
     pub offset: u64,
-    /// Its bytes, at least one.
+    /// Its length in bytes, at least 1.
     pub length: u64,
 }
 
 impl Layout {
-    /// The pieces of the `length` bytes from `offset` on, on `targets` targets; none if `length` is 0.
-    /// The first piece is that of the first byte.
+    /// Returns the pieces of the `length` bytes from `offset` on, with `targets` targets; none if
+    /// `length` is 0. The first piece contains the first byte.
     pub(super) fn pieces(
         self,
         targets: u32,
@@ -32,7 +32,7 @@ impl Layout {
         (0..stripes.min(width)).map(move |step| {
             let stripe = begin_stripe + step;
             let object = stripe % width;
-            // Bytes of the object before the request begins, and before it ends.
+            // The bytes of the object before the start, and before the end, of the request.
             let before = |byte: u64| {
                 let (whole, rest) = (byte / bytes, byte % bytes);
                 let round = whole / width;
@@ -53,7 +53,7 @@ impl Layout {
     }
 }
 
-/// Narrows a value that is known to be smaller than a number of targets.
+/// Narrows a value that is smaller than the number of targets.
 fn narrow(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }

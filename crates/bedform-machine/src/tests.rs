@@ -4,7 +4,8 @@ use super::*;
 
 const LINK: f64 = 1e12;
 
-/// So many targets that read 1000 bytes a second and write 500, and nothing else that takes time.
+/// A machine with `targets` targets that read 1000 and write 500 bytes per second; all other costs
+/// are zero.
 fn machine(targets: u32) -> Machine {
     let text = format!(
         r#"{{"name": "test",
@@ -39,7 +40,7 @@ fn one_client_and_one_target_take_the_sum_of_all_costs() {
     machine.targets.seek_seconds = 0.5;
     machine.targets.request_seconds = 0.125;
     machine.targets.latency_seconds = 2.0;
-    // Three places: K * (C + P + S + b / R + D).
+    // Three positions: K * (C + P + S + b / R + D).
     let reads: Vec<_> = (0..3).map(|place| Operation::Read(0, place * 5000, 100)).collect();
     let found = run(&machine, &[file(0, 1, 1000)], &[client(&reads)]);
     close(found.seconds, 3.0 * (0.25 + 0.125 + 0.5 + 0.1 + 2.0));
@@ -66,7 +67,7 @@ fn a_target_seeks_only_where_the_next_piece_is_not_the_next_byte() {
 fn what_caches_collect_of_an_object_is_one_seek() {
     let mut machine = machine(1);
     machine.targets.seek_seconds = 10.0;
-    // Two files in turn, 50 bytes at a time, from two clients.
+    // Two files alternately, 50 bytes at a time, from two clients.
     let writes = |file| (0..6).map(|at| Operation::Write(file, at * 50, 50)).collect::<Vec<_>>();
     let (files, clients) = ([file(0, 1, 1000), file(0, 1, 1000)], [writes(0), writes(1)]);
     let clients: Vec<_> = clients.iter().map(|operations| client(operations)).collect();
@@ -75,7 +76,7 @@ fn what_caches_collect_of_an_object_is_one_seek() {
         let found = run(&machine, &files, &clients);
         assert_eq!(found.targets[0].seeks, seeks, "{gather_bytes} bytes");
     }
-    // A piece that does not go on where the object's last piece ended was not collected with it.
+    // A piece that does not continue the object's last piece was not collected with it.
     let jumps =
         [Operation::Write(0, 100, 50), Operation::Write(0, 0, 50), Operation::Read(0, 50, 50)];
     assert_eq!(run(&machine, &files, &[client(&jumps)]).targets[0].seeks, 2);
@@ -88,7 +89,7 @@ fn clients_of_one_target_wait_in_its_queue() {
     let found = run(&machine(1), &[file(0, 1, 1000)], &clients);
     close(found.seconds, 0.7);
     assert_eq!(found.targets[0].queue_max, 7);
-    // In the order of their numbers, since all came at the same time.
+    // In the order of their numbers, since all arrived at the same time.
     for (ended, number) in found.clients.iter().zip(1..) {
         close(*ended, 0.1 * f64::from(number));
     }
@@ -127,11 +128,11 @@ fn the_link_of_a_node_bounds_its_clients_together() {
     let found = run(&machine, &files, &clients);
     close(found.seconds, 20.0);
     assert_eq!(found.bounds[0], Bound { what: "link", seconds: 20.0 });
-    // Only half of the link is for storage.
+    // Storage may use only half of the link.
     machine.clients.storage_bytes_per_second = Some(50.0);
     close(run(&machine, &files, &clients).seconds, 40.0);
     machine.clients.storage_bytes_per_second = None;
-    // A bound of the clients themselves.
+    // A limit of each client.
     machine.clients.link_bytes_per_second = LINK;
     machine.clients.bytes_per_second = Some(200.0);
     let found = run(&machine, &files, &clients);
@@ -157,7 +158,7 @@ fn requests_in_flight_hide_the_delay_and_not_the_sending() {
     close(run(&machine, &[file(0, 1, 100)], &[reads.clone()]).seconds, 4.0 * 1.3);
     reads.requests_in_flight = Some(4);
     close(run(&machine, &[file(0, 1, 100)], &[reads.clone()]).seconds, 4.0 * 0.2 + 0.1 + 1.0);
-    // The third is sent when the first has ended.
+    // The third request is sent when the first has ended.
     reads.requests_in_flight = Some(2);
     close(run(&machine, &[file(0, 1, 100)], &[reads]).seconds, 1.3 + 0.2 + 1.3);
 }
@@ -182,7 +183,7 @@ fn a_lock_changes_hands_when_another_node_writes_to_an_object() {
     machine.targets.handover_seconds = 5.0;
     machine.clients.per_node = 2;
     let write = |at| client(&[Operation::Write(0, at, 100)]);
-    // Clients 0 and 1 are of one node; the second object is written by one node only.
+    // Clients 0 and 1 share a node; only one node writes the second object.
     let clients = [write(0), write(200), write(400), write(100)];
     let found = run(&machine, &[file(0, 2, 100)], &clients);
     let handovers: Vec<_> = found.targets.iter().map(|load| load.handovers).collect();
@@ -281,7 +282,7 @@ fn hostile_workloads_are_errors() {
     let clients = vec![Client { node: Some(u32::MAX), ..Client::default() }];
     let many = Workload { files: vec![], clients };
     assert!(matches!(machine(1).simulate(&many), Err(MachineError::TooMany { .. })));
-    // Files follow each other around where nobody says where they begin.
+    // Without `first`, consecutive files start at consecutive targets.
     let clients = (0..3).map(|file| client(&[Operation::Read(file, 0, 1)])).collect();
     let found = machine(2)
         .simulate(&Workload { files: vec![FileStriping::default(); 3], clients })
@@ -399,7 +400,7 @@ proptest! {
                 (0..piece.length).map(move |at| (piece.target, piece.object, piece.offset + at))
             })
             .collect();
-        // Byte by byte, as the page says.
+        // Computed byte by byte, by the definition on the page.
         let mut wanted: Vec<_> = (offset..offset + length)
             .map(|byte| {
                 let object = byte / bytes % u64::from(count);
@@ -429,7 +430,7 @@ proptest! {
         for bound in &found.bounds {
             prop_assert!(bound.seconds <= found.seconds + 1e-9, "{:?} of {}", bound, found.seconds);
         }
-        // Bytes over all that moves them, and the requests of a client one after the other.
+        // Bytes over the total bandwidth, and the requests of each client in sequence.
         let all = f64::from(machine.targets.count);
         prop_assert!(found.seconds >= read as f64 / 1000.0 / all - 1e-9);
         prop_assert!(found.seconds >= written as f64 / 500.0 / all - 1e-9);

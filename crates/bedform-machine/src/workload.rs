@@ -1,27 +1,27 @@
-//! The work of clients: files, and for each client its operations in order.
+//! Workloads: files, and the operations of each client in order.
 
 use serde::{Deserialize, Serialize};
 
 use crate::description::Machine;
 use crate::error::MachineError;
 
-/// The most clients of a workload.
+/// Largest number of clients of a workload.
 pub const CLIENTS_MAX: usize = 1 << 20;
-/// The most files of a workload.
+/// Largest number of files of a workload.
 pub const FILES_MAX: usize = 1 << 20;
-/// The most operations of all clients.
+/// Largest number of operations of all clients.
 pub const OPERATIONS_MAX: u64 = 1 << 23;
-/// The most pieces of all requests.
+/// Largest number of pieces of all requests.
 pub const PIECES_MAX: u64 = 1 << 26;
-/// Objects of all files, each of which remembers who wrote to it last.
+/// Largest number of objects of all files; each records its last write.
 const OBJECTS_MAX: u64 = 1 << 26;
-/// The end of the largest file: sums of a few of these do not overflow.
+/// Largest end of a file in bytes; sums of a few of these do not overflow.
 const FILE_BYTES_MAX: u64 = 1 << 60;
 const IN_FLIGHT_MAX: u32 = 4096;
 const SECONDS_MAX: f64 = 1e9;
 const BYTES_MAX: u64 = 1 << 60;
 
-/// Files, and the operations of each client on them.
+/// Files, and the operations of each client.
 ///
 /// ```
 /// use bedform_machine::{Client, Operation, Workload};
@@ -38,20 +38,20 @@ const BYTES_MAX: u64 = 1 << 60;
 pub struct Workload {
     /// The files, counted from 0.
     pub files: Vec<FileStriping>,
-    /// The clients, counted from 0; as many neighbours as the machine says share a node.
+    /// The clients, counted from 0; consecutive ones share a node, as many as the machine says.
     pub clients: Vec<Client>,
 }
 
-/// On which targets a file lies; absent fields have the machine's values.
+/// The striping of a file; missing fields have the machine's values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FileStriping {
-    /// `f`: the target of its first byte, modulo the number of targets; if absent the file's number times
-    /// the number of its targets, so that files follow each other around.
+    /// `f`: the target of its first byte, modulo the number of targets. By default the file's index
+    /// times its number of targets, so that consecutive files use consecutive targets.
     pub first: Option<u64>,
-    /// `k`: how many targets it lies on; no more than there are.
+    /// `k`: the number of its targets; at most the machine's.
     pub count: Option<u32>,
-    /// `s`: bytes on one target before the next.
+    /// `s`: the length of a stripe in bytes.
     pub bytes: Option<u64>,
 }
 
@@ -59,23 +59,23 @@ pub struct FileStriping {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Client {
-    /// Requests in flight at the same time, if not as many as the machine says.
+    /// Number of concurrent requests; by default the machine's.
     #[serde(default)]
     pub requests_in_flight: Option<u32>,
-    /// The node it runs on, if not the one that follows from its number.
+    /// The node of the client, if it does not follow from its index.
     #[serde(default)]
     pub node: Option<u32>,
     /// Its operations, in order.
     pub operations: Vec<Operation>,
 }
 
-/// One step of a client.
+/// One operation of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
-    /// Reads of a file, from an offset, so many bytes.
+    /// Reads a file: file, offset, bytes.
     Read(u32, u64, u64),
-    /// Writes to a file, at an offset, so many bytes.
+    /// Writes a file: file, offset, bytes.
     Write(u32, u64, u64),
     /// Creates a file.
     Create(u32),
@@ -83,25 +83,25 @@ pub enum Operation {
     Open(u32),
     /// Waits until a file is durable.
     Sync(u32),
-    /// Sends so many bytes to other clients, in so many messages.
+    /// Sends messages to other clients: bytes, number of messages.
     Send(u64, u64),
-    /// Receives so many bytes from other clients, in so many messages.
+    /// Receives messages from other clients: bytes, number of messages.
     Receive(u64, u64),
-    /// Reads so many bytes from the node's own device.
+    /// Reads from the node's own device: bytes.
     LocalRead(u64),
-    /// Writes so many bytes to the node's own device.
+    /// Writes to the node's own device: bytes.
     LocalWrite(u64),
-    /// Computes for so many seconds.
+    /// Computes: seconds.
     Compute(f64),
     /// Waits for all clients.
     Barrier,
 }
 
 impl Workload {
-    /// Reads a workload from JSON.
+    /// Parses a workload from JSON.
     ///
     /// # Errors
-    /// `Malformed` if the text is no workload. Whether it fits a machine is checked when it is run.
+    /// `Malformed` if the text is not a workload. The simulation checks if it fits the machine.
     pub fn from_json(text: &str) -> Result<Self, MachineError> {
         serde_json::from_str(text).map_err(|error| MachineError::Malformed {
             what: "workload",
@@ -109,7 +109,7 @@ impl Workload {
         })
     }
 
-    /// Checks all counts, offsets and barriers against the limits of a simulation.
+    /// Checks all counts, offsets and barriers against the limits of the simulation.
     pub(super) fn check(&self, machine: &Machine) -> Result<(), MachineError> {
         at_most("clients", self.clients.len() as u64, CLIENTS_MAX as u64)?;
         at_most("files", self.files.len() as u64, FILES_MAX as u64)?;
@@ -144,7 +144,7 @@ impl Workload {
         }
     }
 
-    /// Where each file lies on `machine`.
+    /// Returns the striping of each file on `machine`.
     pub(super) fn layouts(&self, machine: &Machine) -> Result<Vec<Layout>, MachineError> {
         let targets = machine.targets.count;
         self.files
@@ -164,7 +164,7 @@ impl Workload {
     }
 }
 
-/// Where a file lies: [`FileStriping`] with the absent fields filled in, and checked.
+/// The striping of a file: a checked [`FileStriping`] without missing fields.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Layout {
     pub(super) first: u64,
@@ -172,7 +172,7 @@ pub(super) struct Layout {
     pub(super) bytes: u64,
 }
 
-/// How many pieces an operation has, if it is possible.
+/// Returns the number of pieces of an operation, if it is possible.
 fn check(operation: &Operation, files: &[Layout], machine: &Machine) -> Result<u64, String> {
     let find = |file: u32| {
         let known = usize::try_from(file).ok().and_then(|file| files.get(file));

@@ -1,6 +1,6 @@
-//! Measures the analyzer: nanoseconds of the processor for one access, regular and other, and for a request of the
-//! next eight places; and the memory that a million accesses take. A word restricts it to kinds that have it in
-//! their names:
+//! Measures the analyzer: CPU nanoseconds per access, regular and irregular, and per request of the
+//! next eight places; and the memory after a million accesses. An argument restricts the run to
+//! kinds whose names contain it:
 //!
 //! ```text
 //! cargo run --release -p bedform-patterns --example cost -- [WORD]
@@ -13,21 +13,21 @@ use std::time::Instant;
 use bedform_patterns::{Analyzer, Place};
 
 const COUNT: usize = 1_000_000;
-/// Times that the next places are asked for.
+/// Number of requests of the next places.
 const LOOKS: u64 = 20_000;
 
-/// A box of so many axes, at the first positions along them.
+/// Returns a box of 10 positions per axis, at the given first positions.
 fn tile(at: &[i64]) -> Place {
     Place::new(at.iter().map(|first| (*first, first + 10)))
 }
 
-/// The digits of a number, slowest first.
+/// Returns the digits of a number, slowest first.
 fn digits(number: usize, base: usize, rank: usize) -> Vec<i64> {
     let digit = |axis: usize| number / base.pow(u32::try_from(rank - 1 - axis).unwrap_or(0)) % base;
     (0..rank).map(|axis| 10 * i64::try_from(digit(axis)).unwrap_or(0)).collect()
 }
 
-/// Numbers that look random.
+/// Returns a generator of pseudo-random numbers.
 fn random() -> impl FnMut(u64) -> i64 {
     let mut state = 1_u64;
     move |below| {
@@ -37,7 +37,7 @@ fn random() -> impl FnMut(u64) -> i64 {
     }
 }
 
-/// Several walks, of which any takes the next step.
+/// Interleaves several walks at random.
 fn interleaved(workers: u64) -> Vec<Place> {
     let (mut random, mut at) = (random(), vec![0; usize::try_from(workers).unwrap_or(1)]);
     let next = |_| {
@@ -49,7 +49,7 @@ fn interleaved(workers: u64) -> Vec<Place> {
     (0..COUNT).map(next).collect()
 }
 
-/// A raster whose order is disturbed up to so far.
+/// Returns a raster whose order is disturbed by up to `by` positions.
 fn disturbed(by: u64) -> Vec<Place> {
     let mut random = random();
     let mut order: Vec<(i64, usize)> = (0..COUNT)
@@ -117,7 +117,7 @@ fn main() {
         let (start, had) = (
             processor_time(),
             copies.into_iter().filter(|place| {
-                // A place is made for each access.
+                // Includes making the place of each access.
                 black_box(&mut analyzer).push(place.clone()).predicted.is_some()
             }),
         );
@@ -132,7 +132,7 @@ fn main() {
     }
 }
 
-/// Nanoseconds that this thread has run, where the system says so; else those that have passed.
+/// Returns the CPU time of this thread in nanoseconds, or else the elapsed time.
 fn processor_time() -> u64 {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     let passed = START.get_or_init(Instant::now).elapsed().as_nanos();

@@ -1,9 +1,11 @@
-//! All patterns of the accesses to one array or file, and which of them says what comes next.
+//! The analyzer: detects all kinds of patterns in the accesses to one array or file, and chooses
+//! one for predictions.
 //!
-//! Each access is shown to the structured pattern that grows; dearer searches run only while nothing predicts. One
-//! kind at a time says which places are [`ahead`](Analyzer::ahead): the most structured one that says anything,
-//! unless sequences of steps were right where it was wrong, or interleaved walks had more of the last accesses than
-//! all patterns of accesses in order together.
+//! Each access updates the structured pattern; costlier searches run only while nothing predicts.
+//! One kind of pattern at a time provides the places [`ahead`](Analyzer::ahead). It is the most
+//! structured kind with a prediction, with two exceptions. Sequences of steps replace the
+//! structured pattern if they were right where it was wrong. Interleaved walks replace all ordered
+//! patterns if they predicted more of the last accesses.
 
 use crate::composed::Composed;
 use crate::contiguous::Contiguous;
@@ -13,26 +15,27 @@ use crate::pattern::{Followed, Pattern};
 use crate::rows::RowSteps;
 use crate::{Correlated, Grower, Grown, Place, Settings, Step, Walk};
 
-/// The kind of pattern that a prediction comes from.
+/// The kind of pattern that makes a prediction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Kind {
-    /// Equal steps, to any depth.
+    /// Equal steps, nested to any depth.
     Strided,
     /// Rows of a pattern whose steps repeat as a sequence.
     ComposedRows,
     /// Accesses whose steps repeat as a sequence.
     Composed,
-    /// Accesses that each begin where the last one ended.
+    /// Accesses that each start at the end of the previous one.
     Contiguous,
-    /// Several walks at the same time, or one whose order is disturbed.
+    /// Several concurrent walks, or one whose order is disturbed.
     Interleaved,
-    /// Places that often follow another one.
+    /// Places that often follow another place.
     Correlated,
 }
 
 impl Kind {
-    /// The name of the kind, for people: `strided`, `composed_rows`, `composed`, `contiguous`, `interleaved`, `correlated`.
+    /// Returns the name of the kind, for people: `strided`, `composed_rows`, `composed`,
+    /// `contiguous`, `interleaved`, `correlated`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Strided => "strided",
@@ -45,24 +48,24 @@ impl Kind {
     }
 }
 
-/// Accesses that interleaved walks have predicted, from which on they are patterns to know.
+/// Number of accesses predicted by interleaved walks from which on the walks are saved as patterns.
 const INTERLEAVED_MIN: u32 = 16;
 
-/// Places that a pattern says will come.
+/// An iterator over predicted places.
 type Places<'a> = Box<dyn Iterator<Item = Place> + 'a>;
 
-/// The verdict on an access.
+/// The result of showing an access to the analyzer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// The pattern that had predicted it; nothing if none had.
+    /// The kind of pattern that predicted it; `None` if none did.
     pub predicted: Option<Kind>,
 }
 
-/// Finds the patterns of a sequence of accesses, and says which places come next.
+/// An analyzer that finds the patterns of a sequence of accesses and predicts the next places.
 ///
-/// A pattern is served after so many accesses that it did not predict: 3 for contiguous and simple-strided ones,
-/// 2 more for each further depth, 2 p + 1 for a sequence of p steps, 1 for a pattern of an earlier run. Of walks that
-/// are interleaved, or whose order is disturbed, each misses a few more.
+/// A pattern makes predictions after a number of missed accesses. Contiguous and simple-strided
+/// patterns miss 3, and 2 more for each further depth. A sequence of p steps misses 2 p + 1, a
+/// pattern of an earlier run 1. Interleaved or disturbed walks each miss a few more.
 ///
 /// ```
 /// use bedform_patterns::{Analyzer, Place};
@@ -79,30 +82,31 @@ pub struct Seen {
 #[derive(Debug, Clone, Default)]
 pub struct Analyzer {
     grower: Grower,
-    /// From access to access.
+    /// Detects sequences in the steps between consecutive accesses.
     steps: Composed,
     rows: RowSteps,
     contiguous: Contiguous,
     interleaved: Interleaved,
-    /// Accesses that interleaved walks had predicted.
+    /// Number of accesses that interleaved walks predicted.
     interleaved_count: u32,
     correlated: Correlated,
     at: Option<(Place, Fingerprint)>,
-    /// Of the patterns of accesses in order, the one that says what comes next.
+    /// Of the ordered patterns, the kind that predicts the next place.
     ordered: Option<Kind>,
-    /// Of all patterns.
+    /// Of all patterns, the kind that predicts the next place.
     active: Option<Kind>,
-    /// For the last accesses, newest in the lowest bit, whether an ordered pattern had predicted them.
+    /// One bit for each of the last accesses, newest lowest: set if an ordered pattern predicted
+    /// it.
     record: u16,
-    /// True while the sequence of steps is right where the structured pattern was wrong.
+    /// True while the sequence of steps predicts better than the structured pattern.
     is_composed: bool,
-    /// Accesses without a prediction since sequences were looked for.
+    /// Number of unpredicted accesses since the last search for sequences.
     waiting: u32,
     batch: u32,
 }
 
 impl Analyzer {
-    /// One with other thresholds.
+    /// Makes an analyzer with other thresholds.
     pub fn with(settings: Settings) -> Self {
         let Settings { often, next, batch } = settings;
         Self {
@@ -113,14 +117,15 @@ impl Analyzer {
         }
     }
 
-    /// One that knows patterns of earlier runs.
+    /// Makes an analyzer that knows patterns of earlier runs.
     pub fn knowing<P: Into<Pattern>>(patterns: impl IntoIterator<Item = P>) -> Self {
         let mut analyzer = Self::default();
         analyzer.know(patterns);
         analyzer
     }
 
-    /// Patterns of earlier runs: where one begins again, it is predicted from its second access on.
+    /// Adds patterns of earlier runs: when one starts again, it is predicted from its second access
+    /// on.
     pub fn know<P: Into<Pattern>>(&mut self, patterns: impl IntoIterator<Item = P>) {
         for pattern in patterns {
             match pattern.into() {
@@ -141,7 +146,7 @@ impl Analyzer {
         }
     }
 
-    /// The patterns that were found, for a later run to know.
+    /// Returns the patterns that were found, for a later run.
     pub fn patterns(&self) -> Vec<Pattern> {
         let sequences = self.steps.known().iter().cloned().chain(self.steps.current());
         let correlated = self.correlated.patterns().map(|(entry, followers)| {
@@ -151,12 +156,12 @@ impl Analyzer {
         let runs = self.contiguous.known().iter().cloned().chain(self.contiguous.current());
         let rows = self.rows.known().chain(self.rows.current());
         let walks = self.walks().map(Pattern::Walk).chain(rows.map(Pattern::Rows));
-        // Those of which there may be many come last, as a reader stops at its limit.
+        // The most numerous kind is last, since a reader stops at its limit.
         let few = sequences.map(Pattern::Sequence).chain(runs.map(Pattern::Contiguous));
         walks.chain(few).chain(correlated).collect()
     }
 
-    /// The next access.
+    /// Shows the next access to the analyzer.
     pub fn push(&mut self, place: Place) -> Seen {
         let fingerprint = place.fingerprint();
         let ordered = self.ordered_had(&place);
@@ -196,7 +201,7 @@ impl Analyzer {
         Seen { predicted }
     }
 
-    /// The places that come next, as far as a pattern says: without end, where it has none.
+    /// Returns the predicted next places; without end if the pattern has none.
     pub fn ahead(&self) -> impl Iterator<Item = Place> + '_ {
         let at = self.at.as_ref();
         let places: Option<Places<'_>> = self.active.map(|kind| match kind {
@@ -210,25 +215,25 @@ impl Analyzer {
         places.into_iter().flatten()
     }
 
-    /// The kind of pattern that says which places come next, if one does.
+    /// Returns the kind of pattern that predicts the next places, if any.
     pub fn serving(&self) -> Option<Kind> {
         self.active
     }
 
-    /// The structured patterns that ended and the ones that go on, oldest first.
+    /// Returns the structured patterns that ended and the current ones, oldest first.
     pub fn walks(&self) -> impl Iterator<Item = Walk> + '_ {
-        // Ordered accesses have such walks by chance.
+        // Ordered accesses may form interleaved walks by chance.
         let are_interleaved = self.interleaved_count >= INTERLEAVED_MIN;
         let interleaved = self.interleaved.walks().take_while(move |_| are_interleaved);
         self.grower.known().cloned().chain(interleaved).chain(self.grower.current())
     }
 
-    /// The sequence of steps that repeats, if one does.
+    /// Returns the repeating sequence of steps, if any.
     pub fn sequence(&self) -> Vec<Step> {
         self.steps.sequence().cloned().collect()
     }
 
-    /// Memory that it takes beside itself, in bytes.
+    /// Returns the bytes of heap memory.
     pub fn heap_bytes(&self) -> usize {
         self.grower.heap_bytes()
             + self.steps.heap_bytes()
@@ -239,7 +244,7 @@ impl Analyzer {
             + self.at.as_ref().map_or(0, |(at, _)| at.heap_bytes())
     }
 
-    /// The ordered pattern that says what comes next, if it is this place.
+    /// Returns the kind of ordered pattern that predicts `place`, if it does.
     fn ordered_had(&self, place: &Place) -> Option<Kind> {
         let kind = self.ordered?;
         let (at, _) = self.at.as_ref()?;
@@ -252,7 +257,8 @@ impl Analyzer {
         if is_next { Some(kind) } else { self.had_size_apart(kind, at, place) }
     }
 
-    /// Contiguous accesses are those that were to come whatever their size, if the pattern goes on at the end, too.
+    /// Accepts a contiguous access of an unpredicted size, if the pattern also continues at the end
+    /// of the last access.
     fn had_size_apart(&self, kind: Kind, at: &Place, place: &Place) -> Option<Kind> {
         let (axis, _) = self.contiguous.run()?;
         let goes_on = |place: &Place| place.axis_behind(at) == Some(axis);
@@ -265,7 +271,7 @@ impl Analyzer {
         (goes_on(place) && next_goes_on()).then_some(Kind::Contiguous)
     }
 
-    /// Follows the steps: true if the sequence that repeats had this one.
+    /// Records the step to `place`; returns true if the repeating sequence predicted it.
     fn push_step(&mut self, place: &Place, fingerprint: Fingerprint) -> bool {
         let step = self
             .at
@@ -279,7 +285,7 @@ impl Analyzer {
         false
     }
 
-    /// Decides which pattern says what comes next.
+    /// Chooses the pattern that predicts the next place.
     fn choose(&mut self, was_right: bool) {
         if !was_right {
             self.waiting += 1;
@@ -318,14 +324,16 @@ impl Analyzer {
         }
     }
 
-    /// True if the known rows cover less than a sequence that was seen twice, and may be part of it.
+    /// Returns true if the known rows cover less than two repetitions of a sequence, and so may be
+    /// part of it.
     fn is_row_of_sequence(&self) -> bool {
         let period = self.steps.period().filter(|period| *period > 1);
         let rows = period.and_then(|_| self.grower.rows_count());
         rows.zip(period).is_some_and(|(rows, period)| rows <= 2 * period as u64)
     }
 
-    /// True if contiguous accesses went on where a row was taken to begin, and would not if the pattern were right.
+    /// Returns true if contiguous accesses continued past the assumed start of a row, and the
+    /// predicted next place is not contiguous.
     fn is_run_across_rows(&self) -> bool {
         let run = self.contiguous.run().filter(|(_, count)| *count > self.grower.row_count());
         run.zip(self.at.as_ref()).is_some_and(|((axis, _), (at, _))| {
@@ -367,7 +375,7 @@ mod tests {
         places.into_iter().filter(|place| analyzer.push(place.clone()).predicted.is_none()).count()
     }
 
-    /// The slices of the hours of a day: rows of four places at each of the hours.
+    /// The slices of the hours of a day: a row of four places at each hour.
     fn slices_of_hours(days: i64) -> Vec<Place> {
         let hours = (0..days).flat_map(|day| [5, 6, 14, 15].map(|hour| 24 * day + hour));
         hours.flat_map(|hour| (0..4).map(move |slice| at(1000 * hour + 10 * slice))).collect()

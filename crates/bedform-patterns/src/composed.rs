@@ -1,4 +1,4 @@
-//! Sequences of steps that repeat, with the steps themselves, and those of earlier runs.
+//! Repeating sequences of steps, with the steps themselves, and sequences of earlier runs.
 
 use std::collections::VecDeque;
 
@@ -7,28 +7,28 @@ use crate::pattern::Sequence;
 use crate::repeats::{PERIOD_MAX, Repeats};
 use crate::{Place, Step};
 
-/// Sequences of earlier runs that are kept.
+/// Largest number of sequences of earlier runs.
 const KNOWN_MAX: usize = 8;
 
-/// The steps so far, and the next ones where they repeat.
+/// The recent steps, and the predicted steps if they repeat.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Composed {
     repeats: Repeats,
     /// The last steps, newest last.
     recent: VecDeque<Step>,
-    /// Where the sequence that repeats began.
+    /// First place of the repeating sequence.
     start: Option<Place>,
-    /// Steps since the sequence was found, modulo its length.
+    /// Number of steps since the sequence was found, modulo its length.
     under_way: usize,
     known: Vec<Sequence>,
-    /// A known sequence that has begun again: which one, and the step that comes next.
+    /// A known sequence that has started again: its index, and the index of the next step.
     recalled: Option<(usize, usize)>,
-    /// True once a step of it has come.
+    /// True once a step of the recalled sequence has come.
     is_recalled: bool,
 }
 
 impl Composed {
-    /// The next step, which led to `place`: true if it was the one that comes next.
+    /// Records the next step, which led to `place`; returns true if it was predicted.
     pub(crate) fn push(&mut self, step: Step, fingerprint: Fingerprint, place: &Place) -> bool {
         let was_recalled = self.go_on(&step);
         let is_right = self.repeats.record(fingerprint) || was_recalled;
@@ -45,7 +45,7 @@ impl Composed {
         is_right
     }
 
-    /// Looks for a sequence that repeats up to `place`, if none is known.
+    /// Searches for a sequence that repeats up to `place`, unless one is known.
     pub(crate) fn find(&mut self, place: &Place) {
         if self.repeats.period().is_some() {
             return;
@@ -58,7 +58,7 @@ impl Composed {
         }
     }
 
-    /// The steps that come next, as a sequence that repeats; none if none does.
+    /// Returns the predicted steps, as one repetition of the sequence; empty if nothing repeats.
     pub(crate) fn sequence(&self) -> impl Iterator<Item = &Step> + Clone {
         let period = self.repeats.period();
         let known = match self.recalled {
@@ -72,18 +72,18 @@ impl Composed {
         found.chain(behind).chain(before)
     }
 
-    /// The sequence that repeats and where it began, if one does.
+    /// Returns the repeating sequence with its first place, if any.
     pub(crate) fn current(&self) -> Option<Sequence> {
         self.repeats.period()?;
         Some(Sequence { start: self.start.clone()?, steps: self.sequence_from_start()? })
     }
 
-    /// The sequences of earlier runs.
+    /// Returns the sequences of earlier runs.
     pub(crate) fn known(&self) -> &[Sequence] {
         &self.known
     }
 
-    /// A sequence of an earlier run: it is predicted where it begins again.
+    /// Adds a sequence of an earlier run, which is predicted when it starts again.
     pub(crate) fn know(&mut self, sequence: Sequence) {
         if !sequence.steps.is_empty() && sequence.steps.len() <= PERIOD_MAX {
             self.known.retain(|known| known.start != sequence.start);
@@ -92,34 +92,34 @@ impl Composed {
         }
     }
 
-    /// True if the step that comes next leads from one place to another.
+    /// Returns true if the predicted step leads from `from` to `place`.
     pub(crate) fn is_next(&self, from: &Place, place: &Place) -> bool {
         self.sequence().next().is_some_and(|step| place.is_after(from, step))
     }
 
-    /// True if a sequence is known to repeat.
+    /// Returns true if a sequence repeats or was recalled.
     pub(crate) fn repeats(&self) -> bool {
         self.repeats.period().is_some() || self.recalled.is_some()
     }
 
-    /// The steps of the sequence that was found to repeat.
+    /// Returns the length of the sequence that was found to repeat, in steps.
     pub(crate) fn period(&self) -> Option<usize> {
         self.repeats.period()
     }
 
-    /// True if a sequence of an earlier run has begun again and goes on.
+    /// Returns true if a sequence of an earlier run has started again and continues.
     pub(crate) fn is_recalled(&self) -> bool {
         self.is_recalled
     }
 
-    /// Forgets the steps, and where they led.
+    /// Forgets all steps.
     pub(crate) fn clear(&mut self) {
         self.repeats.clear();
         self.recent.clear();
         (self.recalled, self.is_recalled) = (None, false);
     }
 
-    /// Looks whether a known sequence begins at a place.
+    /// Checks if a known sequence starts at `place`.
     pub(crate) fn recall(&mut self, place: &Place) {
         let known = self.known.iter().rposition(|known| known.start == *place);
         self.recalled = known.map(|which| (which, 0));
@@ -137,7 +137,8 @@ impl Composed {
         is_right
     }
 
-    /// Where the sequence began that so many of the last steps are, up to `place`.
+    /// Returns the start of the sequence, `run` steps before `place`; `period` steps are one
+    /// repetition.
     fn start_of(&self, place: &Place, period: usize, run: usize) -> Option<Place> {
         let back = |place: Place, steps| {
             self.recent.iter().rev().take(steps).try_fold(place, |place, step| place.before(step))
@@ -146,7 +147,7 @@ impl Composed {
         back(place.before(&once.times((run / period) as u64)?)?, run % period)
     }
 
-    /// The steps in their order from the start: the sequence may be under way.
+    /// Returns the steps in their order from the start; the last access may be within the sequence.
     fn sequence_from_start(&self) -> Option<Vec<Step>> {
         let mut steps: Vec<Step> = self.sequence().cloned().collect();
         (self.under_way <= steps.len()).then(|| steps.rotate_right(self.under_way))?;

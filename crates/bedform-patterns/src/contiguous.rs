@@ -1,32 +1,32 @@
-//! Contiguous accesses of any size (section 2.2.1): each begins where the last one ended.
+//! Contiguous accesses of any size (section 2.2.1): each starts at the end of the previous one.
 
 use std::collections::VecDeque;
 
 use crate::Place;
 use crate::pattern::Run;
 
-/// Accesses that make it a pattern.
+/// Smallest number of accesses of a pattern.
 const COUNT_MIN: u64 = 3;
-/// Sizes whose median is the one that is predicted.
+/// Number of recent sizes; their median is the predicted size.
 const SIZES: usize = 8;
-/// Starts of earlier runs that are kept.
+/// Largest number of runs of earlier program runs.
 const KNOWN_MAX: usize = 8;
 
 /// Follows accesses along one axis of an array, or through a file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Contiguous {
-    /// The axis, and the accesses that went on along it.
+    /// The axis, and the number of contiguous accesses along it.
     run: Option<(usize, u64)>,
     start: Option<Place>,
-    /// Of the last accesses, newest last.
+    /// Sizes of the last accesses, newest last.
     sizes: VecDeque<i64>,
     known: Vec<Run>,
-    /// True while a run of earlier is taken to come again.
+    /// True while a known run is assumed to repeat.
     is_recalled: bool,
 }
 
 impl Contiguous {
-    /// The next access: true if it was predicted.
+    /// Records the next access; returns true if it was predicted.
     pub(crate) fn push(&mut self, before: Option<&Place>, place: &Place) -> bool {
         let axis = before.and_then(|before| place.axis_behind(before));
         match (self.run, axis) {
@@ -42,17 +42,17 @@ impl Contiguous {
         false
     }
 
-    /// The axis along which a pattern goes on, if there is one, and its accesses so far.
+    /// Returns the axis of the current pattern and its number of accesses, if there is one.
     pub(crate) fn run(&self) -> Option<(usize, u64)> {
         self.run.filter(|_| self.is_active())
     }
 
-    /// True if a pattern says what comes next.
+    /// Returns true if a pattern predicts the next place.
     pub(crate) fn is_active(&self) -> bool {
         self.is_recalled || self.run.is_some_and(|(_, count)| count >= COUNT_MIN)
     }
 
-    /// The places from the end of the last one on, of the typical size.
+    /// Returns places of the median size from the end of the last access on.
     pub(crate) fn ahead<'a>(&self, at: Option<&'a Place>) -> impl Iterator<Item = Place> + use<'a> {
         let next = self.run.filter(|_| self.is_active()).zip(self.typical());
         let mut last = at.cloned();
@@ -63,25 +63,25 @@ impl Contiguous {
         })
     }
 
-    /// The run that is under way.
+    /// Returns the current run.
     pub(crate) fn current(&self) -> Option<Run> {
         let (axis, accesses) = self.run.filter(|(_, count)| *count >= COUNT_MIN)?;
         Some(Run { start: self.start.clone()?, axis, size: self.typical()?, accesses })
     }
 
-    /// The runs of earlier.
+    /// Returns the runs of earlier program runs.
     pub(crate) fn known(&self) -> &[Run] {
         &self.known
     }
 
-    /// A run of earlier: it is predicted where it begins again.
+    /// Adds a run of an earlier program run, which is predicted when it starts again.
     pub(crate) fn know(&mut self, run: Run) {
         self.known.retain(|known| known.start != run.start);
         self.known.truncate(KNOWN_MAX - 1);
         self.known.push(run);
     }
 
-    /// The median of the last sizes.
+    /// Returns the median of the recent sizes.
     fn typical(&self) -> Option<i64> {
         let mut sizes = [0; SIZES];
         for (kept, size) in sizes.iter_mut().zip(&self.sizes) {
@@ -125,7 +125,7 @@ impl Contiguous {
     }
 }
 
-/// The place of such a size behind another one.
+/// Returns the place of this size that follows `place`.
 fn behind(place: &Place, axis: usize, size: i64) -> Option<Place> {
     let end = place.bounds().nth(axis)?.1;
     let bounds = (end, end.checked_add(size)?);
@@ -134,7 +134,7 @@ fn behind(place: &Place, axis: usize, size: i64) -> Option<Place> {
     ))
 }
 
-/// True if both begin at the same position along the axis, and are alike along all others.
+/// Returns true if both start at the same position along the axis and are equal along all others.
 fn begins_alike(one: &Place, other: &Place, axis: usize) -> bool {
     let mut axes = one.bounds().zip(other.bounds()).enumerate();
     one.rank() == other.rank()
@@ -147,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// Places along the second axis, of such sizes.
+    /// Places along the second axis with these sizes.
     fn places(sizes: &[i64]) -> Vec<Place> {
         let ends = sizes.iter().scan(10, |end, size| {
             *end += size;

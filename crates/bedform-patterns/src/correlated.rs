@@ -1,4 +1,4 @@
-//! Correlation-based patterns: after a place that is read often, some others are read often, too.
+//! Correlation-based patterns: after a frequent place, certain other places are frequent, too.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,13 +7,13 @@ use smallvec::SmallVec;
 use crate::Place;
 use crate::fingerprint::Fingerprint;
 
-/// Times that a place is read before it is the entry of a pattern, and a follower belongs to it.
+/// Number of reads of a place that makes it the entry of a pattern, or a follower part of it.
 pub const OFTEN: u32 = 3;
-/// Accesses after the entry that are looked at.
+/// Number of accesses after an entry that count as followers.
 pub(crate) const NEXT: usize = 4;
-/// Places that are counted; beyond, those that were read once are forgotten.
+/// Largest number of counted places; beyond it, places that were read once are dropped.
 const PLACES_MAX: usize = 4096;
-/// Followers of a place that are counted.
+/// Largest number of counted followers of a place.
 pub(crate) const FOLLOWERS_MAX: usize = 16;
 
 /// A place with its count and its followers.
@@ -22,12 +22,12 @@ struct Entry {
     place: Place,
     fingerprint: Fingerprint,
     count: u32,
-    /// Numbers of places with their counts, in the order in which they came first. Places that are read once have
-    /// few.
+    /// Indexes of followers with their counts, in the order of first occurrence. A place that was
+    /// read once has few.
     followers: SmallVec<[(u32, u32); NEXT]>,
 }
 
-/// Finds what follows places that are read often (section 2.3.4).
+/// Finds the places that follow frequent places (section 2.3.4).
 ///
 /// ```
 /// use bedform_patterns::{Correlated, Place};
@@ -42,7 +42,7 @@ struct Entry {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Correlated {
-    /// By number.
+    /// Indexed by number.
     entries: Vec<Entry>,
     numbers: HashMap<Fingerprint, u32>,
     /// Numbers of the last places.
@@ -58,7 +58,8 @@ impl Default for Correlated {
 }
 
 impl Correlated {
-    /// One with thresholds: how often makes a pattern, and how many accesses after the entry belong to it.
+    /// Makes a finder with thresholds: the number of reads that makes a pattern, and the number of
+    /// accesses after the entry that belong to it.
     pub fn new(often: u32, next: usize) -> Self {
         Self {
             entries: Vec::new(),
@@ -69,7 +70,7 @@ impl Correlated {
         }
     }
 
-    /// The next access.
+    /// Records the next access.
     pub fn push(&mut self, place: &Place) {
         self.push_known(place, place.fingerprint());
     }
@@ -87,7 +88,7 @@ impl Correlated {
         self.recent.push_back(number);
     }
 
-    /// The places that are often read after a place that is read often.
+    /// Returns the places that often follow a frequent place.
     pub fn followers(&self, place: &Place) -> impl Iterator<Item = &Place> {
         self.followers_of(place, place.fingerprint())
     }
@@ -102,7 +103,7 @@ impl Correlated {
         self.often_after(entry)
     }
 
-    /// All entries with their followers.
+    /// Returns all entries with their followers.
     pub(crate) fn patterns(&self) -> impl Iterator<Item = (&Place, Vec<&Place>)> {
         let entries = self.entries.iter().filter(|entry| entry.count >= self.often);
         let all =
@@ -110,7 +111,7 @@ impl Correlated {
         all.filter(|(_, followers)| !followers.is_empty())
     }
 
-    /// A pattern of an earlier run.
+    /// Adds a pattern of an earlier run.
     pub(crate) fn know(&mut self, place: &Place, followers: &[Place]) {
         let mut number = |place: &Place| {
             let number = self.number(place, place.fingerprint())?;
@@ -120,7 +121,7 @@ impl Correlated {
         };
         let Some(entry) = number(place) else { return };
         let followers: Vec<u32> = followers.iter().filter_map(number).collect();
-        // Room may have been made in between.
+        // Making room for followers may have removed the entry.
         let Some(entry) =
             self.entries.get_mut(entry as usize).filter(|entry| entry.place == *place)
         else {
@@ -137,7 +138,7 @@ impl Correlated {
         often.filter_map(|(number, _)| Some(&self.entries.get(*number as usize)?.place))
     }
 
-    /// The number of a place; nothing if another place has its fingerprint.
+    /// Returns the number of a place, added if new; `None` if another place has its fingerprint.
     fn number(&mut self, place: &Place, fingerprint: Fingerprint) -> Option<u32> {
         if let Some(&number) = self.numbers.get(&fingerprint) {
             return (self.entries[number as usize].place == *place).then_some(number);
@@ -152,7 +153,7 @@ impl Correlated {
         Some(number)
     }
 
-    /// Forgets the places that were read once; all, if that leaves too many.
+    /// Drops the places that were read once, or all places if that leaves too many.
     fn make_room(&mut self) {
         let kept = self.entries.iter().filter(|entry| entry.count > 1).count();
         let is_kept = |entry: &Entry| entry.count > 1 && kept < PLACES_MAX / 2;

@@ -1,13 +1,13 @@
-//! Global patterns: the reads of all processes of a program together (end of section 2.3.4).
+//! Global patterns: the merged reads of all processes of a program (end of section 2.3.4).
 //!
-//! With another number of processes the pattern of each changes, and the global one does not. Three decompositions
-//! are told apart, by how the walks of the processes lie to each other:
+//! The pattern of each process changes with the number of processes; the global pattern does not.
+//! Three decompositions are distinguished, by the relative positions of the processes' walks:
 //!
 //! | decomposition | processes | global walk |
 //! |---|---|---|
-//! | blocks | each takes a run of the elements of one level, behind that of the one before | that level in one |
-//! | cyclic | each takes every P-th element of the innermost level | that level in one |
-//! | pieces | the same walk, at equal steps or in a grid | a level more, or several |
+//! | blocks | each takes a run of the elements of one level, after the previous process | that level undivided |
+//! | cyclic | each takes every P-th element of the innermost level | that level undivided |
+//! | pieces | equal walks, at equal steps or in a grid | one or several levels more |
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -15,22 +15,22 @@ use crate::pattern::known_ones;
 use crate::walk::LEVELS_MAX;
 use crate::{Level, Place, Step, Walk};
 
-/// Processes that patterns are split for.
+/// Largest number of processes for which patterns are split.
 const PROCESSES_MAX: usize = 1 << 20;
 
-/// How the elements of one level of a global walk are dealt out.
+/// The distribution of one level's elements among processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Decomposition {
-    /// Runs of them, of the outermost level.
+    /// Runs of elements of the outermost level.
     Blocks,
-    /// Each process every so many-th of them, of the innermost level.
+    /// Every P-th element of the innermost level, for P processes.
     Cyclic,
-    /// One each, of the outermost levels.
+    /// One element each, of the outermost levels.
     Pieces,
 }
 
-/// The walk of all processes of a program, and how they share it.
+/// The walk of all processes of a program, and its decomposition.
 ///
 /// ```
 /// use bedform_patterns::{Level, Place, Walk, merge};
@@ -48,7 +48,7 @@ enum Decomposition {
 pub struct Global {
     walk: Walk,
     decomposition: Decomposition,
-    /// 0 where it is not known.
+    /// Number of processes from which it was merged; 0 if unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     processes: u64,
 }
@@ -58,7 +58,8 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Global patterns in a file. Reading skips invalid entries, as [`Patterns`](crate::Patterns) does.
+/// Global patterns in a file. Deserialization skips invalid entries, as for
+/// [`Patterns`](crate::Patterns).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Globals(pub Vec<Global>);
 
@@ -68,7 +69,7 @@ impl<'de> Deserialize<'de> for Globals {
     }
 }
 
-/// The global pattern of the walks of all processes, in their order; nothing if they make up none.
+/// Merges the walks of all processes, in the order of ranks; `None` if they form no global pattern.
 pub fn merge(per_process: &[Walk]) -> Option<Global> {
     if per_process.len() < 2 {
         return None;
@@ -83,22 +84,24 @@ pub fn merge(per_process: &[Walk]) -> Option<Global> {
 }
 
 impl Global {
-    /// The walk of all processes together.
+    /// Returns the walk of all processes together.
     pub fn walk(&self) -> &Walk {
         &self.walk
     }
 
-    /// How many processes it was merged of; nothing for one that was kept before that was counted.
+    /// Returns the number of processes from which it was merged; `None` for patterns saved before
+    /// the number was recorded.
     pub fn processes(&self) -> Option<usize> {
         usize::try_from(self.processes).ok().filter(|&processes| processes > 0)
     }
 
-    /// True for the same reads, by however many processes.
+    /// Returns true if both are the same reads, by any number of processes.
     pub fn is_of_same_reads(&self, other: &Self) -> bool {
         self.walk == other.walk && self.decomposition == other.decomposition
     }
 
-    /// The walks of so many processes, in their order: those for which nothing is left have none.
+    /// Splits the pattern for `processes` processes, in the order of ranks; processes without reads
+    /// get no walk.
     pub fn split(&self, processes: usize) -> Vec<Walk> {
         let processes = processes.min(PROCESSES_MAX);
         match self.decomposition {
@@ -123,7 +126,8 @@ impl Global {
     }
 }
 
-/// Runs of the outermost level where it has enough elements, else several processes to each of them.
+/// Splits the outermost level into runs if it has enough elements; otherwise assigns several
+/// processes to each element.
 fn spread(walk: &Walk, processes: usize) -> Vec<Walk> {
     let Some(outermost) = walk.levels.last().filter(|level| level.count < processes as u64) else {
         return dealt(walk, processes);
@@ -137,7 +141,7 @@ fn spread(walk: &Walk, processes: usize) -> Vec<Walk> {
     .collect()
 }
 
-/// A walk whose outermost level is dealt out in runs, as even as they can be.
+/// Splits the outermost level into runs of nearly equal length.
 fn dealt(walk: &Walk, processes: usize) -> Vec<Walk> {
     let Some((outermost, below)) = walk.levels.split_last() else {
         return std::iter::once(walk.clone()).take(processes).collect();
@@ -151,13 +155,13 @@ fn dealt(walk: &Walk, processes: usize) -> Vec<Walk> {
     walks.collect()
 }
 
-/// The first of the elements of each, and how many; processes without elements are left out.
+/// Returns the first element and the number of elements of each share; empty shares are left out.
 fn shares(elements: u64, among: u64) -> impl Iterator<Item = (u64, u64)> {
     let (each, more) = (elements / among.max(1), elements % among.max(1));
     (0..among.min(elements)).map(move |at| (at * each + at.min(more), each + u64::from(at < more)))
 }
 
-/// The same walk with as few levels as can be: rows that go on where the one before ended are one.
+/// Returns the same walk with as few levels as possible: rows that continue each other become one.
 fn joined(walk: &Walk) -> Walk {
     let mut levels: Vec<Level> = Vec::new();
     for level in walk.levels.iter().filter(|level| level.count > 1) {
@@ -171,7 +175,7 @@ fn joined(walk: &Walk) -> Walk {
     Walk { start: walk.start.clone(), levels }
 }
 
-/// The walk that runs of the outermost level make up, where each begins behind the one before.
+/// Returns the walk formed by runs of the outermost level, each after the previous one.
 fn blocks(walks: &[Walk]) -> Option<Walk> {
     let depth = walks.iter().map(|walk| walk.levels.len()).max()?;
     let longest = walks.iter().find(|walk| walk.levels.len() == depth)?;
@@ -189,7 +193,7 @@ fn blocks(walks: &[Walk]) -> Option<Walk> {
     Some(Walk { start: walks[0].start.clone(), levels: levels.collect() })
 }
 
-/// The elements of the outermost level that a walk has: one where it has that level not at all.
+/// Returns the number of elements of the outermost level in a walk; 1 if the walk lacks that level.
 fn runs(walk: &Walk, outermost: &Step, below: &[Level]) -> Option<u64> {
     match walk.levels.strip_prefix(below)? {
         [] => Some(1),
@@ -198,7 +202,7 @@ fn runs(walk: &Walk, outermost: &Step, below: &[Level]) -> Option<u64> {
     }
 }
 
-/// The walk of which each process takes every so many-th element.
+/// Returns the walk of which each of P processes takes every P-th element.
 fn cyclic(walks: &[Walk]) -> Option<Walk> {
     let (first, row) = (&walks[0], walks[0].levels.first()?);
     let step = first.start.step_to(&walks[1].start)?;
@@ -212,7 +216,7 @@ fn cyclic(walks: &[Walk]) -> Option<Walk> {
         let is_own = own.step == row.step
             && own_above == above
             && walk.start.is_after(&first.start, &step.times(process)?);
-        // Those at the end have one less, where it does not come out even.
+        // The last processes have one element less if the elements do not divide evenly.
         if !is_own || own.count > before || row.count - own.count > 1 {
             return None;
         }
@@ -222,7 +226,7 @@ fn cyclic(walks: &[Walk]) -> Option<Walk> {
     Some(Walk { start: first.start.clone(), levels: levels.collect() })
 }
 
-/// The walk of walks that are alike and whose starts are a walk: slabs, or blocks of a grid.
+/// Returns the walk formed by equal walks whose starts form a walk: slabs, or blocks of a grid.
 fn pieces(walks: &[Walk]) -> Option<Walk> {
     let (first, others) = walks.split_first()?;
     if others.iter().any(|walk| walk.levels != first.levels) {
@@ -233,7 +237,7 @@ fn pieces(walks: &[Walk]) -> Option<Walk> {
     (levels.len() <= LEVELS_MAX).then(|| Walk { start: first.start.clone(), levels })
 }
 
-/// The levels of the walk that places are in their order; nothing if they are none.
+/// Returns the levels of the walk that the places form in their order; `None` if they form none.
 fn levels_of(places: &[&Place]) -> Option<Vec<Level>> {
     let [first, second, ..] = places else { return Some(Vec::new()) };
     let step = first.step_to(second)?;

@@ -1,56 +1,58 @@
 //! Grows structured patterns access by access (section 2.3.3).
 //!
-//! A pattern is an odometer: each level counts elements at equal steps, and an element of one level is a row of the
-//! level below. The next place is that of the innermost level that is not at its end.
+//! A pattern is an odometer: each level counts elements at equal steps, and an element of a level
+//! is a row of the level below. The next place belongs to the innermost level that is not at its
+//! end.
 //!
-//! A step that was seen once is a guess, and one that was right twice is sure. A row shows its length when it ends:
-//! then it becomes the first element of a level above. So the second row is predicted from its second place on, by
-//! the shape of the first one, and the third from its first but one: contiguous and simple-strided patterns miss 3
-//! accesses, each level more misses 2.
+//! A step that was seen once is a guess; a step that was right twice is sure. A row reveals its
+//! length when it ends; then it becomes the first element of a level above. So the second and third
+//! row are predicted from their second place on, by the shape of the first row, and later rows
+//! entirely. Contiguous and simple-strided patterns miss 3 accesses, and each further level misses
+//! 2.
 
 use std::collections::VecDeque;
 
 use crate::walk::LEVELS_MAX;
 use crate::{Level, Place, Step, Walk};
 
-/// Elements of a level that make it one.
+/// Smallest number of elements of a level.
 const COUNT_MIN: u64 = 3;
-/// Patterns that are remembered.
+/// Largest number of remembered patterns.
 const KNOWN_MAX: usize = 32;
 
 /// The relation of an access to the pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Grown {
-    /// The one that was predicted.
+    /// The access was predicted.
     Expected,
-    /// One that could not be predicted, from which the pattern grew or begins.
+    /// The access was unpredictable; the pattern grew by it or starts with it.
     New,
-    /// The pattern had ended before it.
+    /// The pattern ended before the access.
     Ended(Walk),
 }
 
-/// A row of a pattern whose rows lie at steps that are not sure.
+/// The current row of a pattern whose step between rows is not sure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowUnderWay<'a> {
-    /// Where the row before began.
+    /// Start of the previous row.
     pub before: &'a Place,
-    /// Where it began.
+    /// Start of the row.
     pub start: &'a Place,
-    /// Its levels.
+    /// Levels of the row.
     pub levels: Vec<Level>,
 }
 
-/// One level while it grows.
+/// One level while the pattern grows.
 #[derive(Debug, Clone)]
 struct Row {
-    /// Its first place in the row that is under way.
+    /// First place of the level in the current row.
     start: Place,
     step: Option<Step>,
     /// True once the step was right twice.
     is_sure: bool,
-    /// Elements that have begun.
+    /// Number of elements that have started.
     seen: u64,
-    /// Elements of a whole row, once one has ended.
+    /// Number of elements of a complete row, once one has ended.
     length: Option<u64>,
 }
 
@@ -64,14 +66,14 @@ impl Row {
     }
 }
 
-/// The rows of a pattern, innermost first, and the last access.
+/// The rows of a pattern, innermost first, with the last access.
 #[derive(Debug, Clone)]
 struct Odometer {
     rows: Vec<Row>,
     at: Place,
 }
 
-/// The next move: its level, its step, and the place that it starts from.
+/// The next move: its level, its step, and its start.
 struct Next<'a> {
     level: usize,
     from: &'a Place,
@@ -84,7 +86,7 @@ impl Odometer {
         Self { rows: vec![Row::new(at.clone())], at }
     }
 
-    /// The level that moves next: as many as there are if all are full.
+    /// Returns the level that moves next: the number of levels if all are full.
     fn level(&self) -> usize {
         self.rows.iter().take_while(|row| row.is_full()).count()
     }
@@ -105,7 +107,7 @@ impl Odometer {
         self.at = place;
     }
 
-    /// The pattern as far as it is sure and whole; nothing if that is none.
+    /// Returns the sure and complete part of the pattern; `None` if there is none.
     fn whole(&self) -> Option<Walk> {
         for (level, row) in self.rows.iter().enumerate().rev() {
             let is_whole = self.rows[..level].iter().all(Row::is_full);
@@ -118,7 +120,7 @@ impl Odometer {
                 });
             }
             if level > 0 && count > 0 {
-                // Rows without a step between them.
+                // Several rows whose step is unknown.
                 return Some(Walk { start: row.start.clone(), levels: self.below(level, None)? });
             }
         }
@@ -149,24 +151,25 @@ pub struct Grower {
     odometer: Option<Odometer>,
     /// Patterns that ended, newest last.
     known: VecDeque<Walk>,
-    /// True while the levels above the first are those of a known pattern.
+    /// True while the levels above the first come from a known pattern.
     is_recalled: bool,
 }
 
 impl Grower {
-    /// One that knows patterns of earlier runs: where one begins again, it is predicted from its second access on.
+    /// Makes a grower that knows patterns of earlier runs: when one starts again, it is predicted
+    /// from its second access on.
     pub fn knowing(walks: impl IntoIterator<Item = Walk>) -> Self {
         let mut grower = Self::default();
         walks.into_iter().for_each(|walk| grower.know(walk));
         grower
     }
 
-    /// The patterns that ended, oldest first.
+    /// Returns the patterns that ended, oldest first.
     pub fn known(&self) -> impl Iterator<Item = &Walk> {
         self.known.iter()
     }
 
-    /// The next access.
+    /// Records the next access.
     pub fn push(&mut self, place: Place) -> Grown {
         let Some(odometer) = &mut self.odometer else {
             self.begin(place);
@@ -187,7 +190,7 @@ impl Grower {
         }
     }
 
-    /// The places that come next, as far as they are sure.
+    /// Returns the predicted next places, as far as they are sure.
     pub fn ahead(&self) -> impl Iterator<Item = Place> + use<> {
         let mut odometer = self.odometer.clone();
         std::iter::from_fn(move || {
@@ -199,23 +202,23 @@ impl Grower {
         })
     }
 
-    /// True if a place is the one that is sure to come next.
+    /// Returns true if `place` is the sure next place.
     pub(crate) fn is_next(&self, place: &Place) -> bool {
         let next = self.odometer.as_ref().and_then(Odometer::next);
         next.is_some_and(|next| next.is_sure && place.is_after(next.from, next.step))
     }
 
-    /// True while a known pattern is taken to come again.
+    /// Returns true while a known pattern is assumed to repeat.
     pub(crate) fn is_recalled(&self) -> bool {
         self.is_recalled
     }
 
-    /// Places of the innermost row that is under way.
+    /// Returns the number of places in the current innermost row.
     pub(crate) fn row_count(&self) -> u64 {
         self.odometer.as_ref().map_or(0, |odometer| odometer.rows[0].seen)
     }
 
-    /// Places so far of a pattern of which no more than a row is sure.
+    /// Returns the number of places so far, if at most one row of the pattern is sure.
     pub(crate) fn rows_count(&self) -> Option<u64> {
         match self.odometer.as_ref()?.rows.as_slice() {
             _ if self.is_recalled => None,
@@ -227,21 +230,21 @@ impl Grower {
         }
     }
 
-    /// A pattern of an earlier run.
+    /// Adds a pattern of an earlier run.
     pub(crate) fn know(&mut self, walk: Walk) {
         self.remember(walk);
     }
 
-    /// The place that comes next, if that is sure.
+    /// Returns the next place, if it is sure.
     pub(crate) fn next_place(&self) -> Option<Place> {
         let next = self.odometer.as_ref()?.next().filter(|next| next.is_sure)?;
         next.from.after(next.step)
     }
 
-    /// True if the next place is sure.
+    /// Returns true if the next place is sure.
     pub(crate) fn is_sure(&self) -> bool {
         let next = self.odometer.as_ref().and_then(Odometer::next);
-        // A place that cannot be counted is none.
+        // A place outside the range of 64-bit integers is not predicted.
         next.is_some_and(|next| next.is_sure && next.from.after(next.step).is_some())
     }
 
@@ -257,13 +260,13 @@ impl Grower {
         rows + known + size_of::<Walk>() * self.known.capacity()
     }
 
-    /// The pattern so far, if it is one.
+    /// Returns the pattern so far, if it is one.
     pub fn current(&self) -> Option<Walk> {
         self.odometer.as_ref()?.whole()
     }
 
-    /// The row that is under way where rows are whole, and their steps not sure: where it and the one before began,
-    /// and their levels.
+    /// Returns the current row, if rows are complete but their step is not sure, with the start of
+    /// the previous row.
     pub fn row(&self) -> Option<RowUnderWay<'_>> {
         let odometer = self.odometer.as_ref()?;
         let sure = odometer.rows.iter().take_while(|row| row.is_sure).count();
@@ -272,7 +275,7 @@ impl Grower {
         Some(RowUnderWay { before, start, levels: odometer.below(sure, None)? })
     }
 
-    /// Forgets where the accesses are, and keeps the patterns.
+    /// Ends the current pattern, remembers it, and returns it, if it is one.
     pub fn end(&mut self) -> Option<Walk> {
         let ended = self.odometer.take().and_then(|odometer| odometer.whole());
         self.is_recalled = false;
@@ -292,7 +295,7 @@ impl Grower {
         self.odometer = Some(odometer);
     }
 
-    /// A place that was not predicted: a row has ended, or the pattern.
+    /// Handles an unpredicted place: a row has ended, or the pattern.
     fn turn(&mut self, place: Place) -> Grown {
         let Some(odometer) = &mut self.odometer else { return Grown::New };
         if self.is_recalled {
@@ -302,7 +305,7 @@ impl Grower {
         let is_top = level + 1 >= odometer.rows.len();
         let last = level.min(odometer.rows.len() - 1);
         let row = &mut odometer.rows[last];
-        // One place, or a guess that was wrong: the step is another.
+        // A single place, or a wrong guess: the step is another one.
         if level == 0 && !row.is_sure {
             let step = odometer.at.step_to(&place);
             *row = Row { step, seen: 2, ..Row::new(odometer.at.clone()) };
@@ -312,7 +315,7 @@ impl Grower {
             odometer.at = place;
             return Grown::New;
         }
-        // The same rows, but not at equal steps.
+        // Equal rows at unequal steps.
         if level == last && level > 0 && !row.is_sure {
             let ended = odometer.whole();
             let from = odometer.rows[level - 1].start.clone();
@@ -332,7 +335,7 @@ impl Grower {
         self.start_again(place)
     }
 
-    /// The pattern ends. The next one may go on from its last place.
+    /// Ends the pattern; the next one may continue from its last place.
     fn start_again(&mut self, place: Place) -> Grown {
         let last = self.odometer.as_ref().map(|odometer| odometer.at.clone());
         let ended = self.end();
@@ -345,7 +348,7 @@ impl Grower {
         ended.map_or(Grown::New, Grown::Ended)
     }
 
-    /// A known pattern was not the one that comes: the part seen so far may go on.
+    /// Drops a recalled pattern that did not repeat; the part seen so far may continue.
     fn turn_back(&mut self, place: Place) -> Grown {
         self.is_recalled = false;
         if let Some(odometer) = &mut self.odometer {
@@ -357,7 +360,7 @@ impl Grower {
             }
         }
         match self.push(place) {
-            // The recalled pattern had not predicted it.
+            // The recalled pattern did not predict the place.
             Grown::Expected => Grown::New,
             grown => grown,
         }
@@ -380,7 +383,7 @@ impl Grower {
         self.known.push_back(walk);
     }
 
-    /// Once the first row is sure, the last pattern that began with such a row is taken to come again.
+    /// Once the first row is sure, assumes that the newest known pattern with such a row repeats.
     fn recall(&mut self) {
         let Some(odometer) = &mut self.odometer else { return };
         let [row] = odometer.rows.as_slice() else { return };
@@ -394,8 +397,8 @@ impl Grower {
     }
 }
 
-/// The rows of a known pattern that begins at `start`, of which so many places were seen. The outermost may be
-/// longer this time, if it has one within.
+/// Returns the rows of a known pattern that starts at `start`, with `seen` places seen. The
+/// outermost of several rows may be longer this time.
 fn rows_of(walk: &Walk, start: &Place, seen: u64) -> Vec<Row> {
     let row = |level: &Level| Row {
         start: start.clone(),
@@ -464,7 +467,7 @@ mod tests {
         let whole = walk(7, &[(2, 5), (40, 4)]);
         let mut grower = Grower::knowing([whole.clone()]);
         assert_eq!(missed(&mut grower, whole.places()), 1);
-        // Elsewhere it is known by its first row.
+        // At another start it is recognized by its first row.
         let mut grower = Grower::knowing([whole]);
         assert_eq!(missed(&mut grower, walk(900, &[(2, 5), (40, 4)]).places()), 3);
     }
@@ -513,7 +516,7 @@ mod tests {
             start in -1000_i64..1000,
             levels in prop::collection::vec((1_i64..4, 3_u64..6), 1..5),
         ) {
-            // Steps that leave the level below, so that a walk is no other one.
+            // Steps that leave the level below, so that the walk has one description only.
             let mut span = 1;
             let levels: Vec<(i64, u64)> = levels.into_iter().map(|(more, count)| {
                 let by = span + more;

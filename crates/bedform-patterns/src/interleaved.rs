@@ -1,17 +1,19 @@
-//! Walks that several workers take at the same time, and walks whose order they disturb.
+//! Detects walks that several workers take concurrently, and walks whose order workers disturb.
 //!
-//! Dask and MPI workers walk the tiles of an array together: the accesses to one array come in raster order but for
-//! permutations of neighbours, or as several walks, interleaved in any way. Neither has a step between accesses that
-//! follow each other. So an access that nothing predicted is looked at together with the last ones: three at equal
-//! steps, whatever lay between them, begin a [`Walker`]. It waits for the next places of its walk, and passes over
-//! those that come early. A walker whose step is a multiple of another's, on the same line, gives way to it.
+//! Dask and MPI workers walk the tiles of an array together. The accesses to the array come in
+//! raster order with permuted neighbours, or as several arbitrarily interleaved walks. In neither
+//! case are consecutive accesses at the step of a walk. So an unpredicted access is compared with
+//! the recent ones: three at equal steps, regardless of the accesses between them, start a
+//! [`Walker`]. A walker expects the next places of its walk, and skips places that came early. If
+//! the step of a walker is a multiple of another's on the same line, the other one replaces it.
 //!
-//! Random accesses to a small array have many progressions that mean nothing. A walker is therefore served once its
-//! very next places have come, as many as [`Interleaved::doubt`] says, or many near each other. Every served walk that
-//! comes to nothing raises the doubt, every one that goes on lowers it; where searches come to nothing, they are
-//! rarer.
+//! Random accesses to a small array contain many meaningless progressions. So a walker makes
+//! predictions only after its very next places have come, as many as [`Interleaved::doubt`], or
+//! many close to each other. Each predicted walk that fails raises the doubt, each that continues
+//! lowers it. While searches fail, they become rarer.
 //!
-//! Rows of equal length teach their [`Shapes`]: then the next row is served before its first place is read.
+//! Rows of equal length teach [`Shapes`] their length: then the next row is predicted before its
+//! first place is read.
 
 use std::cmp::Reverse;
 
@@ -21,47 +23,47 @@ use crate::shapes::{NextRow, Shapes};
 use crate::walker::{TRUE, WINDOW, Walker};
 use crate::{Place, Walk};
 
-/// Walks that are followed at the same time: 16 of as many workers, the rows that come after, and some that may
-/// come to nothing.
+/// Largest number of concurrent walkers: 16 of as many workers, their next rows, and some that may
+/// fail.
 const WALKERS_MAX: usize = 40;
-/// Walks that are not served.
+/// Largest number of walkers without predictions.
 const UNSERVED_MAX: usize = 16;
-/// Accesses for which it is known that a place was read.
+/// Number of accesses for which it is remembered that a place was read.
 const LATELY: u64 = 256;
-/// Places that are ahead at least before the next row is begun.
+/// Smallest number of places ahead before the next row is started.
 const AHEAD: u64 = 3 * WINDOW / 4;
-/// Places of a row that is one, even if it was not served.
+/// Number of places that make a row, even without predictions.
 const ROW_MIN: u64 = 5;
 const DOUBT_MIN: u32 = 1;
 const DOUBT_MAX: u32 = 16;
-/// Enough of it not to trust what was learned.
+/// Doubt from which on learned shapes are not trusted.
 const DOUBT: u32 = 4;
-/// Accesses of an ordered walk from which on its step is known.
+/// Number of accesses of an ordered walk from which on its step is learned.
 const LEARNED: u64 = 16;
-/// Accesses without a new walk after which one of so many is looked at.
+/// Number of accesses without a new walk after which only one in `RARELY` is searched.
 const FRUITLESS: u64 = 512;
 const RARELY: u32 = 8;
-/// Places before the start of a walk that may come after it.
+/// Number of places before the start of a walk that may still come.
 const BEFORE: i64 = 32;
-/// A power of two.
+/// Number of slots; a power of two.
 const LATELY_SEEN: u16 = 1024;
 
-/// All walks that are under way.
+/// All current walks.
 #[derive(Debug, Clone)]
 pub(crate) struct Interleaved {
     time: u64,
     recent: RecentAccesses,
     walkers: Vec<Walker>,
     shapes: Shapes,
-    /// The very next places that must have come before a new walk is served.
+    /// Number of very next places that must have come before a new walk makes predictions.
     doubt: u32,
-    /// Places read lately, by slot, with the time: kept once walks are served.
+    /// Recently read places by slot, with their time; recorded only while walks make predictions.
     lately: Vec<(Fingerprint, u64)>,
-    /// For the last accesses, newest in the lowest bit, whether a served walk had them.
+    /// One bit for each of the last accesses, newest lowest: set if a walk predicted it.
     record: u16,
-    /// When a walk was last served anew.
+    /// Time when a walk last started to make predictions.
     last_served: u64,
-    /// Unexpected accesses since the last search.
+    /// Number of unexpected accesses since the last search.
     waiting: u32,
     batch: u32,
 }
@@ -73,7 +75,7 @@ impl Default for Interleaved {
 }
 
 impl Interleaved {
-    /// One that searches once for so many accesses that nothing predicted.
+    /// Makes a detector that searches once per `batch` unpredicted accesses.
     pub(crate) fn new(batch: u32) -> Self {
         Self {
             time: 0,
@@ -89,7 +91,8 @@ impl Interleaved {
         }
     }
 
-    /// The next access, and whether the patterns of accesses in order missed it: true if a served walk had it.
+    /// Records the next access, with true if the ordered patterns missed it; returns true if a walk
+    /// predicted it.
     pub(crate) fn push(
         &mut self,
         place: &Place,
@@ -110,24 +113,25 @@ impl Interleaved {
         is_right
     }
 
-    /// True if a walk is served.
+    /// Returns true if a walk makes predictions.
     pub(crate) fn is_served(&self) -> bool {
         self.walkers.iter().any(|walker| walker.is_served)
     }
 
-    /// How many of the last 16 accesses a served walk had.
+    /// Returns how many of the last 16 accesses a walk predicted.
     pub(crate) fn score(&self) -> u32 {
         self.record.count_ones()
     }
 
-    /// A pattern that accesses in order have shown.
+    /// Learns from a pattern of ordered accesses.
     pub(crate) fn learn(&mut self, walk: &Walk) {
         if walk.count() >= LEARNED {
             self.shapes.learn(walk);
         }
     }
 
-    /// The places that come, each walk's in turn, without those that were seen; then those of the rows behind.
+    /// Returns the predicted places: those of all walks in turn, without places already seen; then
+    /// those of the following rows.
     pub(crate) fn ahead(&self) -> impl Iterator<Item = Place> + '_ {
         let served = || self.walkers.iter().filter(|walker| walker.is_served);
         let mut turns: Vec<_> = in_turn(served())
@@ -156,14 +160,14 @@ impl Interleaved {
         walks.chain(rows)
     }
 
-    /// The walks that were found: rows that make up one as that, others one by one.
+    /// Returns the walks that were found; rows that form one walk are returned as that walk.
     pub(crate) fn walks(&self) -> impl Iterator<Item = Walk> + '_ {
         let is_open = |walker: &&Walker| walker.is_true() && walker.length.is_none();
         let open = self.walkers.iter().filter(is_open);
         self.shapes.walks().chain(open.filter_map(Walker::walk))
     }
 
-    /// Looks which walks have a place: true if a served one has.
+    /// Finds the walks that contain a place; returns true if one of them predicted it.
     fn follow(&mut self, place: &Place, fingerprint: Fingerprint) -> bool {
         let mut served = None;
         let mut at = 0;
@@ -177,7 +181,7 @@ impl Interleaved {
                 self.walkers[other].step_fingerprint == self.walkers[at].step_fingerprint
             };
             if served.is_some_and(is_same) {
-                // Two that met are one.
+                // Two walkers met: they are one walk.
                 self.walkers.remove(at);
                 continue;
             }
@@ -190,7 +194,7 @@ impl Interleaved {
         served.is_some()
     }
 
-    /// A place of a walk has come: true if the walk was served before.
+    /// Records a place of a walk; returns true if the walk made predictions before.
     fn see(&mut self, at: usize, offset: u64) -> bool {
         let walker = &mut self.walkers[at];
         let was_served = walker.is_served;
@@ -214,7 +218,7 @@ impl Interleaved {
         self.shapes.begin(walker);
     }
 
-    /// Begins the rows that come after one that is nearly over.
+    /// Starts the rows that follow a row that is nearly complete.
     fn claim_after(&mut self, at: usize) {
         let walker = &self.walkers[at];
         let (Some(mut left), false) = (walker.left(), walker.has_successor) else { return };
@@ -226,7 +230,7 @@ impl Interleaved {
         let mut free = most.saturating_sub(claims);
         while left <= AHEAD && free > 0 && self.make_room() {
             let Some(row) = self.shapes.free_rows(step, &start).next() else {
-                // There is none, and will not be.
+                // No free row exists, and none will.
                 left = u64::MAX;
                 break;
             };
@@ -236,7 +240,7 @@ impl Interleaved {
                 break;
             }
         }
-        // Others may have been removed for room.
+        // Making room may have removed walkers.
         let own = self
             .walkers
             .iter_mut()
@@ -246,7 +250,7 @@ impl Interleaved {
         }
     }
 
-    /// Begins a row before it is read.
+    /// Starts a row before it is read.
     fn begin_row(&mut self, row: NextRow) -> bool {
         let Some(mut walker) = Walker::new(row.start, row.step, self.time) else { return false };
         walker.length = Some(row.length);
@@ -259,7 +263,8 @@ impl Interleaved {
         true
     }
 
-    /// An access that no walk had: a row that begins, one that is longer at either end, or a new walk.
+    /// Handles an access outside all walks: the start of a row, an extension of a row at either
+    /// end, or a new walk.
     fn look(&mut self, place: &Place, fingerprint: Fingerprint) {
         if let Some(row) = self.shapes.row_at(place, fingerprint)
             && self.make_room()
@@ -277,7 +282,7 @@ impl Interleaved {
             return;
         }
         self.waiting += 1;
-        // Where searches come to nothing, they are rarer.
+        // While searches fail, they are rarer.
         let is_fruitless = self.time - self.last_served > FRUITLESS;
         let rarely = if is_fruitless { RARELY } else { self.doubt.min(RARELY) };
         if self.waiting >= self.batch.max(rarely) {
@@ -286,7 +291,7 @@ impl Interleaved {
         }
     }
 
-    /// Looks whether a walk began before its assumed start.
+    /// Checks if a walk started before its assumed start.
     fn goes_before(&mut self, place: &Place, fingerprint: Fingerprint) -> bool {
         for walker in &mut self.walkers {
             let before = walker.number(fingerprint).filter(|number| (-BEFORE..0).contains(number));
@@ -305,7 +310,7 @@ impl Interleaved {
         false
     }
 
-    /// Looks whether a row is longer than it was taken to be.
+    /// Checks if a row is longer than assumed.
     fn goes_beyond(&mut self, place: &Place, fingerprint: Fingerprint) -> bool {
         let beyond = |walker: &mut Walker| {
             walker.go_beyond(place, fingerprint, self.time).then_some(walker.step_fingerprint)
@@ -318,7 +323,7 @@ impl Interleaved {
         true
     }
 
-    /// Looks for a new walk.
+    /// Searches for a new walk.
     fn begin(&mut self, place: &Place, fingerprint: Fingerprint) {
         let Some(progression) = self.recent.progression(place, fingerprint) else { return };
         let Some(mut walker) = Walker::through(progression, &self.recent, self.time) else {
@@ -331,7 +336,7 @@ impl Interleaved {
         if !self.make_room() {
             return;
         }
-        // The newest place is not yet among the last ones.
+        // The newest place is not among the recent ones yet.
         if let Some(offset) = walker.offset(place, fingerprint) {
             walker.see(offset, self.time);
         }
@@ -343,7 +348,7 @@ impl Interleaved {
         }
     }
 
-    /// Room for a walk: of those that are not served the one whose last access is longest ago gives way.
+    /// Makes room for a walk; drops the walker without predictions whose last access is oldest.
     fn make_room(&mut self) -> bool {
         let free = || self.walkers.iter().enumerate().filter(|(_, walker)| !walker.is_served);
         if self.walkers.len() < WALKERS_MAX && free().count() < UNSERVED_MAX {
@@ -354,7 +359,7 @@ impl Interleaved {
         oldest.inspect(|walker| self.end(walker)).is_some()
     }
 
-    /// Ends walks that are over, or that had no access for long.
+    /// Ends walks that are complete or had no recent access.
     fn end_stale(&mut self) {
         let mut at = 0;
         while at < self.walkers.len() {
@@ -387,9 +392,9 @@ impl Interleaved {
         self.end_row(walker);
     }
 
-    /// A row has ended, which may show the length of those that are under way.
+    /// Learns from a row that has ended; its length may apply to current rows.
     fn end_row(&mut self, row: &Walker) {
-        // One that was cut where rows are known to end teaches nothing.
+        // A row that was cut at its known length teaches nothing.
         if row.reached < ROW_MIN || row.is_over() {
             return;
         }
@@ -404,7 +409,7 @@ impl Interleaved {
         }
     }
 
-    /// Keeps that a place was read.
+    /// Records that a place was read.
     fn keep(&mut self, fingerprint: Fingerprint) {
         self.lately.resize(LATELY_SEEN.into(), (0, 0));
         self.lately[lately(fingerprint)] = (fingerprint, self.time);
@@ -417,8 +422,8 @@ impl Interleaved {
     }
 }
 
-/// Walks whose places come in turn, those that may be over last; each with the rows that come behind it:
-/// the first of them behind the walk that ends first.
+/// Returns the walks whose places come in turn, most recent first, each with the rows that follow
+/// it. The next row follows the walk that ends first.
 fn in_turn<'a>(walkers: impl Iterator<Item = &'a Walker>) -> Vec<Vec<&'a Walker>> {
     let (claims, mut begun): (Vec<&Walker>, Vec<&Walker>) =
         walkers.partition(|walker| walker.is_claim);
@@ -442,7 +447,7 @@ fn lately(fingerprint: Fingerprint) -> usize {
     fingerprint::slot(fingerprint, LATELY_SEEN.trailing_zeros())
 }
 
-/// True if a place was read in the last accesses.
+/// Returns true if a place was among the last accesses.
 fn was_lately(seen: &[(Fingerprint, u64)], fingerprint: Fingerprint, time: u64) -> bool {
     let seen = seen.get(lately(fingerprint));
     seen.is_some_and(|(other, at)| *other == fingerprint && time - at < LATELY && *at > 0)

@@ -1,25 +1,25 @@
-//! Regularities in sequences of accesses, found while they happen.
+//! Online detection of regularities in sequences of accesses.
 //!
-//! An [`Access`](Place) is a place: a box of an array, or a run of bytes of a file. A [`Step`] describes the way
-//! from one place to the next by the move of every boundary; so boxes that grow are as regular as boxes that
-//! wander.
+//! An [access](Place) is a place: a box of an array, or a byte range of a file. A [`Step`]
+//! describes the way from one place to the next by the move of every bound, so growing boxes are as
+//! regular as moving boxes.
 //!
-//! | module | what |
+//! | item | meaning |
 //! |---|---|
-//! | [`Place`], [`Step`] | where an access lies, and how the next one lies to it |
+//! | [`Place`], [`Step`] | the bounds of an access, and their move to the next one |
 //! | [`Walk`], [`Grower`] | contiguous, simple-strided and kd-strided patterns, grown access by access |
-//! | [`Repeats`] | sequences that repeat: composition-based patterns |
-//! | [`Correlated`] | places that follow others often: correlation-based patterns |
-//! | [`Analyzer`] | all of them for one array or file; contiguous accesses, and interleaved walks |
-//! | [`Pattern`], [`Patterns`] | patterns found, saved and read again |
-//! | [`Global`], [`Globals`] | the patterns of processes merged, and split for another number of them |
+//! | [`Repeats`] | repeating sequences: composition-based patterns |
+//! | [`Correlated`] | places that often follow others: correlation-based patterns |
+//! | [`Analyzer`] | all patterns of one array or file, with contiguous accesses and interleaved walks |
+//! | [`Pattern`], [`Patterns`] | patterns in saved form |
+//! | [`Global`], [`Globals`] | patterns merged over processes, and split for another number of processes |
 //! | [`Settings`] | thresholds |
 //!
-//! Pure: no I/O, no clock, no `unsafe`. Places come from traces that nobody checked: nothing here panics, wraps or
-//! takes more memory than its limits because of them.
+//! Pure: no I/O, no clock, no `unsafe`. Places come from untrusted traces: no place makes a
+//! function panic, wrap, or exceed its memory limits.
 //!
-//! The patterns are those of Tang, *Dynamic data prefetching and layout optimizations*, chapter 2, carried over from
-//! offsets to boxes.
+//! The patterns are those of Tang, *Dynamic data prefetching and layout optimizations*, chapter 2,
+//! generalized from offsets to boxes.
 #![forbid(unsafe_code)]
 
 mod analyzer;

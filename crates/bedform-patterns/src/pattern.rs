@@ -1,8 +1,8 @@
-//! Patterns as they are saved, and read again in a later run (end of section 2.3.4).
+//! Saved patterns, for later runs (end of section 2.3.4).
 //!
-//! Files are not trusted: ranks, levels, counts and lengths have limits, and a pattern of an unknown
-//! kind, or one that breaks a limit, is left out. A pattern that is wrong costs what its predictions cost until the
-//! first of them is not right.
+//! Files are untrusted: ranks, levels, counts and lengths are limited, and a pattern that is
+//! unknown or exceeds a limit is skipped. A wrong pattern costs only its predictions, up to the
+//! first one that fails.
 
 use std::marker::PhantomData;
 
@@ -13,23 +13,23 @@ use crate::correlated::FOLLOWERS_MAX;
 use crate::repeats::PERIOD_MAX;
 use crate::{Place, Step, Walk};
 
-/// Patterns of one array or file that are read; further ones are left out.
+/// Largest number of patterns that are read for one array or file; further ones are skipped.
 pub const PATTERNS_MAX: usize = 4096;
 
-/// A pattern that an analyzer has found, to be known when the same accesses come again.
+/// A pattern that an analyzer found, for runs that repeat the accesses.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Pattern {
-    /// Equal steps, to any depth.
+    /// Equal steps, nested to any depth.
     Walk(Walk),
     /// Steps that repeat as a sequence.
     Sequence(Sequence),
-    /// Rows whose steps repeat as a sequence.
+    /// Rows at steps that repeat as a sequence.
     Rows(Rows),
-    /// Places that are read after another one.
+    /// Places that are often read after another place.
     Correlated(Followed),
-    /// Accesses that each begin where the last one ended.
+    /// Accesses that each start at the end of the previous one.
     Contiguous(Run),
 }
 
@@ -43,23 +43,23 @@ pub struct Sequence {
     pub steps: Vec<Step>,
 }
 
-/// Rows of a structured pattern that are steps of a sequence apart.
+/// Rows of a structured pattern at the steps of a repeating sequence.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "SavedRows")]
 pub struct Rows {
     /// The first row.
     pub row: Walk,
-    /// From row to row, from the first on.
+    /// The steps between rows, from the first row on.
     pub steps: Vec<Step>,
 }
 
-/// The places that are read after a place.
+/// A place and the places that are often read after it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "SavedFollowed")]
 pub struct Followed {
     /// The place.
     pub entry: Place,
-    /// Places that follow it often.
+    /// Places that often follow it.
     pub followers: Vec<Place>,
 }
 
@@ -69,11 +69,11 @@ pub struct Followed {
 pub struct Run {
     /// The first place.
     pub start: Place,
-    /// The axis along which they go on.
+    /// The axis along which they continue.
     pub axis: usize,
-    /// The typical size along it.
+    /// The median size along the axis.
     pub size: i64,
-    /// Accesses so far.
+    /// Number of accesses so far.
     pub accesses: u64,
 }
 
@@ -103,7 +103,7 @@ struct SavedRun {
     accesses: u64,
 }
 
-/// Why a pattern that was read is none.
+/// The reason why a saved pattern is invalid.
 type Wrong = &'static str;
 
 impl TryFrom<SavedSequence> for Sequence {
@@ -164,7 +164,7 @@ impl From<Walk> for Pattern {
     }
 }
 
-/// Patterns in a file. Reading skips invalid entries.
+/// Patterns in a file. Deserialization skips invalid entries.
 ///
 /// ```
 /// use bedform_patterns::{Analyzer, Patterns, Place};
@@ -188,14 +188,14 @@ impl<'de> Deserialize<'de> for Patterns {
     }
 }
 
-/// The valid elements of a list, as many as are read.
+/// Deserializes the valid elements of a list, up to a limit.
 pub(crate) fn known_ones<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
     deserializer.deserialize_seq(KnownOnes(PhantomData))
 }
 
-/// One element of such a list.
+/// One element of the list, valid or not.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Saved<T> {

@@ -1,18 +1,18 @@
-//! Where an access lies, and how the next one lies to it.
+//! Places, the bounds of accesses, and steps between places.
 
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::fingerprint::{self, Fingerprint};
 
-/// Axes of a place that is read from a file.
+/// Largest number of axes of a place in a file.
 pub const RANK_MAX: usize = 32;
 
-/// First and end of up to four axes lie in the value itself: one is made for each access.
+/// Bounds of up to four axes are stored inline, because each access makes a place.
 type Bounds = SmallVec<[i64; 8]>;
 
-/// A box of an array or a run of bytes of a file: its bounds axis by axis, the first position and the one behind the
-/// last.
+/// A box of an array or a byte range of a file: for each axis, the first position and the position
+/// after the last.
 ///
 /// ```
 /// use bedform_patterns::Place;
@@ -32,48 +32,48 @@ pub struct Place(Bounds);
 pub struct Step(Bounds);
 
 impl Place {
-    /// A place by its bounds along each axis.
+    /// Makes a place from its bounds along each axis.
     pub fn new(bounds: impl IntoIterator<Item = (i64, i64)>) -> Self {
         Self(bounds.into_iter().flat_map(|(first, end)| [first, end]).collect())
     }
 
-    /// So many bytes of a file; nothing where that is no place in a file.
+    /// Makes the place of a byte range; `None` if it exceeds 63 bits.
     pub fn bytes(offset: u64, size: u64) -> Option<Self> {
         let end = i64::try_from(offset.checked_add(size)?).ok()?;
         Some(Self::new([(i64::try_from(offset).ok()?, end)]))
     }
 
-    /// The bounds along each axis.
+    /// Returns the bounds along each axis.
     pub fn bounds(&self) -> impl ExactSizeIterator<Item = (i64, i64)> + '_ {
         self.0.chunks_exact(2).map(|bounds| (bounds[0], bounds[1]))
     }
 
-    /// The number of axes.
+    /// Returns the number of axes.
     pub fn rank(&self) -> usize {
         self.0.len() / 2
     }
 
-    /// The step that leads to `next`; nothing where they have other axes, or lie too far apart to count.
+    /// Returns the step to `next`; `None` if the ranks differ or a move exceeds 64 bits.
     pub fn step_to(&self, next: &Self) -> Option<Step> {
         both(&next.0, &self.0, i64::checked_sub).map(Step)
     }
 
-    /// The place that a step leads to; nothing where it leaves what can be counted.
+    /// Returns the place after a step; `None` if a bound exceeds 64 bits.
     pub fn after(&self, step: &Step) -> Option<Self> {
         both(&self.0, &step.0, i64::checked_add).map(Self)
     }
 
-    /// The place from which a step leads here; nothing where it leaves what can be counted.
+    /// Returns the place from which a step leads here; `None` if a bound exceeds 64 bits.
     pub fn before(&self, step: &Step) -> Option<Self> {
         both(&self.0, &step.0, i64::checked_sub).map(Self)
     }
 
-    /// True if the step leads from `from` to this place.
+    /// Returns true if the step leads from `from` to this place.
     pub fn is_after(&self, from: &Self, step: &Step) -> bool {
         self.is_steps_after(from, step, 1)
     }
 
-    /// True if the step, so many times, leads from `from` to this place.
+    /// Returns true if `times` steps lead from `from` to this place.
     #[inline]
     pub(crate) fn is_steps_after(&self, from: &Self, step: &Step, times: i64) -> bool {
         let is_alike = self.0.len() == from.0.len() && self.0.len() == step.0.len();
@@ -84,7 +84,8 @@ impl Place {
         is_alike && bounds.all(leads)
     }
 
-    /// The axis along which this place begins where `before` ended, all else being equal.
+    /// Returns the axis along which this place starts at the end of `before`, if all other bounds
+    /// are equal.
     pub fn axis_behind(&self, before: &Self) -> Option<usize> {
         if self.0.len() != before.0.len() {
             return None;
@@ -97,13 +98,13 @@ impl Place {
         (goes_on && axes.all(|(own, before)| own == before)).then_some(axis)
     }
 
-    /// How far the bounds of another place of the same axes lie together.
+    /// Returns the sum of the distances between the bounds of two places of equal rank.
     pub(crate) fn distance(&self, other: &Self) -> u64 {
         let moves = self.0.iter().zip(&other.0).map(|(own, other)| own.abs_diff(*other));
         moves.fold(0, u64::saturating_add)
     }
 
-    /// A number for the place: that of the place after a step is the sum of both numbers.
+    /// Returns the linear fingerprint of the place.
     pub(crate) fn fingerprint(&self) -> Fingerprint {
         fingerprint::of_place(&self.0)
     }
@@ -114,35 +115,35 @@ impl Place {
 }
 
 impl Step {
-    /// True if the next place is the same one.
+    /// Returns true if the next place is the same one.
     pub fn is_none(&self) -> bool {
         self.0.iter().all(|&by| by == 0)
     }
 
-    /// The moves of the bounds along each axis.
+    /// Returns the moves of the bounds along each axis.
     pub fn moves(&self) -> impl ExactSizeIterator<Item = (i64, i64)> + '_ {
         self.0.chunks_exact(2).map(|moves| (moves[0], moves[1]))
     }
 
-    /// The same step `count` times; nothing where that leaves what can be counted.
+    /// Returns the step `count` times; `None` if a move exceeds 64 bits.
     pub fn times(&self, count: u64) -> Option<Self> {
         let count = i64::try_from(count).ok()?;
         self.0.iter().map(|by| by.checked_mul(count)).collect::<Option<_>>().map(Self)
     }
 
-    /// The step that leads back.
+    /// Returns the reverse step.
     pub(crate) fn back(&self) -> Option<Self> {
         self.0.iter().map(|by| by.checked_neg()).collect::<Option<_>>().map(Self)
     }
 
-    /// How often `unit` is taken for this step; nothing where it is no whole number of times.
+    /// Returns the multiple of `unit` that equals this step; `None` if it is not a whole number.
     pub fn over(&self, unit: &Self) -> Option<u64> {
         let (own, by) = self.0.iter().zip(&unit.0).find(|(_, by)| **by != 0)?;
         let times = u64::try_from(own.checked_div(*by)?).ok()?;
         (unit.times(times).as_ref() == Some(self)).then_some(times)
     }
 
-    /// How far it goes: the moves of all bounds together.
+    /// Returns the sum of the moves of all bounds.
     pub(crate) fn distance(&self) -> u64 {
         self.0.iter().fold(0, |sum: u64, by| sum.saturating_add(by.unsigned_abs()))
     }
@@ -182,7 +183,7 @@ fn checked(bounds: &[i64]) -> Result<Bounds, &'static str> {
     Ok(Bounds::from_slice(bounds))
 }
 
-/// The common impls of both: clones that are one copy of memory, and checked deserialization.
+/// The common impls of both types: cheap clones, and checked deserialization.
 macro_rules! bounds {
     ($type:ident) => {
         impl Clone for $type {

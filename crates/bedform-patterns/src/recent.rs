@@ -1,14 +1,14 @@
-//! The last accesses, and arithmetic progressions of three among them.
+//! The recent accesses, and arithmetic progressions of three among them.
 //!
-//! Walks that several workers take at the same time, or one walk whose order is disturbed, leave no two accesses that
-//! follow each other at the step of a walk. But three places of each are soon among the last ones, in any order.
-//! Fingerprints are linear, so the third of two is one number to look up: a search over [`KEPT`] places takes a few
-//! hundred nanoseconds.
+//! If several workers take walks concurrently, or disturb the order of one walk, consecutive
+//! accesses are not at the step of a walk. But three places of each walk are soon among the recent
+//! ones, in any order. Fingerprints are linear, so two places determine the fingerprint of the
+//! third. A search over [`KEPT`] places takes a few hundred nanoseconds.
 
 use crate::fingerprint::{self, Fingerprint};
 use crate::{Place, Step};
 
-/// Accesses that are kept.
+/// Number of recent accesses.
 const KEPT: usize = 128;
 const SLOT_BITS: u32 = 10;
 
@@ -19,21 +19,22 @@ pub(crate) struct Progression {
     pub(crate) step: Step,
 }
 
-/// The last accesses, by their fingerprints.
+/// The recent accesses, indexed by fingerprint.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RecentAccesses {
     places: Vec<Place>,
-    /// Where the next one goes.
+    /// Index at which the next one is stored.
     end: usize,
     table: Option<Box<Table>>,
 }
 
-/// Fingerprints of places by their indices, and the other way round. Of fixed sizes: a search is little else than to
-/// look into it.
+/// Fingerprints by index, and indexes by slot. The sizes are fixed because a search consists almost
+/// entirely of lookups.
 #[derive(Debug, Clone)]
 struct Table {
     fingerprints: [Fingerprint; KEPT],
-    /// By slot, the index of the newest place. One whose slot another one takes is not found: one of the next ones is.
+    /// For each slot, the index of its newest place. An older place in the same slot is not found;
+    /// a later place of its walk is.
     slots: [u8; 1 << SLOT_BITS],
 }
 
@@ -64,7 +65,7 @@ impl RecentAccesses {
         self.get(fingerprint).is_some()
     }
 
-    /// The progression with the shortest step that the newest place is part of.
+    /// Returns the progression with the shortest step that contains the newest place.
     pub(crate) fn progression(
         &self,
         newest: &Place,
@@ -100,7 +101,7 @@ impl RecentAccesses {
 }
 
 impl Progression {
-    /// The same places in the order in which arrays and files are read.
+    /// Returns the same places in the order in which arrays and files are stored.
     fn forwards(self) -> Self {
         let first_move =
             self.step.moves().find_map(|(first, end)| [first, end].into_iter().find(|by| *by != 0));

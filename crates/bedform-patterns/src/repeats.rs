@@ -1,28 +1,30 @@
 //! Composition-based patterns: steps that repeat as a sequence.
 //!
-//! The hours 5, 6, 14 and 15 of each day are steps of 1, 8, 1, 14, again and again (section 2.3.4). A sequence that
-//! has come twice is taken to come a third time, and a period that was found stays while it is right. Of several
-//! the one whose sequence goes back furthest is taken: in rows of steps 1, 1, 1, 9 the period of the rows, not that
-//! of the ones.
+//! The hours 5, 6, 14 and 15 of each day are steps of 1, 8, 1, 14, repeatedly (section 2.3.4). A
+//! sequence that came twice is assumed to come again, and its period is kept while it is right. Of
+//! several periods, the one whose repetition extends furthest back is chosen: for steps 1, 1, 1, 9
+//! the period of the rows, not of the ones.
 //!
-//! The paper builds a suffix tree as the steps come, whose length follows the input. Here the last symbols are kept,
-//! each with the position of the one before that fell into the same slot of a table: so a search looks at those
-//! periods alone at which the newest symbol was seen, and is made only when no period is known. Searches compare
-//! [`COMPARED_EACH`] symbols for each one that comes, in the mean, whatever comes; memory is bounded, too.
+//! The paper builds a suffix tree as the steps come, which grows with the input. Here only the last
+//! symbols are kept, each with the position of the previous symbol in the same slot of a table. So
+//! a search considers only periods at which the newest symbol occurred before, and runs only while
+//! no period is known. On average, searches compare at most [`COMPARED_EACH`] symbols per new
+//! symbol, for any input; memory is bounded, too.
 
 use crate::fingerprint;
 
-/// The longest period that is found.
+/// The longest period that can be found.
 pub const PERIOD_MAX: usize = 512;
-/// Symbols that are kept: a sequence twice.
+/// Number of symbols that are kept: a longest sequence twice.
 const KEPT: usize = 2 * PERIOD_MAX;
-/// Slots of the table of newest positions.
+/// Binary logarithm of the number of slots.
 const SLOT_BITS: u32 = 10;
-/// Symbols that searches may compare for each one that comes: regular sequences need fewer.
+/// Average number of comparisons per new symbol that searches may make: regular sequences need
+/// fewer.
 const COMPARED_EACH: usize = 32;
-/// The cost of one candidate period, in symbols that are compared.
+/// Cost of one candidate period, in comparisons.
 const CANDIDATE: usize = 4;
-/// Symbols that one search compares at most, from the saved-up allowance.
+/// Largest number of comparisons of one search, paid from the unused allowance.
 const COMPARED_MAX: usize = 8 * KEPT;
 
 /// Finds the period in which symbols repeat.
@@ -39,45 +41,45 @@ const COMPARED_MAX: usize = 8 * KEPT;
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Repeats {
-    /// By position modulo [`KEPT`].
+    /// Indexed by position modulo [`KEPT`].
     symbols: Vec<u64>,
-    /// For each symbol the position, and one, of the one before in its slot; 0 if there was none.
+    /// For each symbol, the position plus one of the previous symbol in its slot; 0 if none.
     before: Vec<u32>,
-    /// The newest position, and one, of each slot.
+    /// For each slot, its newest position plus one.
     slots: Vec<u32>,
-    /// Positions so far.
+    /// Number of positions so far.
     end: u32,
-    /// The first position that counts.
+    /// The first position since the last [`Repeats::clear`].
     begin: u32,
     period: Option<usize>,
-    /// Symbols that it had when it was found.
+    /// Number of symbols that matched when the period was found.
     run: usize,
-    /// The period that goes back furthest though not yet to a whole sequence, and how far: so that a long one is not
-    /// compared anew with each symbol.
+    /// The candidate period with the longest match, not yet a whole sequence, and its length. It
+    /// avoids comparing a long period anew for each symbol.
     growing: Option<(usize, usize)>,
-    /// Symbols that were compared and not yet paid for.
+    /// Number of comparisons beyond the allowance.
     debt: usize,
 }
 
 impl Repeats {
-    /// The next symbol.
+    /// Adds the next symbol, and searches for a period.
     pub fn push(&mut self, symbol: u64) {
         self.record(symbol);
         self.find();
     }
 
-    /// The period whose sequence the newest symbols were twice.
+    /// Returns the period, once its sequence came twice.
     pub fn period(&self) -> Option<usize> {
         self.period
     }
 
-    /// How many symbols were of the period when it was found: the sequence once, and those that were the same as a
-    /// period before.
+    /// Returns the number of symbols that belonged to the repetition when it was found: one
+    /// sequence, plus all symbols equal to those a period before.
     pub(crate) fn run(&self) -> usize {
         self.run
     }
 
-    /// The symbols that come if the sequence goes on; none if nothing repeats.
+    /// Returns the predicted symbols; empty if nothing repeats.
     pub fn next(&self) -> impl Iterator<Item = u64> + '_ {
         let period = self.period.unwrap_or(0);
         let sequence = (0..period).map(move |at| self.back(period - 1 - at));
@@ -90,7 +92,7 @@ impl Repeats {
         (self.period, self.growing) = (None, None);
     }
 
-    /// The next symbol, without looking for a period: true if it was the one that the known period says.
+    /// Adds the next symbol without a search; returns true if the known period predicted it.
     pub(crate) fn record(&mut self, symbol: u64) -> bool {
         if self.end == u32::MAX - 1 {
             *self = Self::default();
@@ -117,7 +119,7 @@ impl Repeats {
         is_right
     }
 
-    /// Looks for a period, if none is known.
+    /// Searches for a period, unless one is known.
     pub(crate) fn find(&mut self) {
         if self.period.is_some() || self.begin == self.end {
             return;
@@ -140,7 +142,7 @@ impl Repeats {
         }
     }
 
-    /// The same, for searches.
+    /// As `same`, but continues an earlier comparison of the growing period, and charges the cost.
     fn same_so_far(&mut self, period: usize) -> usize {
         let known = self.growing.filter(|(growing, _)| *growing == period);
         let same = known.map_or_else(|| self.same(period), |(_, same)| same);
@@ -153,14 +155,14 @@ impl Repeats {
         same
     }
 
-    /// How many of the newest symbols are those of a period before.
+    /// Returns how many of the newest symbols equal the symbol a period before.
     fn same(&self, period: usize) -> usize {
         let kept = ((self.end - self.begin) as usize).min(KEPT);
         let count = kept.saturating_sub(period);
         (0..count).take_while(|back| self.back(*back) == self.back(back + period)).count()
     }
 
-    /// The symbol so many before the newest.
+    /// Returns the symbol `back` positions before the newest.
     fn back(&self, back: usize) -> u64 {
         self.symbols[(self.end as usize - 1 - back) % KEPT]
     }
@@ -193,7 +195,8 @@ mod tests {
         old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count()
     }
 
-    /// The known period while it is right, else the one that goes back furthest.
+    /// Returns the known period while it is right, else the period whose repetition extends
+    /// furthest back.
     fn naive(symbols: &[u64], known: Option<usize>) -> Option<usize> {
         let newest = symbols.len() - 1;
         let known = known.filter(|period| symbols[newest - period] == symbols[newest]);

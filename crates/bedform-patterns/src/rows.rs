@@ -1,25 +1,25 @@
-//! The steps from row to row, where they repeat as a sequence (section 2.3.4: starts of structured patterns).
+//! Repeating sequences in the steps between rows (section 2.3.4: starts of structured patterns).
 
 use crate::composed::Composed;
 use crate::pattern::{Rows, Sequence};
 use crate::{Grower, Place, Walk};
 
-/// Rows of earlier runs that are kept.
+/// Largest number of rows of earlier runs.
 const KNOWN_MAX: usize = 8;
 
-/// Rows of the same kind, and the steps between them.
+/// Rows of equal shape, and the steps between them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RowSteps {
     steps: Composed,
-    /// The last row that has begun.
+    /// The last row that has started.
     row: Walk,
-    /// True while accesses are in it.
+    /// True while accesses are in that row.
     is_under_way: bool,
     known: Vec<Walk>,
 }
 
 impl RowSteps {
-    /// Looks whether another row has begun with an access that the structured pattern did not expect.
+    /// Checks if a row has started with an access that the structured pattern did not predict.
     pub(crate) fn follow(&mut self, grower: &Grower, at: Option<&Place>) {
         let Some(row) = grower.row() else { return self.recall(at) };
         self.is_under_way = true;
@@ -40,41 +40,41 @@ impl RowSteps {
         }
     }
 
-    /// Looks for a sequence that repeats.
+    /// Searches for a repeating sequence.
     pub(crate) fn find(&mut self) {
         self.steps.find(&self.row.start);
     }
 
-    /// True if the place is where the next row begins.
+    /// Returns true if the place is the predicted start of the next row.
     pub(crate) fn is_next(&self, place: &Place) -> bool {
         self.is_under_way && self.steps.is_next(&self.row.start, place)
     }
 
-    /// True if a row is known to come.
+    /// Returns true if a next row is predicted.
     pub(crate) fn has_next(&self) -> bool {
         self.is_under_way && self.steps.repeats() && self.ahead().next().is_some()
     }
 
-    /// The places of the rows after the one that is under way.
+    /// Returns the places of the rows after the current one.
     pub(crate) fn ahead(&self) -> impl Iterator<Item = Place> + '_ {
         let mut row = self.row.clone();
         let steps = self.steps.sequence().cycle().take_while(|_| self.is_under_way);
         let rows = steps.map_while(move |step| {
             row.start = row.start.after(step)?;
-            // Rows of nothing have no end.
+            // Empty rows would never end.
             row.place(0).filter(|_| row.count() > 0)?;
             Some(row.clone())
         });
         rows.flat_map(|row| (0..row.count()).map_while(move |number| row.place(number)))
     }
 
-    /// The rows whose steps repeat.
+    /// Returns the rows whose steps repeat, if any.
     pub(crate) fn current(&self) -> Option<Rows> {
         let Sequence { start, steps } = self.steps.current()?;
         Some(Rows { row: Walk { start, levels: self.row.levels.clone() }, steps })
     }
 
-    /// Rows of earlier runs.
+    /// Returns the rows of earlier runs.
     pub(crate) fn known(&self) -> impl Iterator<Item = Rows> + '_ {
         self.known.iter().filter_map(|row| {
             let sequence =
@@ -83,7 +83,8 @@ impl RowSteps {
         })
     }
 
-    /// Rows of an earlier run: the next ones are predicted where the first begins again.
+    /// Adds rows of an earlier run; the following rows are predicted when the first one starts
+    /// again.
     pub(crate) fn know(&mut self, rows: Rows) {
         let Rows { row, steps } = rows;
         self.known.retain(|known| known.start != row.start);

@@ -2,10 +2,11 @@
 
 use crate::correlated::{NEXT, OFTEN};
 
-/// How much an analyzer looks for, and how often.
+/// Thresholds and search frequency of an analyzer.
 ///
-/// The paper analyses in batches (section 2.3.2, thresholds T). Here that concerns the unstructured patterns, whose
-/// search costs more than a comparison: a batch of 1, the default, finds them at once.
+/// The paper analyses in batches (section 2.3.2, thresholds T). Here a batch concerns only
+/// unstructured patterns, whose search costs more than a comparison. A batch of 1, the default,
+/// finds them at once.
 ///
 /// ```
 /// use bedform_patterns::{Analyzer, Settings};
@@ -15,11 +16,11 @@ use crate::correlated::{NEXT, OFTEN};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Times that a place is read before its followers are a pattern.
+    /// Number of reads of a place before its followers form a pattern.
     pub often: u32,
-    /// Accesses after such a place that belong to it, at most 16.
+    /// Number of accesses after such a place that belong to it, at most 16.
     pub next: usize,
-    /// Accesses without a prediction between two searches for sequences and for interleaved walks.
+    /// Number of unpredicted accesses between two searches for sequences and interleaved walks.
     pub batch: u32,
 }
 

@@ -1,7 +1,8 @@
-//! The shapes of the rows of interleaved walks: their step, their length, and the step from row to row.
+//! The shapes of rows of interleaved walks: the step within a row, its length, and the step between
+//! rows.
 //!
-//! Workers that walk the tiles of an array together each take a row, and then another one that nobody has. So a row
-//! that is nearly over is followed by the first one, at the step of the rows, that none of them has begun.
+//! Workers that walk the tiles of an array together each take a row, then another free one. So a
+//! row that is nearly complete is followed by the first free row at the step between rows.
 
 use std::collections::VecDeque;
 
@@ -9,38 +10,38 @@ use crate::fingerprint::{Divider, Fingerprint};
 use crate::walker::Walker;
 use crate::{Level, Place, Step, Walk};
 
-/// Shapes that are known at a time.
+/// Largest number of known shapes.
 const SHAPES_MAX: usize = 8;
-/// Rows that are remembered.
+/// Largest number of remembered rows.
 const ROWS_MAX: usize = 64;
-/// Rows whose lengths are compared.
+/// Number of rows whose lengths are compared.
 const COMPARED: usize = 8;
-/// Rows that are looked at for one that nobody has begun.
+/// Number of following rows among which a free one is searched.
 const ROWS_AHEAD: u64 = 64;
 
-/// A row that was begun.
+/// A row that was started.
 #[derive(Debug, Clone)]
 struct Row {
     step: Fingerprint,
     start: Place,
     fingerprint: Fingerprint,
-    /// Its length, once it ended.
+    /// Its length, once it has ended.
     length: Option<u64>,
 }
 
-/// The rows of one step.
+/// The rows with one step.
 #[derive(Debug, Clone)]
 pub(crate) struct Shape {
     step: Step,
     fingerprint: Fingerprint,
     length: Option<u64>,
     rows: Option<(Step, Divider)>,
-    /// False while rows that were to come have not come.
+    /// False while predicted rows fail to come.
     is_followed: bool,
     newest: Place,
 }
 
-/// A row that may be begun: where, its step and its length.
+/// A row that may start: its start, step and length.
 #[derive(Debug, Clone)]
 pub(crate) struct NextRow {
     pub(crate) start: Place,
@@ -48,7 +49,7 @@ pub(crate) struct NextRow {
     pub(crate) length: u64,
 }
 
-/// All shapes, and the rows they were learned from.
+/// All shapes, and the rows from which they were learned.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Shapes {
     shapes: VecDeque<Shape>,
@@ -56,7 +57,7 @@ pub(crate) struct Shapes {
 }
 
 impl Shapes {
-    /// A pattern that accesses in order have shown.
+    /// Learns from a pattern of ordered accesses.
     pub(crate) fn learn(&mut self, walk: &Walk) {
         let [row, above @ ..] = walk.levels.as_slice() else { return };
         let length = (!above.is_empty()).then_some(row.count);
@@ -69,17 +70,17 @@ impl Shapes {
         }
     }
 
-    /// True if rows of such a step were there.
+    /// Returns true if rows with this step are known.
     pub(crate) fn knows(&self, step: Fingerprint) -> bool {
         self.find(step).is_some()
     }
 
-    /// The length of rows of such a step.
+    /// Returns the length of rows with this step.
     pub(crate) fn length(&self, step: Fingerprint) -> Option<u64> {
         self.find(step)?.length
     }
 
-    /// A row was begun.
+    /// Records a row that was started.
     pub(crate) fn begin(&mut self, walker: &Walker) {
         if self.is_begun(walker.step_fingerprint, walker.start_fingerprint) {
             return;
@@ -109,7 +110,7 @@ impl Shapes {
         });
     }
 
-    /// The start of a row was found to lie before where it was taken to.
+    /// Moves the start of a row to an earlier place.
     pub(crate) fn begin_before(&mut self, start: Fingerprint, walker: &Walker) {
         let row = self
             .rows
@@ -121,7 +122,8 @@ impl Shapes {
         }
     }
 
-    /// A row has ended: the greatest length that two of the last ones had is that of all.
+    /// Records the length of a row that has ended. The greatest length that two recent rows share
+    /// becomes the length of the shape.
     pub(crate) fn end(&mut self, walker: &Walker) {
         let (step, start) = (walker.step_fingerprint, walker.start_fingerprint);
         if !self.is_begun(step, start) {
@@ -142,7 +144,7 @@ impl Shapes {
         }
     }
 
-    /// A row was longer.
+    /// Forgets the length of rows with this step, since one was longer.
     pub(crate) fn forget_length(&mut self, step: Fingerprint) {
         if let Some(shape) = self.find_mut(step) {
             shape.length = None;
@@ -150,7 +152,7 @@ impl Shapes {
         self.rows.iter_mut().filter(|row| row.step == step).for_each(|row| row.length = None);
     }
 
-    /// A row that was to come did not: the next ones are not said to come.
+    /// Records that a predicted row did not come; further rows are then not predicted.
     pub(crate) fn forget_row(&mut self, walker: &Walker) {
         let (step, start) = (walker.step_fingerprint, walker.start_fingerprint);
         self.rows.retain(|row| row.step != step || row.fingerprint != start);
@@ -159,7 +161,7 @@ impl Shapes {
         }
     }
 
-    /// The rows behind one that nobody has begun, nearest first.
+    /// Returns the free rows that follow the row at `start`, nearest first.
     pub(crate) fn free_rows(
         &self,
         step: Fingerprint,
@@ -178,7 +180,7 @@ impl Shapes {
         rows.filter(move |row| !self.is_begun(step, row.start.fingerprint()))
     }
 
-    /// The row that begins at a place, if it is near the newest one of a shape.
+    /// Returns the row that starts at a place, if it is near the newest row of a shape.
     pub(crate) fn row_at(&self, place: &Place, fingerprint: Fingerprint) -> Option<NextRow> {
         let near = |shape: &&Shape| {
             let steps = shape.rows.as_ref().and_then(|(_, divider)| {
@@ -192,7 +194,7 @@ impl Shapes {
         Some(NextRow { start: place.clone(), step: shape.step.clone(), length: shape.length? })
     }
 
-    /// The walks that the last rows make up.
+    /// Returns the walks that the recent rows form.
     pub(crate) fn walks(&self) -> impl Iterator<Item = Walk> + '_ {
         self.shapes
             .iter()
@@ -226,7 +228,7 @@ impl Shapes {
         self.shapes.iter_mut().find(|shape| shape.fingerprint == step)
     }
 
-    /// The shape of a step, new if there is none: the newest is the first.
+    /// Returns the shape of a step, made if new, and moves it to the front.
     fn shape(&mut self, step: &Step, start: &Place) -> &mut Shape {
         let fingerprint = step.fingerprint();
         let known = self.shapes.iter().position(|shape| shape.fingerprint == fingerprint);
@@ -243,8 +245,8 @@ impl Shapes {
         &mut self.shapes[0]
     }
 
-    /// Looks for three rows at equal steps, of which the newest is one, once their length is known: the shortest step
-    /// is taken.
+    /// Searches for three rows at equal steps, including the newest, once their length is known;
+    /// the shortest step is chosen.
     fn find_rows(&mut self, step: Fingerprint) {
         let Some(shape) = self.find(step).filter(|shape| shape.length.is_some()) else { return };
         let rows: Vec<&Row> = self.rows.iter().filter(|row| row.step == step).collect();
@@ -272,7 +274,8 @@ impl Shapes {
     }
 }
 
-/// The steps by which the newest row and two others lie, from the older to the newer.
+/// Returns the steps by which the newest row and two others are equally spaced, from older to
+/// newer.
 fn steps_of_three(rows: &[&Row]) -> impl Iterator<Item = Step> {
     let (new, others) =
         rows.split_last().map_or((None, &[][..]), |(new, others)| (Some(new), others));

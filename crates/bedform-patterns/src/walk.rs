@@ -1,22 +1,23 @@
-//! Structured patterns: places at equal steps, and such rows at equal steps, to any depth.
+//! Structured patterns: places at equal steps, and such rows at equal steps, nested to any depth.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Place, Step};
 
-/// Levels of a pattern.
+/// Largest number of levels of a pattern.
 pub const LEVELS_MAX: usize = 8;
 
-/// One depth of a walk.
+/// One level of a walk.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Level {
-    /// From one element to the next.
+    /// The step between elements.
     pub step: Step,
-    /// Elements, at least 2.
+    /// The number of elements, at least 2.
     pub count: u64,
 }
 
-/// A kd-strided pattern (section 2.2.1): a place, and for each depth, innermost first, a step and a count.
+/// A kd-strided pattern (section 2.2.1): a place, and for each level, innermost first, a step and a
+/// count.
 ///
 /// ```
 /// use bedform_patterns::{Level, Place, Walk};
@@ -35,11 +36,11 @@ pub struct Level {
 pub struct Walk {
     /// The first place.
     pub start: Place,
-    /// Innermost first.
+    /// The levels, innermost first.
     pub levels: Vec<Level>,
 }
 
-/// A walk as it was read, which nobody has checked.
+/// A walk from a file, not yet checked.
 #[derive(Deserialize)]
 struct SavedWalk {
     start: Place,
@@ -62,12 +63,12 @@ impl TryFrom<SavedWalk> for Walk {
 }
 
 impl Walk {
-    /// Accesses that it stands for.
+    /// Returns the number of accesses.
     pub fn count(&self) -> u64 {
         self.levels.iter().fold(1, |count: u64, level| count.saturating_mul(level.count))
     }
 
-    /// The place of an access, by its number; nothing behind the last.
+    /// Returns the place of an access by its index; `None` past the last.
     pub fn place(&self, number: u64) -> Option<Place> {
         let (mut place, mut left) = (self.start.clone(), number);
         for level in &self.levels {
@@ -77,7 +78,7 @@ impl Walk {
         (left == 0).then_some(place)
     }
 
-    /// All places, in order.
+    /// Returns all places, in order.
     pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
         (0..self.count()).map_while(|number| self.place(number))
     }

@@ -1,26 +1,26 @@
-//! One of several walks that go on at the same time, in an order that may be disturbed.
+//! A walker: one of several concurrent walks, with a possibly disturbed order.
 
 use crate::fingerprint::{Divider, Fingerprint};
 use crate::recent::{Progression, RecentAccesses};
 use crate::{Level, Place, Step, Walk};
 
-/// Places behind the first one that was not seen, of which some may have been.
+/// Number of places, from the first unseen one on, that may come out of order.
 pub(crate) const WINDOW: u64 = 64;
-/// Places behind the last one that may belong to the walk all the same.
+/// Number of places past the end that may still belong to the walk.
 const BEYOND: u64 = 8;
-/// Accesses from one place to the next, in the mean: of 16 workers each has every sixteenth. Random accesses to few
-/// places come to all of a row, too, but not as often.
+/// Largest average number of accesses between places of a walk: with 16 workers, each makes every
+/// sixteenth. Random accesses to few places eventually cover a row, too, but less often.
 const GAP_MAX: u64 = 32;
-/// Accesses for which a walk waits in any case.
+/// Number of accesses that a walk waits for its next place in any case.
 const PATIENCE: u64 = 24;
-/// Accesses after which a walk that had none of them is over.
+/// Number of accesses without a place after which a walk has ended.
 const STALE: u64 = 128;
-/// Places of a walk that make it one for certain.
+/// Number of places that confirm a walk.
 pub(crate) const TRUE: u64 = 8;
-/// Places seen behind one that was not, at which it is taken to be left out.
+/// Number of places seen after an unseen one at which the unseen one counts as left out.
 const HOLE_MAX: u32 = 40;
 
-/// Places at equal steps from a start on, numbered from 0.
+/// Places at equal steps from a start, numbered from 0.
 #[derive(Debug, Clone)]
 pub(crate) struct Walker {
     pub(crate) start: Place,
@@ -28,33 +28,33 @@ pub(crate) struct Walker {
     pub(crate) step: Step,
     pub(crate) step_fingerprint: Fingerprint,
     divider: Divider,
-    /// The first number that was not seen.
+    /// The first unseen number.
     pub(crate) next: u64,
-    /// Which numbers from there on were: the first never is.
+    /// One bit for each number from there on that was seen; the lowest is never set.
     seen: u64,
-    /// Numbers that there are, where rows have a length.
+    /// Length of the walk, if rows have a known length.
     pub(crate) length: Option<u64>,
-    /// The numbers below the highest one that was seen, and that one.
+    /// The highest seen number plus one.
     pub(crate) reached: u64,
-    /// Accesses that were the very next one.
+    /// Number of accesses that were the very next place.
     pub(crate) right: u32,
-    /// True if its predictions are given to callers.
+    /// True if the walk makes predictions.
     pub(crate) is_served: bool,
-    /// True if it was begun before any of its places was read.
+    /// True if it was started before any of its places was read.
     pub(crate) is_claim: bool,
-    /// True once the walk that goes on where it ends was begun.
+    /// True once the walk that follows its end was started.
     pub(crate) has_successor: bool,
-    /// When it was begun, and when a place of it was last read.
+    /// Time of its start, and of its last access.
     born: u64,
     pub(crate) at: u64,
-    /// How many were.
+    /// Number of its accesses.
     hits: u64,
-    /// Until when the next one is waited for.
+    /// Time until which it waits for the next access.
     pub(crate) until: u64,
 }
 
 impl Walker {
-    /// Nothing for steps that cannot be followed.
+    /// Makes a walker; `None` for steps that cannot be followed.
     pub(crate) fn new(start: Place, step: Step, at: u64) -> Option<Self> {
         let step_fingerprint = step.fingerprint();
         Some(Self {
@@ -78,7 +78,7 @@ impl Walker {
         })
     }
 
-    /// One that goes through a progression, and the places before and behind it that were read lately.
+    /// Makes a walker through a progression, and through the recent places before and after it.
     pub(crate) fn through(
         progression: Progression,
         recent: &RecentAccesses,
@@ -96,7 +96,7 @@ impl Walker {
         Some(walker)
     }
 
-    /// Marks what was seen of the next places.
+    /// Marks the next places that were already seen.
     pub(crate) fn mark(&mut self, was_seen: impl Fn(Fingerprint) -> bool) {
         let mut fingerprint = self.fingerprint(self.next);
         let numbers = self.length.map_or(WINDOW, |length| length.saturating_sub(self.next));
@@ -110,13 +110,13 @@ impl Walker {
         self.pass();
     }
 
-    /// The number of a place, if it lies on the walk: those before the start are less than none.
+    /// Returns the number of a place on the walk; negative before the start.
     #[inline]
     pub(crate) fn number(&self, fingerprint: Fingerprint) -> Option<i64> {
         self.divider.steps(fingerprint.wrapping_sub(self.start_fingerprint))
     }
 
-    /// True if the places of another walk are places of this one, near those that were seen.
+    /// Returns true if the places of another walk lie on this one, near its seen places.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         let is_near = |number: i64| {
             number >= -WINDOW.cast_signed()
@@ -127,7 +127,7 @@ impl Walker {
             && self.divider.steps(other.step_fingerprint).is_some_and(is_multiple)
     }
 
-    /// How far behind the next number a place is, if it is one that may come.
+    /// Returns the distance of a place from the next number, if the place may come.
     #[inline]
     pub(crate) fn offset(&self, place: &Place, fingerprint: Fingerprint) -> Option<u64> {
         let signed = self.number(fingerprint)?;
@@ -138,7 +138,7 @@ impl Walker {
         (may_come && place.is_steps_after(&self.start, &self.step, signed)).then_some(offset)
     }
 
-    /// A place that may come has come.
+    /// Records a place at this distance from the next number.
     pub(crate) fn see(&mut self, offset: u64, at: u64) {
         self.hit(at);
         self.seen |= 1_u64.checked_shl(u32::try_from(offset).unwrap_or(u32::MAX)).unwrap_or(0);
@@ -152,7 +152,8 @@ impl Walker {
         self.pass();
     }
 
-    /// A place so many numbers before the start belongs to the walk, too: those in between may come.
+    /// Extends the walk to a place `by` numbers before its start; the numbers between may still
+    /// come.
     pub(crate) fn begin_before(&mut self, place: &Place, by: u64, at: u64) {
         self.start.clone_from(place);
         self.start_fingerprint = place.fingerprint();
@@ -171,7 +172,7 @@ impl Walker {
         }
     }
 
-    /// Looks whether a place lies where the walk was taken to have ended: then it has no end.
+    /// Removes the assumed length of the walk if a place lies just past its end.
     pub(crate) fn go_beyond(&mut self, place: &Place, fingerprint: Fingerprint, at: u64) -> bool {
         let beyond = self.length.and_then(|length| {
             let number = self.number(fingerprint)?;
@@ -189,23 +190,25 @@ impl Walker {
         true
     }
 
-    /// A place has come. The next one is waited for eight times as long as between its places.
+    /// Records an access. The next one is expected within eight times the average gap between
+    /// accesses.
     fn hit(&mut self, at: u64) {
         (self.at, self.hits) = (at, self.hits + 1);
         self.until = at + STALE.min(PATIENCE + 8 * ((at - self.born) / self.hits));
     }
 
-    /// True if so many places have come that it is a walk for certain.
+    /// Returns true if enough places have come to confirm the walk.
     pub(crate) fn is_true(&self) -> bool {
         self.is_served && self.hits >= TRUE && u64::from(self.right) >= TRUE / 2
     }
 
-    /// True once all numbers were seen.
+    /// Returns true once all numbers were seen.
     pub(crate) fn is_over(&self) -> bool {
         self.length.is_some_and(|length| self.next >= length)
     }
 
-    /// True if so many of the very next places have come, or so many more near each other that they are no chance.
+    /// Returns true if `doubt` very next places have come, or enough places close to each other to
+    /// exclude chance.
     pub(crate) fn shows(&self, doubt: u32) -> bool {
         let is_dense =
             3 * u64::from(self.seen.count_ones()) >= self.reached.saturating_sub(self.next);
@@ -213,7 +216,7 @@ impl Walker {
         is_often && (self.right >= doubt || is_dense && self.hits >= 4 + 2 * u64::from(doubt))
     }
 
-    /// Numbers that were not seen, if rows have a length.
+    /// Returns the number of unseen places, if the length is known.
     pub(crate) fn left(&self) -> Option<u64> {
         Some(
             self.length?
@@ -226,7 +229,7 @@ impl Walker {
         self.start.after(&self.step.times(number)?)
     }
 
-    /// The places that come, without those that were seen.
+    /// Returns the next places, without those already seen.
     pub(crate) fn ahead(&self) -> impl Iterator<Item = Place> + '_ {
         let numbers = self.next..self.length.unwrap_or(u64::MAX);
         let is_seen = |number: &u64| {
@@ -236,7 +239,7 @@ impl Walker {
         numbers.filter(move |number| !is_seen(number)).map_while(|number| self.place(number))
     }
 
-    /// The part of the walk that was seen.
+    /// Returns the part of the walk that was seen.
     pub(crate) fn walk(&self) -> Option<Walk> {
         let level = Level { step: self.step.clone(), count: self.reached };
         (self.reached >= 3).then(|| Walk { start: self.start.clone(), levels: vec![level] })
@@ -246,7 +249,7 @@ impl Walker {
         self.start_fingerprint.wrapping_add(self.step_fingerprint.wrapping_mul(number))
     }
 
-    /// Passes the places that were seen.
+    /// Advances past the seen places.
     fn pass(&mut self) {
         let passed = self.seen.trailing_ones();
         self.next = self.next.saturating_add(u64::from(passed));

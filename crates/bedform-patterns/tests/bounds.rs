@@ -1,4 +1,4 @@
-//! For every sequence of accesses: nothing fails, and memory is bounded.
+//! Tests that no sequence of accesses fails or exceeds the memory bounds.
 #![allow(clippy::unwrap_used)]
 
 use bedform_patterns::{
@@ -7,7 +7,7 @@ use bedform_patterns::{
 };
 use proptest::prelude::*;
 
-/// More than regular accesses may take, and than any may.
+/// More memory than regular accesses may take; a few times as much is the bound for any accesses.
 const MIB: usize = 1 << 20;
 
 fn tile(at: &[i64]) -> Place {
@@ -54,13 +54,13 @@ fn hostile_accesses_take_bounded_memory() {
     let far = |random: &mut dyn FnMut(u64) -> i64| random(u64::MAX >> 2);
     let anywhere = (0..200_000).map(|_| tile(&[far(&mut random), far(&mut random)]));
     assert!(heap_bytes_after(anywhere) < 2 * MIB);
-    // Every place again and again, so that all are counted with all their followers.
+    // Repeats every place, so that all are counted with all their followers.
     let again = (0..200_000).map(|_| tile(&[10 * random(3000)]));
     assert!(heap_bytes_after(again) < 4 * MIB);
-    // Of 32 axes, whose bounds do not lie in the value.
+    // Places of 32 axes, whose bounds are not stored inline.
     let wide = (0..50_000).map(|_| tile(&[random(3000); 32]));
     assert!(heap_bytes_after(wide) < 8 * MIB);
-    // Sequences that nearly repeat.
+    // Sequences that almost repeat.
     let nearly = (0..200_000).scan(0, |at, number| {
         *at += if number % 511 == random(511) { 3 } else { i64::from(number % 511 == 0) + 1 };
         Some(tile(&[*at]))
@@ -88,7 +88,7 @@ fn known_patterns_that_nobody_checked_end_where_they_are_none() {
     }
 }
 
-/// Bounds at which numbers end, and few others.
+/// Bounds at the limits of 64-bit integers, and a few small ones.
 fn bound() -> impl Strategy<Value = i64> {
     prop_oneof![4 => 0_i64..6, 1 => any::<i64>(), 1 => Just(i64::MAX), 1 => Just(i64::MIN)]
 }
@@ -111,7 +111,7 @@ fn walks() -> impl Strategy<Value = Vec<Walk>> {
     })
 }
 
-/// Text of the shape of saved patterns, with anything for numbers.
+/// Text in the form of saved patterns, with arbitrary numbers.
 fn saved() -> impl Strategy<Value = String> {
     let numbers = |count| {
         prop::collection::vec(bound(), count).prop_map(|numbers| {

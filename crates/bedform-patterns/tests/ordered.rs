@@ -1,4 +1,5 @@
-//! Accesses in order: after how many misses each kind of pattern is served, new and loaded.
+//! Ordered accesses: the number of misses before each kind of pattern makes predictions, new and
+//! loaded.
 #![allow(clippy::unwrap_used)]
 
 use bedform_patterns::{Analyzer, Kind, Level, Pattern, Patterns, Place, Walk};
@@ -17,7 +18,7 @@ fn missed(analyzer: &mut Analyzer, places: &[Place]) -> usize {
     places.iter().filter(|place| analyzer.push((*place).clone()).predicted.is_none()).count()
 }
 
-/// One that knows what another one has found, from a file.
+/// Returns an analyzer that knows the saved patterns of another one.
 fn loaded(analyzer: &Analyzer) -> Analyzer {
     let saved = serde_json::to_string(&Patterns(analyzer.patterns())).unwrap();
     let Patterns(patterns) = serde_json::from_str(&saved).unwrap();
@@ -25,14 +26,14 @@ fn loaded(analyzer: &Analyzer) -> Analyzer {
     Analyzer::knowing(patterns)
 }
 
-/// Misses of a new analyzer, and of one that has loaded what that has found.
+/// Returns the misses of a new analyzer, and of one that has loaded the patterns of the first.
 fn misses(places: &[Place]) -> (usize, usize) {
     let mut analyzer = Analyzer::default();
     let new = missed(&mut analyzer, places);
     (new, missed(&mut loaded(&analyzer), places))
 }
 
-/// Steps that leave the level below, so that a walk is no other one.
+/// Steps that leave the level below, so that a walk has one description only.
 fn apart(levels: &[(i64, u64)]) -> Vec<(i64, u64)> {
     let mut span = 1;
     let level = |&(more, count): &(i64, u64)| {
@@ -102,7 +103,7 @@ fn any_order_of_steps_is_served_after_two_of_it_and_loaded_at_once() {
         });
         let places: Vec<Place> = std::iter::once(round).chain(offsets).map(at).collect();
         let (new, loaded) = misses(&places);
-        // Equal steps may be rows, which are served before.
+        // Equal steps may form rows, which are predicted earlier.
         let are_different = (1..steps.len()).all(|at| !steps[..at].contains(&steps[at]));
         let most = 2 * steps.len() + 1;
         assert!(new == most || new < most && !are_different, "{steps:?}: {new}");

@@ -1,4 +1,4 @@
-//! Accesses whose order several workers disturb.
+//! Accesses whose order is disturbed by several workers.
 #![allow(clippy::unwrap_used)]
 
 use bedform_patterns::{Analyzer, Kind, Place};
@@ -8,7 +8,7 @@ fn tile(row: i64, column: i64) -> Place {
     Place::new([(row * 64, row * 64 + 64), (column * 32, column * 32 + 32)])
 }
 
-/// Numbers that look random, the same in each run.
+/// Returns a generator of pseudo-random numbers.
 fn random(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = seed;
     move |below| {
@@ -18,7 +18,7 @@ fn random(seed: u64) -> impl FnMut(usize) -> usize {
     }
 }
 
-/// Places that come up to `by` places too late.
+/// Delays each place by up to `by` positions.
 fn disturbed<T>(places: impl IntoIterator<Item = T>, by: usize, seed: u64) -> Vec<T> {
     let mut random = random(seed);
     let mut all: Vec<(usize, T)> =
@@ -27,7 +27,7 @@ fn disturbed<T>(places: impl IntoIterator<Item = T>, by: usize, seed: u64) -> Ve
     all.into_iter().map(|(_, place)| place).collect()
 }
 
-/// Walks of which any takes the next step, until all are at their ends.
+/// Interleaves walks at random until all have ended.
 fn interleaved(mut walks: Vec<std::vec::IntoIter<Place>>, seed: u64) -> Vec<Place> {
     let (mut random, mut all) = (random(seed), Vec::new());
     while !walks.is_empty() {
@@ -40,7 +40,7 @@ fn interleaved(mut walks: Vec<std::vec::IntoIter<Place>>, seed: u64) -> Vec<Plac
     all
 }
 
-/// Rows of tiles that the first free worker takes.
+/// Rows of tiles, each taken by the first free worker.
 fn dynamic(rows: i64, columns: i64, workers: usize, seed: u64) -> Vec<Place> {
     let (mut random, mut all, mut row) = (random(seed), Vec::new(), 0);
     let mut at: Vec<(i64, i64)> = vec![(-1, columns); workers];
@@ -58,7 +58,7 @@ fn dynamic(rows: i64, columns: i64, workers: usize, seed: u64) -> Vec<Place> {
     }
 }
 
-/// So many blocks of rows, one for each worker, who walks them in order.
+/// One block of `rows` rows per worker, who walks it in order.
 fn blocks(workers: i64, rows: i64, columns: i64) -> Vec<std::vec::IntoIter<Place>> {
     let block = |worker: i64| {
         (worker * rows..(worker + 1) * rows).flat_map(move |row| raster_row(row, columns))
@@ -66,7 +66,7 @@ fn blocks(workers: i64, rows: i64, columns: i64) -> Vec<std::vec::IntoIter<Place
     (0..workers).map(|worker| block(worker).collect::<Vec<_>>().into_iter()).collect()
 }
 
-/// Every so many-th row for each worker.
+/// Interleaved rows: worker `i` of `n` takes every `n`-th row from row `i` on.
 fn every(workers: i64, rows: i64, columns: i64) -> Vec<std::vec::IntoIter<Place>> {
     let own =
         |worker: i64| (0..rows).flat_map(move |row| raster_row(row * workers + worker, columns));
@@ -81,12 +81,12 @@ fn raster(rows: i64, columns: i64) -> impl Iterator<Item = Place> {
     raster_rows(0, rows, columns)
 }
 
-/// The rows of a raster from one to another.
+/// The rows of a raster from `from` up to and excluding `to`.
 fn raster_rows(from: i64, to: i64, columns: i64) -> impl Iterator<Item = Place> {
     (from..to).flat_map(move |row| raster_row(row, columns))
 }
 
-/// In percent: the accesses that were predicted, and the places said to be next that were still to come.
+/// Returns, in percent, the predicted accesses, and the predictions that were still to come.
 fn shares(places: &[Place]) -> (usize, usize) {
     let mut analyzer = Analyzer::default();
     let (mut predicted, mut ahead, mut right) = (0, 0, 0);
@@ -131,7 +131,7 @@ fn workers_that_each_walk_a_block_of_rows_are_predicted() {
     for seed in 1..4 {
         for workers in [2, 4, 8, 16] {
             assert_shares(&interleaved(blocks(workers, 20, 40), seed), 85, 85);
-            // One row each: without anything that ends.
+            // One row each, which never ends.
             assert_shares(&interleaved(blocks(workers, 1, 200), seed), 92, 90);
         }
     }
@@ -164,7 +164,7 @@ fn interleaved_walks_are_told_from_others_by_their_kind() {
         .collect();
     assert!(kinds[500..].iter().filter(|kind| **kind == Some(Kind::Interleaved)).count() > 900);
     let rows = analyzer.walks().filter(|walk| walk.levels.len() == 2 && walk.levels[0].count == 40);
-    // The four blocks lie behind each other.
+    // The four blocks are adjacent.
     let rows: Vec<_> = rows.map(|walk| (walk.start, walk.levels[1].count)).collect();
     assert_eq!(rows, [(tile(0, 0), 40)]);
 }

@@ -63,12 +63,12 @@ pub struct SidecarSite {
     /// The directory of the sidecars.
     pub sidecars: PathBuf,
     /// The users whose files are trusted there.
-    pub owners: Vec<Owner>,
+    pub owners: Vec<SidecarOwner>,
 }
 
 /// A user of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Owner {
+pub enum SidecarOwner {
     /// By name.
     Name(String),
     /// By number.
@@ -113,14 +113,14 @@ impl Size {
 
 /// A table of the file. It is parsed by hand, so that an error names the setting, its value and the
 /// values that it takes.
-struct Section<'t> {
+struct SettingsTable<'t> {
     text: &'t str,
     /// Its name in messages, such as `[burst] `; empty for the whole file.
     name: &'static str,
     table: &'t DeTable<'t>,
 }
 
-impl<'t> Section<'t> {
+impl<'t> SettingsTable<'t> {
     /// Fails at a key that is not one of `known`.
     fn check_keys(&self, known: &[&str]) -> Result<()> {
         let is_unknown = |key: &&Spanned<_>| !known.contains(&AsRef::<str>::as_ref(key.get_ref()));
@@ -150,10 +150,10 @@ impl<'t> Section<'t> {
     }
 
     /// The table called `key`; `name` stands before its settings in messages.
-    fn section(&self, key: &str, name: &'static str) -> Result<Option<Section<'t>>> {
+    fn section(&self, key: &str, name: &'static str) -> Result<Option<SettingsTable<'t>>> {
         let what = format!("a table: write [{key}] above its settings");
         let table = self.setting(key, &what, DeValue::as_table)?;
-        Ok(table.map(|table| Section { text: self.text, name, table }))
+        Ok(table.map(|table| SettingsTable { text: self.text, name, table }))
     }
 }
 
@@ -171,7 +171,7 @@ fn at_line(text: &str, start: usize, problem: impl std::fmt::Display) -> Error {
 }
 
 impl SettleConfiguration {
-    fn read(section: &Section<'_>) -> Result<Self> {
+    fn read(section: &SettingsTable<'_>) -> Result<Self> {
         section.check_keys(&["bytes", "commits"])?;
         let count = |value: &DeValue<'_>| integer(value).and_then(NonZeroU64::new);
         Ok(Self {
@@ -191,7 +191,7 @@ impl Configuration {
             let start = error.span().map_or(0, |span| span.start);
             at_line(text, start, error.message().replace('\n', " "))
         })?;
-        let whole = Section { text, name: "", table: table.get_ref() };
+        let whole = SettingsTable { text, name: "", table: table.get_ref() };
         whole.check_keys(&["burst", "settle", "sidecars"])?;
         let burst = whole.section("burst", "[burst] ")?;
         let settle = whole.section("settle", "[settle] ")?;
@@ -255,21 +255,21 @@ pub(crate) struct ConfigurationFile {
 /// Cached facts of this machine about a site, which every open needs.
 #[derive(Debug, Default)]
 struct SiteCache {
-    root: Cached<Path>,
-    owners: Cached<[u32]>,
+    root: CachedFact<Path>,
+    owners: CachedFact<[u32]>,
 }
 
 /// A value that is computed at most once.
 #[derive(Debug)]
-struct Cached<T: ?Sized>(Mutex<Option<Arc<T>>>);
+struct CachedFact<T: ?Sized>(Mutex<Option<Arc<T>>>);
 
-impl<T: ?Sized> Default for Cached<T> {
+impl<T: ?Sized> Default for CachedFact<T> {
     fn default() -> Self {
         Self(Mutex::new(None))
     }
 }
 
-impl<T: ?Sized> Cached<T> {
+impl<T: ?Sized> CachedFact<T> {
     // A forked child may inherit the lock as held by a thread that it lacks, so nothing waits for
     // it.
 
@@ -302,7 +302,7 @@ impl ResolvedSite<'_> {
     /// The user numbers of those owners that this machine knows.
     pub(crate) fn owner_ids(&self) -> Arc<[u32]> {
         self.known.owners.get().unwrap_or_else(|| {
-            let ids: Arc<[u32]> = self.site.owners.iter().filter_map(Owner::id).collect();
+            let ids: Arc<[u32]> = self.site.owners.iter().filter_map(SidecarOwner::id).collect();
             // An unknown owner may become known later.
             let are_all = ids.len() == self.site.owners.len();
             if are_all { self.known.owners.keep(ids) } else { ids }
@@ -425,7 +425,7 @@ pub(crate) fn sidecar_sites() -> Result<Option<Arc<ConfigurationFile>>> {
 }
 
 impl SidecarSite {
-    fn read_all(whole: &Section<'_>) -> Result<Vec<Self>> {
+    fn read_all(whole: &SettingsTable<'_>) -> Result<Vec<Self>> {
         let what = "tables: write [[sidecars]] above the settings of each";
         let Some(items) = whole.setting("sidecars", what, DeValue::as_array)? else {
             return Ok(Vec::new());
@@ -436,7 +436,7 @@ impl SidecarSite {
             let Some(table) = item.get_ref().as_table() else {
                 return Err(at_line(whole.text, start, format!("sidecars takes {what}")));
             };
-            let section = Section { text: whole.text, name: "[[sidecars]] ", table };
+            let section = SettingsTable { text: whole.text, name: "[[sidecars]] ", table };
             let own = Self::read(&section, start)?;
             if all.iter().any(|other| other.root == own.root) {
                 let text = format!("[[sidecars]] has the root {} twice", own.root.display());
@@ -451,7 +451,7 @@ impl SidecarSite {
         Ok(all)
     }
 
-    fn read(section: &Section<'_>, start: usize) -> Result<Self> {
+    fn read(section: &SettingsTable<'_>, start: usize) -> Result<Self> {
         section.check_keys(&["root", "sidecars", "owners"])?;
         let directory = "an absolute path without . and .., such as \"/archive/era5\"";
         let owners = "a list of names or numbers of users, such as [\"root\", 1001]";
@@ -464,7 +464,7 @@ impl SidecarSite {
         };
         let list = section.setting("owners", owners, |value| {
             let list = value.as_array().filter(|list| (1..=OWNERS_MAX).contains(&list.len()))?;
-            list.iter().map(|one| Owner::of(one.get_ref())).collect::<Option<Vec<_>>>()
+            list.iter().map(|one| SidecarOwner::of(one.get_ref())).collect::<Option<Vec<_>>>()
         })?;
         Ok(Self {
             root: path("root")?,
@@ -486,7 +486,7 @@ fn absolute_path(value: &DeValue<'_>) -> Option<PathBuf> {
         .then(|| path.components().collect())
 }
 
-impl Owner {
+impl SidecarOwner {
     fn of(value: &DeValue<'_>) -> Option<Self> {
         let Some(name) = value.as_str() else {
             // The largest number stands for no user.
@@ -570,7 +570,7 @@ pub fn pace() -> Result<Option<Arc<ThrottleSchedule>>> {
 }
 
 impl BurstConfiguration {
-    fn read(section: &Section<'_>) -> Result<Self> {
+    fn read(section: &SettingsTable<'_>) -> Result<Self> {
         section.check_keys(&["path", "capacity"])?;
         let path = section.setting("path", "a directory such as \"/mnt/nvme\"", DeValue::as_str)?;
         let capacity = section.setting("capacity", SIZE, Size::of)?;
@@ -691,9 +691,12 @@ mod tests {
         assert_eq!(sites.len(), 2);
         assert_eq!(sites[0].root, Path::new("/archive/era5"));
         assert_eq!(sites[0].sidecars, Path::new("/fast/bedform"));
-        assert_eq!(sites[0].owners, [Owner::Name("root".to_owned()), Owner::Id(1001)]);
+        assert_eq!(
+            sites[0].owners,
+            [SidecarOwner::Name("root".to_owned()), SidecarOwner::Id(1001)]
+        );
         assert_eq!(sites[0].owners[0].id(), Some(0));
-        assert_eq!(Owner::Name("no user has this name".to_owned()).id(), None);
+        assert_eq!(SidecarOwner::Name("no user has this name".to_owned()).id(), None);
         let path = "an absolute path without . and .., such as \"/archive/era5\"";
         let list = "a list of names or numbers of users, such as [\"root\", 1001]";
         let with = |root: &str, owners: &str| {
@@ -741,7 +744,8 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("bedform-site-{}", std::process::id()));
         std::fs::create_dir_all(directory.join("real")).unwrap();
         let root = directory.join("root");
-        let owners = vec![Owner::Name("no user has this name".to_owned()), Owner::Id(7)];
+        let owners =
+            vec![SidecarOwner::Name("no user has this name".to_owned()), SidecarOwner::Id(7)];
         let site = SidecarSite { root: root.clone(), sidecars: PathBuf::new(), owners };
         let known = SiteCache::default();
         let here = ResolvedSite { site: &site, known: &known };
@@ -750,7 +754,7 @@ mod tests {
         let real = directory.join("real").canonicalize().unwrap();
         assert_eq!(here.real_root().as_deref(), Some(&*real));
         assert_eq!(*here.owner_ids(), [7]);
-        let site = SidecarSite { owners: vec![Owner::Id(7), Owner::Id(8)], ..site };
+        let site = SidecarSite { owners: vec![SidecarOwner::Id(7), SidecarOwner::Id(8)], ..site };
         let here = ResolvedSite { site: &site, known: &known };
         assert_eq!(*here.owner_ids(), [7, 8]);
         std::fs::remove_dir_all(&directory).unwrap();

@@ -76,15 +76,15 @@ mod write;
 mod zarr;
 
 pub use array::{
-    Append, Array, ChunkElements, Elements, Growth, Prefetched, SelectedRun, VisitedChunk, append,
-    append_with,
+    Append, Array, Elements, Growth, Prefetched, SelectedRun, VisitedChunk, VisitedElements,
+    append, append_with,
 };
 pub use cache::{CacheStatistics, KindStatistics, cache_statistics, set_cache_budget};
 pub use calibrate::{calibrate, calibrate_url};
 pub use error::{Error, ErrorKind, Result};
 pub use foreign::ForeignFile;
 pub use opening::{PlaceKind, detect};
-pub use options::{ExternalFiles, Freshness, OpenOptions, Prefetch, Progress};
+pub use options::{ExternalFiles, Freshness, OpenOptions, Prefetch, ProgressCallback};
 pub use plan::experience::{forget_experience, keep_experience};
 pub use plan::price::Price;
 pub use prefetch::PrefetchStatistics;

@@ -20,7 +20,7 @@ use crate::sidecar::Sidecar;
 
 pub(crate) use detect::{NO_FILE, REFERENCES, ReadBytes, file_of, is_file};
 pub use detect::{PlaceKind, detect};
-pub(crate) use file_at_url::{FileAtUrl, Fronted, has_query, names_file, read_many};
+pub(crate) use file_at_url::{FileAtUrl, FrontCachedFile, has_query, names_file, read_many};
 
 /// Opens the directory `path` as storage, throttled by `BEDFORM_THROTTLE` if that is set. New
 /// shards go to the targets of the options, else to those of `BEDFORM_LUSTRE_TARGETS`.

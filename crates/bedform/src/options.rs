@@ -16,7 +16,7 @@ use crate::size;
 
 /// A callback on the caller's thread with the work done and the total: bytes, unless the call says
 /// otherwise.
-pub type Progress<'a> = &'a dyn Fn(u64, u64);
+pub type ProgressCallback<'a> = &'a dyn Fn(u64, u64);
 
 /// When a store checks for changes by other writers. A handle that does not check keeps the shape
 /// that it saw: it reads the fill value for rows that others have removed since.

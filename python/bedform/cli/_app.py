@@ -1,4 +1,4 @@
-"""The application: its commands, and how a run ends."""
+"""The application: its commands, and the exit codes of a run."""
 
 from __future__ import annotations
 
@@ -103,16 +103,16 @@ def _bedform(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code; never raises but for a broken process."""
+    """Runs one command line and returns its exit code; raises only if the process is broken."""
     command = typer.main.get_command(app)
-    # Without a command the help is the answer.
+    # Without a command, print the help.
     given = list(arguments) or ["--help"]
     try:
         with _warnings_as_lines():
             outcome = command.main(given, prog_name="bedform", standalone_mode=False)
         sys.stdout.flush()
     except (ReaderGone, BrokenPipeError):
-        # The reader has what it wanted. Python would complain once more when it flushes at exit.
+        # The reader closed the pipe. Python's flush at exit would complain again.
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - stays open until the exit
         return EXIT_YES
     except (KeyboardInterrupt, typer.Abort):
@@ -124,7 +124,7 @@ def run(arguments: Sequence[str]) -> int:
             traceback.print_exc()
         _say(f"bedform: {describe_error(error)}")
         return exit_code_of(error)
-    # Typer itself turns Ctrl-C in a command into this code.
+    # Typer turns Ctrl-C in a command into this code.
     if outcome == EXIT_INTERRUPTED:
         return interrupted()
     return outcome if isinstance(outcome, int) else EXIT_YES
@@ -132,7 +132,7 @@ def run(arguments: Sequence[str]) -> int:
 
 @contextmanager
 def _warnings_as_lines() -> Iterator[None]:
-    """Print our own warnings as one line each, once, without the place in the source."""
+    """Prints Bedform's own warnings as one line each, once, without the source location."""
     from .. import (
         ArchiveWarning,
         LeftOutWarning,
@@ -160,7 +160,7 @@ def _warnings_as_lines() -> Iterator[None]:
 
 
 def _say(line: str) -> None:
-    # Nothing is left to do when stderr itself is gone.
+    # If stderr is closed, no other output remains.
     try:
         sys.stderr.write(line + "\n")
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""What all commands share: where output goes, how errors read, progress."""
+"""Shared parts of all commands: output, error messages, progress, exit codes."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ JsonOption = Annotated[
 
 
 class ReaderGone(BaseException):
-    """Whoever read our output has what it wanted."""
+    """The reader of stdout has closed its end."""
 
 
 def emit(value: Any, rendered: RenderableType, as_json: bool) -> None:
-    """Print a result: as JSON, or as something for people."""
+    """Prints a result, as JSON or as rendered text."""
     try:
         _write(value, rendered, as_json)
     except BrokenPipeError:
@@ -81,19 +81,19 @@ def _write(value: Any, rendered: RenderableType, as_json: bool) -> None:
         sys.stdout.write(_shown.as_json(document) + "\n")
     else:
         is_terminal = sys.stdout.isatty()
-        # Wide enough for a table in a file or a pipe; a terminal says its own width.
+        # Wide enough for tables in a file or pipe; a terminal has its own width.
         width = None if is_terminal or "COLUMNS" in os.environ else 120
         console = Console(file=sys.stdout, width=width, highlight=False)
-        # Captured first: writing itself, Rich would end the process when the reader goes away.
+        # Captured first: Rich itself would end the process when the reader closes the pipe.
         with console.capture() as captured:
-            # What is no terminal is read by lines: a message stays one, and tables have a width.
+            # Only a terminal gets wrapped lines; in a file a message stays one line.
             console.print(_Printable(rendered), crop=False, soft_wrap=not is_terminal)
         sys.stdout.write(captured.get())
     sys.stdout.flush()
 
 
 class _Printable:
-    """Something to render, of which nothing reaches a terminal that cannot be seen there."""
+    """A renderable whose text is made printable for terminals."""
 
     def __init__(self, rendered: RenderableType) -> None:
         self.rendered = rendered
@@ -105,22 +105,22 @@ class _Printable:
 
 
 def cell(value: object, style: str = "") -> Text:
-    """A name or value for a table, whatever a file has there."""
+    """Returns a name or value for a table, made printable."""
     return Text(_shown.printable(value), style=style)
 
 
 def paragraph(text: object) -> Text:
-    """Lines of a result, none of them longer than a message."""
+    """Returns lines of a result, each bounded in length."""
     return Text(_shown.lines(text))
 
 
 def note(line: str) -> None:
-    """Say something beside the result."""
+    """Prints a line to stderr."""
     sys.stderr.write(_shown.line(line) + "\n")
 
 
 def to_json(value: Any) -> Any:
-    """Turn a result into values that JSON has; numbers that it lacks become their names."""
+    """Converts a result to JSON values; numbers that JSON lacks become their names."""
     if isinstance(value, dict):
         return {_key(key): to_json(entry) for key, entry in value.items()}
     if isinstance(value, np.ndarray):
@@ -146,9 +146,9 @@ def _key(key: Any) -> str:
 def progress(
     title: str, *, then: str | None = None, is_bytes: bool = True
 ) -> Iterator[Callable[[int, int], None]]:
-    """Yield ``report(done, total)``, shown on a terminal once a second has passed.
+    """Yields ``report(done, total)``, shown on a terminal once a second has passed.
 
-    ``then`` is the title of a second pass, which counts from the beginning again.
+    ``then`` is the title of a second pass, which counts from 0 again.
     """
     console = Console(file=sys.stderr)
     unit = DownloadColumn(binary_units=True) if is_bytes else TaskProgressColumn()
@@ -163,7 +163,7 @@ def progress(
         if done < last and then is not None:
             title = then
             if task is not None:
-                # Its clock begins again, too: the time that remains is that of this pass.
+                # Resets the clock, too: the remaining time is that of this pass.
                 bar.reset(task, description=title)
         last = done
         if task is None and console.is_terminal and time.monotonic() - started > 1:
@@ -180,13 +180,13 @@ def progress(
 
 
 def help_of(command: Callable[..., None]) -> str:
-    """A command's docstring with each paragraph on one line, for the terminal to wrap."""
+    """Returns a command's docstring with one line per paragraph, for the terminal to wrap."""
     paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def memory_of(text: str) -> int:
-    """Bytes of a limit for memory; a number whose unit was forgotten is refused."""
+    """Returns the bytes of a memory limit; refuses numbers without a unit."""
     count = parse_bytes(text)
     if count < _MEMORY_MIN:
         raise ValueError(
@@ -196,12 +196,12 @@ def memory_of(text: str) -> int:
 
 
 def readers_of(names: list[str] | None) -> Any:
-    """The readers of a command: any, unless some are named."""
+    """Returns the readers of a command: any, unless some are named."""
     return "any" if names in (None, [], ["any"]) else names
 
 
 def open_source(path: str, concat_dim: str | None = None, compat: str = "equals") -> Any:
-    """Open a store or foreign files, after the checks whose answers people need most often."""
+    """Opens a store or foreign files, after checks with more helpful messages."""
     from .._opening import open_place
     from .._paths import paths_of
 
@@ -213,7 +213,7 @@ def open_source(path: str, concat_dim: str | None = None, compat: str = "equals"
 
 
 def open_store(path: str, mode: Literal["r", "r+"]) -> Store:
-    """Open a store, and nothing else."""
+    """Opens a store; refuses files."""
     from .._opening import open_place
 
     _check_there(path)
@@ -229,7 +229,7 @@ def _check_there(path: str) -> None:
 
 
 def _file_above(path: str) -> Path | None:
-    """What stands where ``path`` needs a directory and is none."""
+    """Returns the file that lies where ``path`` needs a directory."""
     above = reversed(Path(path).absolute().parents)
     return next((part for part in above if part.exists() and not part.is_dir()), None)
 
@@ -246,7 +246,7 @@ def _advise_path(path: str) -> str:
     near = sorted(
         entry.name
         for entry in parent.iterdir()
-        # Hidden names are work in progress: nothing that somebody means.
+        # Hidden names are temporary; no user means them.
         if entry.name.lower().startswith(Path(path).name[:3].lower()) and entry.name[0] != "."
     )
     hint = f"did you mean {', '.join(near[:3])}?" if near else "check the path"
@@ -254,10 +254,10 @@ def _advise_path(path: str) -> str:
 
 
 def open_array(store: Any, name: str, path: str) -> Any:
-    """Find one array of a store, or say which there are."""
+    """Returns one array of a store, or fails with the names of the others."""
     names = sorted(store.arrays())
     if name in getattr(store, "refused", dict)():
-        # The store says why.
+        # Opening it raises the reason.
         return store[name]
     if name not in names:
         shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
@@ -266,10 +266,10 @@ def open_array(store: Any, name: str, path: str) -> Any:
 
 
 def exit_code_of(error: Exception) -> int:
-    """Return 1 where the data are bad, 2 where the use or the environment is."""
+    """Returns 1 for bad data, 2 for errors in use or environment."""
     from .._convert import VerificationError
 
-    # The engine's errors carry the name of what a caller can do about them.
+    # Errors of the engine carry their kind.
     kind = getattr(error, "kind", None)
     if kind == "Interrupted":
         return EXIT_INTERRUPTED
@@ -277,7 +277,7 @@ def exit_code_of(error: Exception) -> int:
 
 
 def describe_error(error: Exception) -> str:
-    """One line: what happened, to which object, what to do."""
+    """Returns one line with the event, the object and the remedy."""
     usage = getattr(error, "format_message", None)
     if usage is not None:
         context = getattr(error, "ctx", None)

@@ -1,4 +1,4 @@
-"""``bedform advise``: the layout that fits the reads."""
+"""``bedform advise``: advice of a layout for given reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .._text import parse_reads, parse_selection, parse_shape
 from ._output import JsonOption, emit, help_of, open_array, open_source, paragraph, readers_of
 
 _SELECTIONS_MAX = 100_000
-# Characters of a line: one list of positions for each axis.
+# Most characters of a line, which has one list of positions per axis.
 _LINE_MAX = 1 << 20
 
 
@@ -78,7 +78,7 @@ def advise(
 
 
 def _directory_of(path: str | None) -> str | None:
-    """The storage of a store or file, as what ``calibrate`` takes."""
+    """Returns the storage of a store or file as an argument of ``calibrate``."""
     if path is None or is_url(path):
         return path
     where = Path(path)
@@ -88,7 +88,7 @@ def _directory_of(path: str | None) -> str | None:
 def _resolve(
     path: str | None, name: str | None, shape: str | None, dtype: str, dims: str | None
 ) -> tuple[tuple[int, ...], np.dtype[Any], tuple[str, ...] | None]:
-    """Find out what is asked about: an array of a file, or a shape."""
+    """Returns shape, type and names of the array or shape in question."""
     if (path is None) == (shape is None):
         raise typer.BadParameter("give a store or file, or --shape")
     if path is not None:
@@ -114,7 +114,7 @@ def _largest(store: Any, path: str) -> str:
 
 def _read_selections(path: Path, shape: tuple[int, ...]) -> list[Any]:
     selections: list[Any] = []
-    # What is no text is shown as such, in the error of its line; and a device has no end.
+    # Undecodable bytes appear in the error of their line. Devices may have endless lines.
     with path.open(errors="replace") as file:
         lines = iter(lambda: file.readline(_LINE_MAX), "")
         for number, line in enumerate(lines, 1):

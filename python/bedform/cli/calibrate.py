@@ -1,4 +1,4 @@
-"""``bedform calibrate``: measure the storage at hand."""
+"""``bedform calibrate``: measurement of a storage system."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def calibrate(
 
 
 def _show(path: str, *, is_reset: bool, as_json: bool) -> None:
-    """Print the kept profile, after its refinement was forgotten if that was asked for."""
+    """Prints the kept profile, without its refinement if ``is_reset``."""
     import bedform as bf
 
     profile = bf.Profile.for_path(path)
@@ -75,7 +75,7 @@ def _show(path: str, *, is_reset: bool, as_json: bool) -> None:
 
 
 def _keep(profile: Profile, path: str) -> str | None:
-    """Keep the profile and say where; a place that refuses it must not cost the measurement."""
+    """Keeps the profile and returns its file; a failure is a note, since measuring took seconds."""
     from .._advise import not_kept
     from .._errors import BedformError
 

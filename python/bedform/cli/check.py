@@ -1,4 +1,4 @@
-"""``bedform check``: try what Bedform needs of a file system."""
+"""``bedform check``: tests of the file system functions that Bedform needs."""
 
 from __future__ import annotations
 

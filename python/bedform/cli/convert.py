@@ -1,4 +1,4 @@
-"""``bedform convert``: any readable input into a laid-out store."""
+"""``bedform convert``: conversion of any readable input to a store."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def convert(
 
 
 def _named(dtype: str) -> str:
-    """A type of numbers by its name, as ``bedform info`` shows it: float32 for <f4."""
+    """Returns a numeric type's name as ``bedform info`` shows it: float32 for <f4."""
     try:
         found = np.dtype(dtype)
     except TypeError:

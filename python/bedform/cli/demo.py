@@ -1,4 +1,4 @@
-"""``bedform demo``: the main job on real data."""
+"""``bedform demo``: replicas or a conversion of real data, measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bedform explain``: how a read would be served."""
+"""``bedform explain``: the plan and price of a read."""
 
 from __future__ import annotations
 

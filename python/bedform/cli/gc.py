@@ -1,4 +1,4 @@
-"""``bedform gc``: remove what nobody needs any more."""
+"""``bedform gc``: removal of unneeded segments and roots of a log."""
 
 from __future__ import annotations
 

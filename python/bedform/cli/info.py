@@ -1,4 +1,4 @@
-"""``bedform info``: what a store or file holds."""
+"""``bedform info``: the contents of a store or file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .watch import said_of
 _RULE = (
     "taken: fastest to read, of those at most 2 % larger than zstd; encoded: bytes for raw bytes"
 )
-# Files of an archive that are named.
+# Number of an archive's files that are named.
 _FILES_SHOWN = 12
 _ARRAY_COLUMNS = ("shape", "dtype", "dims", "chunks", "shards", "order", "codecs", "bytes")
 
@@ -64,7 +64,7 @@ def info(
 
 
 def _watched(path: str) -> dict[str, Any]:
-    """Whether reads are recorded, and what is made of them; nothing where they are not."""
+    """Returns the state of recording and optimizing; empty if both are off."""
     try:
         state = watch_state(path)
     except BedformError:
@@ -99,7 +99,7 @@ def _render_store(path: str, facts: dict[str, Any], arrays: dict[str, dict[str, 
 
 
 def _show_order(paths: list[str]) -> str:
-    """The names of joined files in their order, the first and the last of many."""
+    """Returns the names of joined files in order; of many the first ones and the last."""
     names = [Path(path).name for path in paths]
     if len(names) > _FILES_SHOWN:
         names = [*names[: _FILES_SHOWN - 2], "...", names[-1]]
@@ -107,16 +107,16 @@ def _show_order(paths: list[str]) -> str:
 
 
 def _said_of_replica(replica: dict[str, Any]) -> str:
-    """Why a replica is not read, or not all of it."""
+    """Returns why a replica is not read, or not completely."""
     words = {"resting": "rests", "outdated": "is outdated", "broken": "is broken"}
     said = words.get(replica["state"], replica["state"])
     return f"replica {replica['id']} of {replica['array']} {said}: {replica['reason']}"
 
 
 def _render_array(name: str, facts: dict[str, Any]) -> Group:
-    """An array, and the codecs that were compared for it."""
+    """Renders an array and the codecs that were compared for it."""
     choice = facts.get("codec_choice")
-    # `numpy` is the type once more, for programs.
+    # `numpy` repeats the type for programs.
     shown = {key: value for key, value in facts.items() if key != "numpy"}
     if not choice or choice.get("open") or not choice["compared"]:
         return _render_facts(name, shown)
@@ -124,7 +124,7 @@ def _render_array(name: str, facts: dict[str, Any]) -> Group:
 
 
 def _render_choice(choice: dict[str, Any]) -> Group:
-    """What was compared when codecs were chosen: first what was taken."""
+    """Renders the codecs that were compared; the chosen one comes first."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("codec compared")
     for column in ("encoded", "decodes, one core"):
@@ -159,7 +159,7 @@ def _show(key: str, value: Any) -> str:
     if key in ("shape", "chunks", "shards") and isinstance(value, (list, tuple)):
         return format_shape(value)
     if key == "codecs" and isinstance(value, list):
-        # What every array has goes without saying; settings are in --json.
+        # The codec `bytes` is omitted, since every array has it; --json has the configurations.
         names = [codec["name"] for codec in value if codec["name"] != "bytes"]
         return ", ".join(names) or "none"
     if key == "codec_choice":
@@ -172,7 +172,7 @@ def _show(key: str, value: Any) -> str:
 
 
 def _show_choice(choice: dict[str, Any]) -> str:
-    """Which codec was taken, and by what."""
+    """Describes the chosen codec and the basis of the choice."""
     if choice.get("open"):
         return "open: the first write chooses"
     compared = choice["compared"]

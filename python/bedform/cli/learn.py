@@ -1,4 +1,4 @@
-"""``bedform learn``: the patterns of reads that were recorded."""
+"""``bedform learn``: patterns of recorded reads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ._output import JsonOption, cell, emit, help_of, paragraph, progress
 _FILES_SHOWN = 20
 _PATH_SHOWN = 28
 _PATTERNS_SHOWN = 5
-# How the processes of a run share what they read together.
+# Divisions of a shared pattern among the processes of a run, in words.
 _DEALT_OUT = {
     "blocks": "each process takes a run of them",
     "cyclic": "processes take them in turn",
@@ -74,7 +74,7 @@ def learn(
 
 
 def _learn_each(paths: list[str]) -> dict[str, dict[str, Any]]:
-    """What is known of each; of many files some may have had no reads, but not all."""
+    """Returns the knowledge of each path; some may lack reads, but not all."""
     known: dict[str, dict[str, Any]] = {}
     unread: NotFoundError | None = None
     for path in paths:
@@ -92,7 +92,7 @@ def _learn_each(paths: list[str]) -> dict[str, dict[str, Any]]:
 
 
 def _render_known(path: str, learned: dict[str, Any]) -> Group:
-    """What is known of the reads of each array."""
+    """Renders the knowledge of each array's reads."""
     arrays = learned["knowledge"]["arrays"]
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("array", overflow="fold")
@@ -140,7 +140,7 @@ def _render_known(path: str, learned: dict[str, Any]) -> Group:
 
 
 def _render_selections(arrays: dict[str, dict[str, Any]]) -> list[Any]:
-    """Lists and points that were read, and of which only the box is known."""
+    """Renders the lists and points that were read, and notes on those with known box only."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("array", overflow="fold")
     table.add_column("lists and points within")
@@ -172,7 +172,7 @@ def _render_selections(arrays: dict[str, dict[str, Any]]) -> list[Any]:
 
 
 def _patterns_of(array: dict[str, Any]) -> list[str]:
-    """The patterns in words: those of processes together, then those of each."""
+    """Returns the patterns in words: first those of processes together, then those of each."""
     shared = [
         f"{described({**one['walk'], 'kind': 'walk'})}; {_dealt_out(one)}"
         for one in reversed(array["global"])
@@ -183,14 +183,14 @@ def _patterns_of(array: dict[str, Any]) -> list[str]:
 
 
 def _dealt_out(shared: dict[str, Any]) -> str:
-    """How processes share a pattern, and how many did, where that is known."""
+    """Describes how processes share a pattern, and their number where it is known."""
     said = _DEALT_OUT[shared["decomposition"]]
     processes = shared.get("processes")
     return f"{said} ({processes:,} processes)" if processes else said
 
 
 def most_telling(patterns: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those of most reads first, without those that say again what a longer one says.
+    """Returns patterns by descending reads, without those that repeat a longer one.
 
     The reads of one loop are known as a walk, as a sequence of one step, and as a row of boxes.
     """
@@ -218,7 +218,7 @@ def most_telling(patterns: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _reads_of(pattern: dict[str, Any]) -> float:
-    """How many reads a pattern is known to have; a sequence that repeats has no end."""
+    """Returns the number of reads of a pattern; infinite for a repeating sequence."""
     match pattern["kind"]:
         case "walk":
             return float(math.prod(level["count"] for level in pattern["levels"]))
@@ -231,7 +231,7 @@ def _reads_of(pattern: dict[str, Any]) -> float:
 
 
 def described(pattern: dict[str, Any]) -> str:
-    """A pattern in words; nothing for a kind that is not known."""
+    """Returns a pattern in words; empty for an unknown kind."""
     match pattern["kind"]:
         case "walk":
             levels = [
@@ -263,7 +263,7 @@ def _steps(steps: list[list[int]]) -> str:
 
 
 def _step(step: list[int]) -> str:
-    """A step: moves of the box along each axis, and of both ends apart where it grows."""
+    """Formats a step: the moves of the box along each axis, of both ends where it grows."""
     moves = zip(step[::2], step[1::2], strict=True)
     said = [f"{a:+d}" if a == b else f"{a:+d}..{b:+d}" for a, b in moves]
     return "(" + ", ".join("0" if move == "+0" else move for move in said) + ")"
@@ -288,7 +288,7 @@ def _render_darshan(learned: dict[str, Any]) -> Group:
 
 
 def _end(path: str) -> str:
-    """The end of a path, which is what tells files apart."""
+    """Returns the end of a path, which distinguishes files."""
     return path if len(path) <= _PATH_SHOWN else f"...{path[3 - _PATH_SHOWN :]}"
 
 
@@ -304,7 +304,7 @@ def _cells(entry: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _render_missing(learned: dict[str, Any]) -> list[Any]:
-    """What was not predicted, and why."""
+    """Renders the reads that were not predicted, with reasons."""
     if not learned["missing"]:
         return []
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -1,4 +1,4 @@
-"""``bedform optimize``: replicas that make reads of a file or store fast."""
+"""``bedform optimize``: replicas, or new layouts, for the reads of a file or store."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def optimize(
 
 
 def _follow_policy(path: str, as_json: bool) -> None:
-    """What is done in the background, by whoever has read enough."""
+    """Runs the policy of a source, as a background process does after enough reads."""
     outcome = run_policy(path)
     said = "another process does it" if outcome is None else outcome["verdict"]
     lines = [paragraph(f"{path}: {said}")]
@@ -170,7 +170,7 @@ def _follow_policy(path: str, as_json: bool) -> None:
 def _selections_of(
     path: str, join: tuple[str | None, str], file: str | None
 ) -> dict[str, list[Any]] | None:
-    """Read the file of --selections."""
+    """Reads the file of --selections."""
     if file is None:
         return None
     try:
@@ -190,7 +190,7 @@ def _selections_of(
 
 
 def _parse_region(text: str) -> tuple[str, tuple[int, int]]:
-    """Read ``lat=100:200``."""
+    """Parses ``lat=100:200``."""
     name, _, bounds = text.partition("=")
     first, _, end = bounds.partition(":")
     try:
@@ -202,7 +202,7 @@ def _parse_region(text: str) -> tuple[str, tuple[int, int]]:
 
 
 def _render(done: Optimization) -> Group:
-    """The reads, the replicas, and what they take."""
+    """Renders the reads, the replicas, and their bytes."""
     plan = done.plan
     parts: list[Any] = [_reads_table(plan["reads"])] if plan["reads"] else []
     if plan["make"]:
@@ -226,7 +226,7 @@ def _render(done: Optimization) -> Group:
 
 
 def _render_layouts(done: Reorganization) -> Group:
-    """The layouts, the reads, and what was written."""
+    """Renders the layouts, the reads, and the result."""
     plan = done.plan
     parts: list[Any] = [_layouts_table(plan["arrays"])] if plan["arrays"] else []
     if plan["reads"]:

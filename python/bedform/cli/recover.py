@@ -1,4 +1,4 @@
-"""``bedform recover``: what writers that died have left."""
+"""``bedform recover``: recovery of the writes of dead writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bedform report``: a page about a store or file, and how it is read."""
+"""``bedform report``: a page about a store or file and its reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .._errors import ExistsError, InvalidArgumentError
 from .._text import format_bytes
 from ._output import JsonOption, ReaderGone, emit, help_of, paragraph, progress
 
-#: Bytes of a file in which a report says that it is one.
+#: Bytes at the start of a file that contain the mark of a report.
 _HEAD_BYTES: Final = 4096
 
 
@@ -108,7 +108,7 @@ def _print(page: str) -> None:
 
 
 def _check_target(target: str, force: bool) -> None:
-    """Refuse, before any work, to replace what is no report."""
+    """Fails, before any work, if the target exists and is not a report."""
     where = Path(target)
     if where.is_dir():
         raise InvalidArgumentError(f"{target!r} is a directory: name a file, -o {target}/x.html")
@@ -130,14 +130,14 @@ def _is_report(where: Path) -> bool:
         with where.open("rb") as file:
             head = file.read(_HEAD_BYTES)
     except FileNotFoundError:
-        # A link that leads nowhere: nothing is lost.
+        # A dangling link: writing loses no data.
         return True
     return head.startswith(b"<!DOCTYPE html>") and GENERATOR.encode() in head
 
 
 def _write(target: str, page: str, force: bool) -> None:
-    """Write a page that is seen whole or not at all."""
-    # A link stays one: what it leads to is replaced.
+    """Writes a page that appears completely or not at all."""
+    # A link is kept; the file at its end is replaced.
     where = Path(os.path.realpath(target))
     hidden = where.with_name(f".{where.name[:100]}.{secrets.token_hex(8)}.tmp")
     try:
@@ -145,11 +145,11 @@ def _write(target: str, page: str, force: bool) -> None:
             file.write(page)
             file.flush()
             os.fsync(file.fileno())
-        # Somebody may have put something there meanwhile.
+        # Another program may have created the target meanwhile.
         _check_target(target, force)
         hidden.replace(where)
     except OSError as error:
-        # The name that the user knows.
+        # Report the name that the user knows.
         if error.filename == str(hidden):
             error.filename = target
         raise

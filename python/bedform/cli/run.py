@@ -13,7 +13,7 @@ from ._output import help_of
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    # What stands behind the program's name is the program's.
+    # Arguments after the program's name belong to the program.
     settings = {"allow_interspersed_args": False}
     app.command("run", help=help_of(run), context_settings=settings)(run)
 

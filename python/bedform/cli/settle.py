@@ -1,4 +1,4 @@
-"""``bedform settle``: commits become shards, or a file in a format of others."""
+"""``bedform settle``: settling of commits into shards, or export to a file."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def settle(
             left = opened.info()["log"]
     except KeyboardInterrupt:
         note("bedform: interrupted; what is settled stays: run the same command again to go on")
-        # Not as an interruption, of which another line would be said.
+        # Not raised as an interruption, which would print another line.
         raise SystemExit(EXIT_INTERRUPTED) from None
     took = time.monotonic() - started
     value = {"path": store, **done, "left": left, "seconds": took}

@@ -1,4 +1,4 @@
-"""``bedform simulate``: how long it would take on a machine that is not at hand."""
+"""``bedform simulate``: predicted times on a described machine."""
 
 from __future__ import annotations
 

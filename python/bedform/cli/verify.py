@@ -1,4 +1,4 @@
-"""``bedform verify``: read everything and check it."""
+"""``bedform verify``: a complete read of a store or file with all checks."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _verdict(path: str, damaged: int, unchecked: int) -> str:
 
 
 def _check(store: Any, report: Any) -> tuple[list[Any], list[tuple[str, int, int, int]]]:
-    """What is damaged; of objects that are not there: array, how many, of how many, in log."""
+    """Returns the damages, and for missing objects: array, how many, of how many, in the log."""
     if isinstance(store, Store):
         return store._verify(report)
     return list(store.verify(progress=report)), []
@@ -89,7 +89,7 @@ def _note(name: str, objects: int, of: int, in_log: int) -> str:
 
 
 def _as_value(problem: object) -> object:
-    """One problem as plain values where it has them, else its text."""
+    """Returns a problem as plain values if it has them, else its text."""
     to_dict = getattr(problem, "to_dict", None)
     if to_dict is not None:
         return to_dict()

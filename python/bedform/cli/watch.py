@@ -69,7 +69,7 @@ def watch(
 
 
 def said_of(state: dict[str, Any]) -> str:
-    """How recording and optimising stand, in words."""
+    """Describes the state of recording and optimizing."""
     said = "are recorded" if state["is_watched"] else "are not recorded"
     if (settings := state["settings"]) is None:
         return said

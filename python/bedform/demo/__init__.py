@@ -1,15 +1,15 @@
-"""The main job on real input, shown in two ways; every answer is compared with the file's.
+"""Demonstration of Bedform's main job on real input, in two variants.
 
-:func:`replicate` leaves the file as its producer wrote it, and makes its reads fast by replicas;
-:func:`convert` lays the field out as a new store.
+:func:`replicate` makes reads of a file fast by replicas and leaves the file as it is.
+:func:`convert` converts the field to a new store.
 
 Promises
 --------
-- The input is a real field, grown in time and written as its producer writes it, or a file of the
-  user's own; the growth is said, and it compresses within 10 % of the source.
-- The file, and a sidecar that it has, stay as they are.
-- Every answer of every reader is compared with the one of h5py; a difference is an error.
-- Reads are cold where the system lets us make them so, and it is said when it does not.
+- The input is a file of the user, or a real field that is extended in time and written like its
+  source. The output states the extension; the file compresses within 10 % of the source.
+- The file and an existing sidecar of it do not change.
+- Every result of every reader is compared with that of h5py; a difference is an error.
+- Reads are cold where the system allows it; otherwise the output says so.
 """
 
 from __future__ import annotations

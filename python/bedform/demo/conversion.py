@@ -1,6 +1,6 @@
-"""A store laid out anew for the reads of a field, raced by three readers.
+"""Conversion of a field to a store for its reads, compared among three readers.
 
-The layout is the one that fits reads of which most are maps, for any reader.
+The layout suits any reader, for reads that are mostly maps.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Conversion:
-    """What was built and measured."""
+    """The converted store and the measured times."""
 
     field: Field
     store: str
@@ -61,11 +61,11 @@ class Conversion:
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as plain values."""
+        """Return the fields as plain values."""
         return asdict(self)
 
     def render(self) -> Group:
-        """Draw the one table."""
+        """Return the table and its notes."""
         sizes = (
             f"file {format_bytes(self.field.stored_bytes)}, "
             f"store {format_bytes(self.store_bytes)}, "
@@ -90,7 +90,7 @@ class Conversion:
 
 
 def convert(request: Request) -> Conversion:
-    """Build or open the input, convert it, race the readers, draw the picture.
+    """Build or open the input, convert it, measure the readers, draw the picture.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def convert(request: Request) -> Conversion:
     OSError
         The input cannot be read, or the directory has no room.
     ValueError
-        A reader returned something else than the file holds.
+        A reader returned other values than the file's.
     """
     subject = prepare(request)
     field, store = subject.field, subject.named(STORE)
@@ -146,7 +146,7 @@ def _layout_of(store: Path, variable: str) -> str:
 
 
 def _convert(field: Field, store: Path, progress: Callable[[int, int], None]) -> float:
-    """Convert anew each time: it is the main job."""
+    """Converts from the start each time, since the conversion is part of the demo."""
     from .._convert import convert as convert_path
     from .._convert import partial_directory
 
@@ -156,14 +156,14 @@ def _convert(field: Field, store: Path, progress: Callable[[int, int], None]) ->
     try:
         convert_path(field.path, store, reads=reads, restart=True, progress=progress)
     except BaseException:
-        # The next demo begins anew: nothing here is worth keeping.
+        # The next demo starts over: keep no partial result.
         shutil.rmtree(partial_directory(store), ignore_errors=True)
         raise
     return time.monotonic() - started
 
 
 def _readers(field: Field, store: Path) -> tuple[dict[str, Reader], tuple[str, ...]]:
-    """The readers by name, today's first and ours last."""
+    """Returns the readers by name: h5py first, Bedform last."""
     objects = tuple(files_below(store))
     readers = {"h5py": h5py_reader(field)}
     notes: tuple[str, ...] = ()

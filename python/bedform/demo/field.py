@@ -1,10 +1,9 @@
-"""The input of the demo: a real ocean field grown in time, or a file of the user's own.
+"""The input of the demo: a real ocean field extended in time, or a file of the user.
 
-The built-in field is the sea surface temperature of a NEMO ocean run, three monthly means on a
-330 x 360 grid, as the package `iris-sample-data` ships it. It is interpolated in time to hourly
-maps; every map gets noise of its own, as weather would give it, strong enough to look like data
-and weak enough that the file compresses like the source. The file is written as the source is:
-NetCDF-4, one chunk per map, the source's deflate level, time first.
+The built-in field is the sea surface temperature of a NEMO ocean run: three monthly means on a 330
+x 360 grid, from the package `iris-sample-data`. They are interpolated in time to hourly maps. Each
+map gets random noise, as strong as possible while the file still compresses like the source. The
+file has the source's form: NetCDF-4, one chunk per map, the source's deflate level, time first.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 MONTHS = ("20150101-20150201", "20150201-20150301", "20150301-20150401")
 VARIABLE = "tos"
-# Of every name that the demo writes.
+# Prefix of every name that the demo writes.
 PREFIX = "bedform-demo-"
 HOURS_PER_MONTH = 30 * 24  # the run has a calendar of 360 days
 LIKENESS = 0.10
@@ -39,7 +38,7 @@ _PURE_DIMENSION = "This is a netCDF dimension but not a netCDF variable. %9d"
 
 @dataclass(frozen=True)
 class Field:
-    """One variable of one file."""
+    """One variable of one file, the input of a demo."""
 
     path: str
     variable: str
@@ -50,12 +49,12 @@ class Field:
 
     @property
     def byte_count(self) -> int:
-        """The decoded bytes."""
+        """The number of decoded bytes."""
         return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
 
 
 def open_input(path: Path, variable: str | None) -> Field:
-    """Describe a variable of a user's NetCDF-4 or HDF5 file: the one named, or the largest."""
+    """Returns a variable of a user's NetCDF-4 or HDF5 file: the named one, or the largest."""
     if not path.exists():
         raise FileNotFoundError(f"input {str(path)!r} does not exist: check the path")
     if not h5py.is_hdf5(path):
@@ -97,7 +96,7 @@ def open_input(path: Path, variable: str | None) -> Field:
 def build_field(
     directory: Path, size: int, say: Callable[[str], None], progress: Callable[[int, int], None]
 ) -> Field:
-    """Return the grown field, from an earlier demo if it is there."""
+    """Returns the extended field, from an earlier demo if it exists."""
     source = _Source()
     steps = max(8, round(size / source.maps[0].nbytes))
     path = directory / f"{PREFIX}nemo-sst-{steps}-hours.nc"
@@ -112,7 +111,7 @@ def build_field(
     try:
         stored = _write(source, partial, steps, amplitude, progress)
     except BaseException:
-        # Nothing can go on with it.
+        # A partial file cannot be resumed.
         partial.unlink(missing_ok=True)
         raise
     ratio = steps * source.maps[0].nbytes / stored
@@ -137,12 +136,12 @@ def build_field(
 
 
 def facts_of(path: Path) -> Path:
-    """Where it is kept what the field at ``path`` is."""
+    """Returns the path of the description of the field at ``path``."""
     return path.with_suffix(".field.json")
 
 
 class _Source:
-    """The three months, and how their producer stored them."""
+    """The three months, with their storage parameters."""
 
     def __init__(self) -> None:
         try:
@@ -171,7 +170,7 @@ class _Source:
         self.title = str(self.attributes["long_name"]).lower()
 
     def map_at(self, hour: int, amplitude: float) -> npt.NDArray[np.float32]:
-        """One hourly map: between two months, there and back again, with noise of its own."""
+        """Returns one hourly map: interpolated between months, to and fro, with its own noise."""
         span = HOURS_PER_MONTH * (len(self.maps) - 1)
         at = span - abs(span - hour % (2 * span))
         month, hours = divmod(min(at, span - 1), HOURS_PER_MONTH)
@@ -185,7 +184,7 @@ class _Source:
         return values
 
     def noise_amplitude(self) -> float:
-        """The strongest noise, from 0.05 K down, that compresses like the source."""
+        """Returns the strongest noise, from 0.05 K down, that compresses like the source."""
         amplitude = 0.05
         hours = range(0, 2 * HOURS_PER_MONTH, HOURS_PER_MONTH // 4)
         while amplitude > 1e-6:
@@ -209,7 +208,7 @@ def _write(
     amplitude: float,
     progress: Callable[[int, int], None],
 ) -> int:
-    """Write the file as the producer would; return the bytes of the maps as stored."""
+    """Writes the file in the source's form; returns the stored bytes of the maps."""
     rows, columns = source.maps[0].shape
     path.unlink(missing_ok=True)
     with h5py.File(path, "w", libver=("earliest", "v110")) as file:
@@ -222,7 +221,7 @@ def _write(
             return zlib.compress(source.map_at(hour, amplitude).tobytes(), source.level)
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            # In batches, so that finished maps do not pile up before the writer.
+            # In batches, so that finished maps do not accumulate before the writer.
             for first in range(0, steps, 64):
                 hours = range(first, min(first + 64, steps))
                 for hour, packed in zip(hours, pool.map(encode, hours), strict=True):
@@ -235,7 +234,7 @@ def _write(
 
 
 def _declare(file: Any, source: _Source, steps: int, rows: int, columns: int) -> Any:
-    """Create dimensions, coordinates and the variable; return the variable."""
+    """Creates dimensions, coordinates and the variable; returns the variable."""
     time = file.create_dataset("time_counter", data=np.arange(steps, dtype="<f8"))
     time.attrs["units"] = "hours since 2015-01-16 00:00:00"
     time.attrs["calendar"] = "360_day"

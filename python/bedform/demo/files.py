@@ -1,10 +1,10 @@
-"""The subject of a demo, and the files that it leaves: directory, names, room.
+"""The files of a demo: directory, names, free space.
 
 Promises
 --------
-- Every name that the demo writes is of its own, so that it never replaces data of the user.
-- A demo replaces what an earlier one left of the same file.
-- What the demo did not make, it does not delete.
+- Every name that the demo writes has its prefix, so that it never replaces the user's data.
+- A demo replaces the results of an earlier demo of the same file.
+- The demo deletes only files that it made.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REPLICAS = (".replicas-100", ".replicas-20")
 
 
 def ignore(*_: object) -> None:
-    """The callback that does nothing."""
+    """Does nothing, as a default callback."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Request:
 
     input_file: Path | None = None
     variable: str | None = None
-    #: Bytes that the built-in field is grown to.
+    #: Bytes of the extended built-in field.
     size: int = 384 << 20
     directory: Path | None = None
     keep: bool = True
@@ -48,34 +48,34 @@ class Request:
 
 @dataclass(frozen=True)
 class Subject:
-    """The field of a demo, and the beginning of every name that belongs to it."""
+    """The field of a demo, and the path prefix of all its results."""
 
     field: Field
     own: Path
     build_seconds: float
-    #: Files of the built-in field that this run has made.
+    #: Files of the built-in field that this run created.
     built: tuple[Path, ...]
 
     def named(self, ending: str) -> Path:
-        """The path of something that the demo writes."""
+        """Returns the path of a result with this ending."""
         return self.own.with_name(self.own.name + ending)
 
     def clear(self) -> None:
-        """Remove what an earlier demo left of the same file, and be sure of the names."""
+        """Removes results of an earlier demo of the same file; fails for links in their place."""
         paths = [self.named(ending) for ending in (STORE, *REPLICAS)]
         for path in filter(Path.is_symlink, paths):
             raise FileExistsError(f"{str(path)!r} is a link: remove it, or choose another --dir")
         for path in filter(Path.exists, paths):
-            # The names say that they are of a demo, so they are nobody else's.
+            # The prefix marks them as results of a demo.
             shutil.rmtree(path)
 
     def forget(self) -> None:
-        """Remove the built-in field, if this run has made it."""
+        """Removes the built-in field if this run created it."""
         for path in self.built:
             path.unlink(missing_ok=True)
 
     def where(self, request: Request, *directories: Path) -> str:
-        """Say what is kept and how to be rid of it."""
+        """Returns a line on the kept files and the command that deletes them."""
         size = sum(map(bytes_below, directories))
         size += self.field.stored_bytes if request.input_file is None else 0
         delete = f"rm -r {shlex.quote(str(self.own))}.*"
@@ -83,13 +83,13 @@ class Subject:
 
 
 def default_directory() -> Path:
-    """Where the data go: the user's cache directory."""
+    """Returns the default directory, in the user's cache directory."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "bedform" / "demo"
 
 
 def prepare(request: Request) -> Subject:
-    """Build or open the input, in a directory with room for the demo.
+    """Builds or opens the input, in a directory with space for the demo.
 
     Raises
     ------
@@ -98,18 +98,18 @@ def prepare(request: Request) -> Subject:
     OSError
         The input cannot be read, or the directory has no room.
     """
-    # Absolute, as the line that says how to delete it is typed anywhere.
+    # Absolute, since the printed delete command may run in any directory.
     directory = (request.directory or default_directory()).absolute()
     started = time.monotonic()
     built: tuple[Path, ...] = ()
     if request.input_file is not None:
         field = open_input(request.input_file, request.variable)
         directory.mkdir(parents=True, exist_ok=True)
-        # The replicas of both budgets, and some.
+        # Space for the replicas of both budgets, and a margin.
         _check_room(directory, field.stored_bytes * 3 // 2, "choose another place with --dir")
     else:
         directory.mkdir(parents=True, exist_ok=True)
-        # The field and its copies, compressed to about a half each, and room to work.
+        # Space for the field and its copies, each compressed to about a half, and a margin.
         remedy = "choose another place with --dir or less with --size"
         _check_room(directory, request.size * 3 // 2, remedy)
         was_there = set(directory.iterdir())
@@ -134,10 +134,10 @@ def _check_room(directory: Path, needed: int, remedy: str) -> None:
 
 
 def bytes_below(directory: Path) -> int:
-    """Bytes of all files in a directory."""
+    """Returns the bytes of all files in a directory."""
     return sum(path.stat().st_size for path in files_below(directory))
 
 
 def files_below(directory: Path) -> list[Path]:
-    """All files in a directory."""
+    """Returns all files in a directory."""
     return [path for path in directory.rglob("*") if path.is_file()]

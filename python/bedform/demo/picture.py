@@ -1,6 +1,6 @@
-"""The picture of a demo: dots on a logarithmic axis, as SVG text, so that nothing is needed.
+"""The picture of a demo: dots on a logarithmic axis, as SVG text without dependencies.
 
-Narrow enough to be read on a phone; light or dark as the reader's screen is.
+It is narrow enough for a phone, and follows the screen's light or dark mode.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEFT, RIGHT = 108, 158
 ROW, TOP = 38, 88
 PANEL_HEAD, PANEL_FOOT = 22, 38
 DOT = 5
-# Grey for today's reader, sand for the one between, water for ours.
+# Grey for h5py, sand for the reader between, blue for Bedform.
 STYLE = """
 svg { font-family: system-ui, sans-serif; font-size: 13px }
 .page { fill: #fff } text { fill: #202124 } .quiet { fill: #5f6368 }
@@ -41,14 +41,14 @@ svg { font-family: system-ui, sans-serif; font-size: 13px }
 
 @dataclass(frozen=True)
 class Panel:
-    """Lines that belong together."""
+    """Rows of a picture under a common title."""
 
     title: str
     results: Sequence[Result]
 
 
 def draw(field: Field, readers: Sequence[str], panels: Sequence[Panel], footnote: str) -> str:
-    """Draw a row of dots for each kind of read, one dot a reader; further left is better."""
+    """Draws a row of dots for each kind of read, one dot per reader; further left is better."""
     times = [
         seconds for panel in panels for one in panel.results for seconds in one.seconds.values()
     ]
@@ -119,7 +119,7 @@ def _panel(
         places = [axis.across(seconds) for seconds in times]
         parts.append(_text(LEFT - 10, y + 4, result.name, anchor="end"))
         parts.append(f'<path class="span" d="M{min(places):.1f} {y}H{max(places):.1f}"/>')
-        # A dot has no length that could be taken for the time: the axis has no zero.
+        # Dots instead of bars: a logarithmic axis has no zero.
         for x, name in zip(places, classes, strict=True):
             parts.append(f'<circle class="{name}" cx="{x:.1f}" cy="{y}" r="{DOT}"/>')
         right = WIDTH - RIGHT + 15

@@ -1,9 +1,9 @@
-"""Cold reads of the same selections by several readers, every answer checked.
+"""Cold reads of the same selections by several readers, with all results compared.
 
-A measured read opens the file or store, reads one selection and closes: nothing that an engine
-keeps in memory carries over (Bedform's cache, which all handles share, is off). Before each the
-page cache is emptied of the files at hand. Rounds are interleaved, each at places of its own; a
-line is the median of its rounds.
+A measured read opens the file or store, reads one selection and closes: no engine keeps data in
+memory between reads (Bedform's cache, which all handles share, is off). Before each read the page
+cache is emptied of the files. Rounds are interleaved, each at its own place; a line is the median
+of its rounds.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ _WARM = "NOT cold"
 
 
 class Place(NamedTuple):
-    """Where a read is, as shares of the first axis, the rows and the columns."""
+    """The place of a read, as fractions of the first axis, the rows and the columns."""
 
     first: float
     row: float
     column: float
 
 
-#: One for each round. They reach the ends of the columns and the last row, and are in the sea of
-#: the built-in field: over land everything is fast.
+#: One per round. They include the ends of the columns and the last row. In the built-in field they
+#: lie in the sea, since constant values over land read fast.
 PLACES = (Place(0.5, 0.4, 0.0), Place(0.0, 0.5, 1.0), Place(1.0, 1.0, 0.8))
-#: How often a map is read for each series or plane.
+#: Weight of maps in proportion to series and planes.
 MAPS_WEIGHT = 5.0
 
 
-#: Reads that other programs on the machine would decide on are made more often.
+#: Reads under 0.2 s are repeated 5 times, since other programs disturb them most.
 QUICK_SECONDS, QUICK_REPEATS = 0.2, 5
 
 
 @dataclass(frozen=True)
 class Reader:
-    """How a selection is read, and the files that this touches."""
+    """A function that reads a selection, and the files that it reads."""
 
     read: Callable[[Selection], np.ndarray[Any, Any]]
     objects: tuple[Path, ...]
@@ -66,12 +66,12 @@ class Result:
     selection: str
     answer_bytes: int
     seconds: dict[str, float]
-    #: How many places were read; ``selection`` is one of them.
+    #: Number of places that were read; ``selection`` is one of them.
     places: int = 1
 
 
 def h5py_reader(field: Field) -> Reader:
-    """Today's reader, on the file."""
+    """Returns the reader that uses h5py on the file."""
 
     def read(selection: Selection) -> np.ndarray[Any, Any]:
         with h5py.File(field.path) as file:
@@ -83,7 +83,7 @@ def h5py_reader(field: Field) -> Reader:
 def bedform_reader(
     path: str | os.PathLike[str], variable: str, objects: Iterable[Path], *, replicas: bool = True
 ) -> Reader:
-    """Ours, on a file or store; the same lines of code whether replicas may be read or not."""
+    """Returns the reader that uses Bedform on a file or store, with or without replicas."""
 
     def read(selection: Selection) -> np.ndarray[Any, Any]:
         with bf.open(path, replicas=replicas, cache=0) as opened:
@@ -93,7 +93,7 @@ def bedform_reader(
 
 
 def typical_reads(dims: Sequence[str]) -> dict[tuple[str, ...], float]:
-    """The axes that maps, series and planes span, with weights, for advising a layout.
+    """Returns the axes of maps, series and planes with weights, for advice on a layout.
 
     >>> typical_reads(("time", "y", "x"))
     {('y', 'x'): 5.0, ('time',): 1.0, ('time', 'x'): 1.0, ('time', 'y'): 1.0}
@@ -106,12 +106,12 @@ def typical_reads(dims: Sequence[str]) -> dict[tuple[str, ...], float]:
 
 
 def whole(shape: Sequence[int]) -> list[range]:
-    """All positions of each axis."""
+    """Returns all positions of each axis."""
     return [range(length) for length in shape]
 
 
 def hot_region(shape: Sequence[int]) -> list[range]:
-    """An eighth of the domain: a third of the rows, three eighths of the columns, all else.
+    """Returns an eighth of the domain: a third of the rows, three eighths of the columns.
 
     >>> hot_region((9, 24, 40))
     [range(0, 9), range(14, 22), range(15, 30)]
@@ -125,7 +125,7 @@ def hot_region(shape: Sequence[int]) -> list[range]:
 
 
 def selections(region: Sequence[range], shape: Sequence[int], place: Place) -> dict[str, Selection]:
-    """One selection of each kind in a region, at a place of it.
+    """Returns one selection of each kind in a region, at a place.
 
     >>> selections([range(4), range(8, 16)], (4, 20), Place(1.0, 0.0, 0.5))
     {'map': (3, slice(8, 16, None)), 'series': (slice(None, None, None), 12), 'box': \
@@ -157,7 +157,7 @@ def selections(region: Sequence[range], shape: Sequence[int], place: Place) -> d
 
 
 def lines_in(region: Sequence[range], shape: Sequence[int]) -> dict[str, list[Selection]]:
-    """For each kind the selections in a region, one for each round."""
+    """Returns for each kind its selections in a region, one per round."""
     at = [selections(region, shape, place) for place in PLACES]
     return {kind: [one[kind] for one in at] for kind in at[0]}
 
@@ -165,7 +165,7 @@ def lines_in(region: Sequence[range], shape: Sequence[int]) -> dict[str, list[Se
 def selections_outside(
     region: Sequence[range], shape: Sequence[int], place: Place
 ) -> dict[str, Selection]:
-    """A map and a series before a region of :func:`hot_region`; none where nothing is before it.
+    """Returns a map and a series before a region of :func:`hot_region`, if there is space.
 
     >>> selections_outside(hot_region((9, 24, 40)), (9, 24, 40), Place(0.0, 0.5, 0.5))
     {'outside: map': (0, slice(0, 14, None), slice(None, None, None)), \
@@ -195,12 +195,12 @@ def measure(
     lines: Mapping[str, Sequence[Selection]],
     progress: Callable[[int, int], None],
 ) -> tuple[Result, ...]:
-    """Measure every reader on every line, a selection of each in every round.
+    """Measures every reader on every line, one selection of each per round.
 
     Raises
     ------
     ValueError
-        A reader answered something else than the first one.
+        A reader returned other values than the first one.
     """
     taken: dict[tuple[str, str], list[float]] = {}
     shown: dict[str, tuple[str, int]] = {}
@@ -238,7 +238,7 @@ def measure(
 def _in_turn(
     readers: Mapping[str, Reader], kind: str, repeats: Mapping[str, int]
 ) -> Iterator[tuple[str, Reader]]:
-    """All readers, and again where the first read of a kind turned out to be quick."""
+    """Iterates over all readers, repeatedly for kinds whose first read was quick."""
     done = 0
     while done < repeats.get(kind, 1):
         yield from readers.items()
@@ -259,7 +259,7 @@ def _check(
 
 
 def spell(selection: Selection) -> str:
-    """A selection as it is typed.
+    """Returns a selection as it is typed.
 
     >>> spell((3, slice(None), slice(4, 9)))
     '3,:,4:9'
@@ -273,7 +273,7 @@ def spell(selection: Selection) -> str:
 
 
 def spell_gain(gain: float) -> str:
-    """How two times compare, in words.
+    """Returns the ratio of two times in words.
 
     >>> spell_gain(547.9), spell_gain(0.125), spell_gain(1.32), spell_gain(0.99)
     ('548 times faster', '8 times slower', '1.3 times faster', 'the same')
@@ -286,7 +286,7 @@ def spell_gain(gain: float) -> str:
 
 
 def how_loaded() -> str:
-    """Say what else the machine does: ratios hold then, times are longer."""
+    """Returns the load of the machine; other load lengthens times more than ratios."""
     cores = len(os.sched_getaffinity(0))
     return f"load {os.getloadavg()[0]:.1f} on {cores} core{'s' if cores > 1 else ''}"
 
@@ -295,7 +295,7 @@ def how_loaded() -> str:
 
 
 def evict(paths: Iterable[Path]) -> None:
-    """Ask the system to forget the pages of files; they are on disk, so nothing is lost."""
+    """Asks the kernel to drop the cached pages of files; they are on disk already."""
     for path in paths:
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -305,7 +305,7 @@ def evict(paths: Iterable[Path]) -> None:
 
 
 def how_cold(objects: Iterable[Path]) -> str:
-    """Empty the page cache once, look what stayed, and say it."""
+    """Empties the page cache once, measures the rest, and returns the result in words."""
     paths = sorted(objects)
     for path in paths:
         handle = os.open(path, os.O_RDONLY)
@@ -325,7 +325,7 @@ def how_cold(objects: Iterable[Path]) -> str:
 
 
 def least_cold(said: Sequence[str]) -> str:
-    """What :func:`how_cold` said of several files: that they are not cold, if it did once.
+    """Returns the worst of several results of :func:`how_cold`.
 
     >>> least_cold(["cold: emptied", "NOT cold: 9% of these files stayed in memory"])
     'NOT cold: 9% of these files stayed in memory'
@@ -336,7 +336,7 @@ def least_cold(said: Sequence[str]) -> str:
 
 
 def _resident(path: Path) -> float | None:
-    """The share of probes that memory answers; None where the system cannot tell."""
+    """Returns the fraction of probes found in memory; None if the system cannot tell."""
     size = path.stat().st_size
     handle = os.open(path, os.O_RDONLY)
     found = 0
@@ -356,5 +356,5 @@ def _resident(path: Path) -> float | None:
 
 
 def _offsets(size: int) -> Iterator[int]:
-    # Backwards: a probe may start the system's own reading ahead.
+    # Backwards, since probes in ascending order may start the kernel's readahead.
     yield from range(size - 1, -1, -max(size // _PROBES, 1 << 20))

@@ -1,11 +1,11 @@
-"""The file as its producer wrote it, made fast by replicas of what was read of it.
+"""Replicas of an unchanged file, made for watched reads and measured.
 
-Twice: reads over the whole domain and replicas as large as the file at most, then reads in a hot
-region and replicas of a fifth. Each time the reads are made once by Bedform on the file, watched;
-their patterns are learnt, replicas made, and the same reads measured.
+Two budgets: reads of the whole domain with replicas up to the size of the file, then reads of a hot
+region with replicas up to a fifth. Each time Bedform first makes the reads once on the file while
+it records them. It learns their patterns, makes replicas, and measures the same reads again.
 
-Sidecars lie in the demo's directory, as ``BEDFORM_SIDECAR`` says while the demo runs: one that the
-file has already, of its user or its site, is neither read nor written.
+Sidecars lie in the demo's directory, by ``BEDFORM_SIDECAR`` during the demo. An existing sidecar of
+the user or the site is neither read nor written.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ if TYPE_CHECKING:
     from .race import Selection
 
 READERS = ("h5py on the file", "Bedform before", "Bedform after")
-# What a user has set for reads of their own; here it would change what is shown.
+# Settings of the user for other reads, which would change the results.
 _SETTINGS = ("BEDFORM_CONFIG", "BEDFORM_REPLICAS", "BEDFORM_SIDECAR_BYTES", "BEDFORM_TRACE")
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One budget: what was watched, learnt and made, and what that brought."""
+    """The steps of one budget with their times, and the measured reads."""
 
     budget: str
     title: str
@@ -70,13 +70,13 @@ class Trial:
     replicas: tuple[str, ...]
     sidecar: str
     sidecar_bytes: int
-    #: Of the file.
+    #: Fraction of the file's bytes.
     share: float
     results: tuple[Result, ...]
     notes: tuple[str, ...]
 
     def summary(self) -> str:
-        """One sentence on what was made."""
+        """Returns one sentence on the replicas."""
         if not self.replicas:
             return "no replica was made"
         return (
@@ -87,7 +87,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Replication:
-    """What was made and measured."""
+    """All results of the demo."""
 
     field: Field
     build_seconds: float
@@ -99,11 +99,11 @@ class Replication:
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as plain values."""
+        """Return the fields as plain values."""
         return asdict(self)
 
     def render(self) -> Group:
-        """Draw a table for each budget."""
+        """Return a table for each budget, and notes."""
         parts: list[Any] = []
         for trial in self.trials:
             parts += [Text(trial.title, style="bold"), rows_of(self.readers, trial.results)]
@@ -122,7 +122,7 @@ class Replication:
 
 
 def replicate(request: Request) -> Replication:
-    """Build or open the input, make replicas of what is read of it, measure, draw the picture.
+    """Build or open the input, make replicas for its reads, measure, draw the picture.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def replicate(request: Request) -> Replication:
     OSError
         The input cannot be read, or the directory has no room.
     ValueError
-        A reader returned something else than the file holds.
+        A reader returned other values than the file's.
     """
     subject = prepare(request)
     shape = subject.field.shape
@@ -166,7 +166,7 @@ def _concluded(
     load: str,
     sidecars: list[Path],
 ) -> Replication:
-    """Draw the picture, and write down what is kept."""
+    """Draws the picture and writes the kept description."""
     picture = subject.named(".svg")
     panels = [Panel(f"{trial.title}, used {trial.share:.0%}", trial.results) for trial in trials]
     picture.write_text(draw(subject.field, READERS, panels, f"{cold}; {load}"))
@@ -199,7 +199,7 @@ def _try(
     region: list[range],
     outside: list[dict[str, Selection]] | None = None,
 ) -> tuple[Trial, str]:
-    """Watch reads in a region, learn, optimize, measure them again; and say how cold that was."""
+    """Watches reads of a region, learns, optimizes and measures; also returns the coldness."""
     field = subject.field
     lines = lines_in(region, field.shape)
     title = f"{about}, budget {budget}"
@@ -251,7 +251,7 @@ def _described(replica: dict[str, Any]) -> str:
 
 
 def _watch(field: Field, lines: dict[str, list[Selection]], request: Request) -> float:
-    """Make every read once, as an analysis would, and have it recorded."""
+    """Makes every read once while it is recorded."""
     reader = bedform_reader(field.path, field.variable, ())
     started = time.monotonic()
     bf.watch(field.path)
@@ -268,7 +268,7 @@ def _watch(field: Field, lines: dict[str, list[Selection]], request: Request) ->
 
 @contextmanager
 def _sidecar_at(directory: Path) -> Iterator[None]:
-    """Have all sidecars in a directory, and leave those of the user and the site alone."""
+    """Keeps all sidecars in a directory, without those of the user and the site."""
     names = ("BEDFORM_SIDECAR", *_SETTINGS)
     with NamedTemporaryFile(prefix="bedform-demo-", suffix=".toml") as nothing:
         were = {name: os.environ.pop(name, None) for name in names}

@@ -1,4 +1,4 @@
-"""Lines of a demo as text."""
+"""Tables of a demo as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def rows_of(readers: Sequence[str], results: Sequence[Result]) -> Table:
-    """The times of all readers, and the last against the first."""
+    """Returns the times of all readers, and the ratio of the first to the last."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("read")
     table.add_column("such as")
@@ -38,5 +38,5 @@ def rows_of(readers: Sequence[str], results: Sequence[Result]) -> Table:
 
 
 def texts(lines: Iterable[str]) -> list[Text]:
-    """Lines that a terminal does not break: one of them is a command that removes files."""
+    """Returns lines that terminals do not break; one is a command that deletes files."""
     return [Text(line, no_wrap=True, overflow="ignore") for line in lines]

@@ -1,4 +1,4 @@
-/* What one process does wrong while the others go on: they get an error, and nobody waits.
+/* Errors of one process while the others continue: these get an error, and no process hangs.
  *
  * usage: failures PATH; PATH has the array t of float32 of shape (4, 8), and nothing is committed. */
 #include <bedform_mpi.h>
@@ -20,7 +20,7 @@ static void write_cell(bf_session session, float value) {
   EXPECT(bf_session_write(session, "t", 2, start, shape, &value, sizeof value), BF_OK, NULL);
 }
 
-/* The first cell, as anybody reads it. */
+/* Reads the first cell through a handle of its own. */
 static void expect_cell(const char *path, float expected) {
   bf_store store;
   bf_array t;
@@ -57,7 +57,7 @@ int main(int count, char **arguments) {
   /* A wrong write is that process's own, and the commit goes on without it. */
   EXPECT(bf_session_begin(store, &comm, "{\"settle\": \"later\"}", &session), BF_OK, NULL);
   write_cell(session, 1);
-  /* Nobody has begun to define: the first process says so, to all. */
+  /* No process has begun to define: the first process reports that to all. */
   EXPECT(bf_session_define_end(session, rank == 0 ? store : none), BF_INVALID_ARGUMENT, "bf_define_begin");
   if (rank == wrong) {
     uint64_t start[2] = {9, 9}, shape[2] = {1, 1};
@@ -81,7 +81,7 @@ int main(int count, char **arguments) {
   expect_cell(path, 1);
   MPI_Barrier(MPI_COMM_WORLD);
 
-  /* Another session of the same processes is not touched by that. */
+  /* Another session of the same processes is unaffected. */
   EXPECT(bf_session_begin(store, &comm, NULL, &session), BF_OK, NULL);
   write_cell(session, 3);
   EXPECT(bf_session_end(session), BF_OK, NULL);
@@ -97,7 +97,7 @@ int main(int count, char **arguments) {
   expect_cell(path, 4);
   MPI_Barrier(MPI_COMM_WORLD);
 
-  /* One process calls something else: all hear what. What is no commit goes on afterwards. */
+  /* One process makes another call: all get its name. Except for commits, the session continues. */
   bf_session other;
   uint64_t row[2] = {1, 8}, column[2] = {4, 1};
   static const float values[8] = {5, 5, 5, 5, 5, 5, 5, 5};
@@ -111,7 +111,7 @@ int main(int count, char **arguments) {
   expect_cell(path, 5);
   MPI_Barrier(MPI_COMM_WORLD);
 
-  /* A commit of another session of the same processes: neither can go on, and nobody waits. */
+  /* A commit of another session of the same processes: neither can continue, and no process hangs. */
   EXPECT(bf_session_begin(store, &comm, later, &other), BF_OK, NULL);
   write_cell(session, 6);
   EXPECT(bf_session_commit(rank == wrong ? other : session, NULL), BF_INVALID_ARGUMENT,

@@ -1,6 +1,6 @@
 /* Foreign files through C alone.
  *
- * usage: foreign read FILE OUT NAME...     a line for each array: its type or what is wrong; elements go to OUT
+ * usage: foreign read FILE OUT NAME...     a line for each array: its type or its error; elements go to OUT
  *        foreign describe FILE NAME        texts: list, attributes of the root and of NAME, description, plan
  *        foreign convert SOURCE TARGET OPTIONS
  *        foreign stop SOURCE TARGET        stops a conversion, then lets it end */
@@ -77,7 +77,7 @@ static void progress(void *context, uint64_t done, uint64_t total) {
   told[1] = total;
 }
 
-/* Takes so long that whoever may stop the conversion is asked after it. */
+/* Takes so long that the conversion polls for cancellation after each call. */
 static void slow(void *context, uint64_t done, uint64_t total) {
   usleep(100000);
   progress(context, done, total);

@@ -1,4 +1,4 @@
-/* A process does not come to a commit in time: the others say whom they miss, and give up.
+/* A process misses a commit: the others name it, and give up.
  *
  * usage: missing PATH; PATH has the array t of float32 of shape (4, 8). */
 #include <bedform_mpi.h>
@@ -38,7 +38,7 @@ int main(int count, char **arguments) {
   if (bf_open(path, "r+", NULL, &store) != BF_OK) MPI_Abort(MPI_COMM_WORLD, 1);
   if (bf_session_begin(store, &comm, NULL, &session) != BF_OK) MPI_Abort(MPI_COMM_WORLD, 1);
   bf_session_write(session, "t", 2, start, shape, &value, sizeof value);
-  /* All are there: the next call waits for one alone. */
+  /* All are present: the next call waits for one process alone. */
   MPI_Barrier(MPI_COMM_WORLD);
   setenv("BEDFORM_COLLECTIVE_WARN", "3", 1);
   setenv("BEDFORM_COLLECTIVE_TIMEOUT", "6", 1);

@@ -1,4 +1,4 @@
-/* Reads a file in one of many ways, and prints a checksum of what it got: the same with and without
+/* Reads a file in one of many ways, and prints a checksum of the data, which is the same with and without
  * `bedform run`. */
 #include <errno.h>
 #include <fcntl.h>
@@ -226,7 +226,7 @@ static void *until_over(void *number)
     return NULL;
 }
 
-/* Children that are forked while threads read: whatever these hold, nobody lets go of in the child. */
+/* Children that are forked while threads read: no thread of the child releases the locks of these. */
 static uint64_t forks_of_threads(void)
 {
     pthread_t all[4];
@@ -300,7 +300,7 @@ static uint64_t reuse(void)
     return sum;
 }
 
-/* What fails fails with the same words; what ends is short. */
+/* Failing reads return the same errors; reads at the end are short. */
 static uint64_t ends(void)
 {
     uint64_t sum = 1;
@@ -384,7 +384,7 @@ static void handle(int number)
     handled++;
 }
 
-/* A handler that reads, wherever it comes: in malloc, in a read, in what watches it. */
+/* A signal handler that reads, interrupting malloc, a read, or the preloaded library. */
 static uint64_t handler(void)
 {
     uint64_t sum = 1;
@@ -434,7 +434,7 @@ static int is_resident(int file, off_t offset, size_t count)
     return all;
 }
 
-/* Whether what comes next gets into memory before it is read; without advice that is looked for in vain. */
+/* Whether the next block gets into the page cache before it is read; without advice it does not. */
 static uint64_t ahead(void)
 {
     int file = opened(path);

@@ -1,6 +1,6 @@
-"""One process of four calls something else than the others, in every way, and they compare notes.
+"""One process of four makes another call than the others, in every way; they compare the errors.
 
-usage: different_calls.py DIRECTORY RANKS; each of these ranks is the odd one once, in every case.
+usage: different_calls.py DIRECTORY RANKS; each of these ranks deviates once, in every case.
 """
 
 import itertools
@@ -54,8 +54,8 @@ def both(*calls: Call) -> Call:
     return lambda session: [call(session) for call in calls]
 
 
-# By name: what all call but one, what that one calls, what the error says of both, and whether the
-# session goes on.
+# By name: the call of all but one, the call of that one, the texts of the error, and whether the
+# session continues.
 WITHIN: dict[str, tuple[Call, Call, tuple[str, ...], bool]] = {
     "array": (append(), append("b"), ('append("a", axis 0)', 'append("b", axis 0)'), True),
     "axis": (append(), append(axis=1), ('append("a", axis 0)', 'append("a", axis 1)'), True),
@@ -114,7 +114,7 @@ def weak(store: bf.Store) -> bf.Store:
     return bf.open(store.store_path, mode="r+", durability="process")
 
 
-# The same of calls on stores: each is given one that is its own and another one.
+# The same for calls on stores: each gets its own store and another one.
 OUTSIDE: dict[str, tuple[StoreCall, StoreCall, tuple[str, ...]]] = {
     "store": (begin, lambda _, other: session(other), ("own.zarr", "other.zarr")),
     "at the end": (begin, lambda own, _: session(own, settle="end"), ("settle",)),
@@ -159,10 +159,10 @@ def raised(act: Callable[[], object]) -> tuple[str, str] | None:
 
 
 def check_same(heard: Heard, odd: int, says: tuple[str, ...]) -> None:
-    """All have heard the same, of which one part names the odd process and others say these."""
+    """Checks that all got the same errors, with the deviating process and the other call."""
     errors = [error for error in heard if error is not None]
     assert len(errors) == size, heard
-    # A process that fails by itself is named to the others.
+    # A process with an error of its own is named to the others.
     texts = {text.partition(": ")[2] if text.startswith("rank ") else text for _, text in errors}
     assert len(texts) == 1, heard
     assert len({kind for kind, _ in errors}) == 1, heard
@@ -192,7 +192,7 @@ def check_within(case: str, odd: int, place: str) -> None:
         assert found["a"] == before["a"] + [[one] * 4 for one in range(size)], found
         assert found["b"] == [[one + 20] * 4 for one in range(size)], found
     else:
-        # Nobody waits: not even for a process that has ended its session.
+        # No process hangs, not even for one that has ended its session.
         later = comm.allgather(raised(lambda: own.append("a", rows(rank))))
         assert None not in later, later
         own.close()
@@ -212,7 +212,7 @@ def check_outside(case: str, odd: int, place: str) -> None:
     before = contents(own)
     call = other if rank == odd else usual
     heard = comm.allgather(raised(lambda: call(own, another)))
-    # Where an option differs from that of the first process, another one is named.
+    # If an option differs from the first process's, the error names another one.
     is_first = odd == 0 and "processes of a session must give the same" in str(heard[0])
     check_same(heard, 1 if is_first else odd, says)
     assert contents(own) == before

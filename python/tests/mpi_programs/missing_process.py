@@ -1,4 +1,4 @@
-"""A process comes late to a commit, or too late; all say how it went, and what they warned of.
+"""A process comes late to a commit, or too late; all print their results and warnings.
 
 usage: missing_process.py STORE RANK EVENT TIMEOUT; STORE has the array t of int32 of shape (4, 4).
 The process RANK comes once another has warned of it (EVENT is "warned"), or once all others have
@@ -39,7 +39,7 @@ def has_been(event: str) -> bool:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait without MPI, which spins; the test ends what hangs."""
+    """Waits without MPI, which spins; the test ends a hanging process."""
     while not condition():
         time.sleep(0.02)
 
@@ -52,7 +52,7 @@ def main(place: str, missing: int, event: str, timeout: str) -> None:
         session.write("t", np.full((1, 4), value, "int32"), start=(comm.rank, 0))
         if value == 1:
             session.commit()
-    # All are there: the next call waits for one alone.
+    # All are present: the next call waits for one process alone.
     comm.Barrier()
     os.environ["BEDFORM_COLLECTIVE_WARN"] = WARN_SECONDS
     os.environ["BEDFORM_COLLECTIVE_TIMEOUT"] = timeout

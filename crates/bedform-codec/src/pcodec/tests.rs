@@ -18,7 +18,7 @@ const TYPES: [DataType; 9] = [
     DataType::Float64,
 ];
 
-/// xorshift: the tests need the same numbers each time.
+/// xorshift: a reproducible sequence of random numbers.
 struct Numbers(u64);
 
 impl Numbers {
@@ -46,7 +46,8 @@ fn with(change: impl Fn(&mut PcodecConfiguration)) -> CodecChain {
     chain
 }
 
-/// Noise, ramps, constants, multiples, few values, tenths, repeats: Pco has modes and differences for each.
+/// Noise, ramps, constants, multiples, few values, tenths, repeats: Pco has modes and deltas for
+/// each.
 fn samples(data_type: DataType, count: usize) -> Vec<Vec<u8>> {
     let size = data_type.item_size().unwrap();
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
@@ -122,8 +123,8 @@ fn the_form_that_is_written_is_the_one_that_readers_since_2024_know() {
     let data: Vec<u8> = (0..1000_i32).flat_map(i32::to_le_bytes).collect();
     let mut encoded = Vec::new();
     codec.encode(&data, &mut Scratch::default(), &mut encoded).unwrap();
-    // "pco!", standalone version 2, 10 bits of count, format version 3, numbers of type i32, 1000 less one;
-    // written by numcodecs 0.16 with pcodec 0.3.6.
+    // "pco!", standalone version 2, 10 bits of count, format version 3, number type i32, 1000 less
+    // one; written by numcodecs 0.16 with pcodec 0.3.6.
     assert_eq!(encoded[..14], *b"pco!\x02\x09\xfa\x03\x03\xe7\x03\x00\x10\x01");
     assert_eq!(encoded.last(), Some(&END));
 }
@@ -136,7 +137,7 @@ fn files_of_older_and_newer_forms_are_read() {
     let mut scratch = Scratch::default();
     let mut encoded = Vec::new();
     codec.encode(&data, &mut scratch, &mut encoded).unwrap();
-    // Standalone version 3 of format 4, as the library writes it, in a mode that format 3 lacks.
+    // Standalone version 3 of format 4, as the library writes it, in modes that format 3 lacks.
     for (mode, delta) in [
         (ModeSpec::Auto, DeltaSpec::Auto),
         (ModeSpec::TryDict, DeltaSpec::NoOp),
@@ -147,7 +148,8 @@ fn files_of_older_and_newer_forms_are_read() {
         assert_eq!(newer[4], STANDALONE_VERSION_MAX);
         assert_eq!(codec.decode(&newer, 0, &mut scratch).unwrap(), data);
     }
-    // Before there was a count in the header; the format was version 1 then, in which chunks differ.
+    // The standalone version before the count in the header; its format version 1 had different
+    // chunks.
     let older = [MAGIC, &[1], &encoded[8..]].concat();
     assert!(skip_header(&older).is_ok_and(|rest| rest == &older[4..]));
     let mut future = encoded.clone();
@@ -188,7 +190,7 @@ fn other_types_have_no_pcodec() {
     }
 }
 
-/// A file of one chunk of numbers of `T`, from the bits behind its count.
+/// Returns a file of one chunk of `T`; `body` holds the bits after the chunk's count.
 fn file<T: Element>(length: usize, body: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     write_header(u64::MAX, &mut bytes);
@@ -201,7 +203,7 @@ fn file<T: Element>(length: usize, body: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_file_made_by_hand_is_read() {
-    // Format 3; classic mode, no differences, one bin from 0 on that takes no bits.
+    // Format 3: classic mode, no delta, one bin that starts at 0 and takes no bits.
     let bytes = b"pco!\x02\x00\x03\x07\xff\x0f\x00\x00\x10\x00\x00\x00\x00\x00";
     let codec = chunk(&pcodec(&[]), DataType::UInt16, 4096);
     assert_eq!(codec.decode(bytes, 0, &mut Scratch::default()).unwrap(), [0; 8192]);
@@ -210,7 +212,7 @@ fn a_file_made_by_hand_is_read() {
 #[test]
 fn what_a_file_claims_is_not_allocated() {
     let dictionary = (0x1ff_ffff_u32 << 4 | 4).to_le_bytes();
-    // Classic mode, differences by a window of 2^24, without bins.
+    // Classic mode, lookback deltas with a window of 2^24, without bins.
     let window = (2_u32 << 4 | 23 << 8).to_le_bytes();
     let bodies = [[&dictionary[..], &[0; 64]].concat(), [&window[..], &[0; 64]].concat()];
     for body in bodies {
@@ -228,7 +230,7 @@ fn what_a_file_claims_is_not_allocated() {
 #[test]
 fn pages_of_one_number_are_refused_before_their_tables_cost_seconds() {
     let one = pco::standalone::simple_compress(&[7_u16], &ChunkConfig::default()).unwrap();
-    // The chunk lies between the header of the file and its end.
+    // The chunk lies between the header of the file and its end byte.
     let head = one.len() - skip_header(&one).unwrap().len() + 2;
     let chunk_of_one = &one[head..one.len() - 1];
     let bytes = [&one[..head], &chunk_of_one.repeat(100_000), &[END]].concat();
@@ -261,7 +263,7 @@ fn changed_bytes_never_panic_and_never_give_more_than_a_chunk() {
                 for _ in 0..rounds {
                     let mut changed = encoded.clone();
                     for _ in 0..=numbers.below(3) {
-                        // The first bytes hold most decisions.
+                        // The first bytes decide most.
                         let most = if numbers.below(2) == 0 { 40 } else { usize::MAX };
                         let at = numbers.below(changed.len().min(most));
                         changed[at] = match numbers.below(3) {
@@ -307,7 +309,7 @@ fn the_front_of_a_chunk_needs_its_pages_only() {
     codec.encode(&data, &mut scratch, &mut encoded).unwrap();
     let front = codec.decode_front(&encoded, 0, 8 * 1500, &mut scratch).unwrap();
     assert_eq!(front, &data[..8 * 2000]);
-    // Without a checksum all of it is looked at.
+    // Without a checksum, the decoder reads all pages.
     let unchecked = chunk(&with(|it| it.page_elements = 1000), DataType::Int64, 10_000);
     let bytes = &encoded[..encoded.len() - 4];
     assert_eq!(unchecked.decode_front(bytes, 0, 8, &mut scratch).unwrap(), data);

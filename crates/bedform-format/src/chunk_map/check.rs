@@ -1,4 +1,4 @@
-//! What must hold of a chunk map before the engine believes it.
+//! Validation of chunk maps; the engine uses only maps that pass.
 
 use std::collections::HashSet;
 
@@ -9,16 +9,16 @@ use crate::{DataType, Limits, ObjectPath};
 
 type Result<T = ()> = std::result::Result<T, String>;
 
-/// The largest size of an array and of a file: what a signed offset of the system can say.
+/// The largest size of an array or file in bytes; file offsets are signed 64-bit integers.
 const BYTES_MAX: u64 = i64::MAX as u64;
-/// HDF5's filter mask has one bit for each filter.
+/// An HDF5 filter mask has 32 bits, one for each filter.
 const FILTERS_MAX: usize = 32;
 
 impl ChunkMap {
-    /// Checks everything that the module promises of a map.
+    /// Checks all properties that the header of the `chunk_map` module promises.
     ///
     /// # Errors
-    /// [`ChunkMapError::Invalid`] names the array or group and what is wrong with it.
+    /// [`ChunkMapError::Invalid`] names the array or group, and the broken rule.
     pub fn check(&self, limits: &Limits) -> std::result::Result<(), ChunkMapError> {
         let invalid = |path: &str, reason| ChunkMapError::Invalid {
             path: path.chars().take(80).collect(),
@@ -57,8 +57,8 @@ impl ChunkMap {
 }
 
 impl ChunkMap {
-    /// Takes variables that do not hold out of the map and lists them as refused: one of them says nothing of
-    /// the others.
+    /// Moves invalid variables from the map to the list of refused members, so that the valid ones
+    /// stay readable.
     pub fn refuse_invalid(&mut self, limits: &Limits) {
         let groups: HashSet<&str> = self.groups.iter().map(|group| group.path.as_str()).collect();
         let mut paths = HashSet::new();
@@ -91,7 +91,7 @@ impl ChunkMap {
 }
 
 impl ForeignArray {
-    /// Checks the chunks of this array in a file of so many bytes.
+    /// Checks the chunks of this array in a file of `file_bytes` bytes.
     pub(crate) fn check_chunks(&self, file_bytes: u64, limits: &Limits) -> Result {
         let item_size = self.data_type.and_then(DataType::item_size).unwrap_or(1) as u64;
         check_storage(self, array_bytes(&self.shape, item_size)?, file_bytes, limits)
@@ -172,17 +172,17 @@ fn check_storage(array: &ForeignArray, total: u64, file_bytes: u64, limits: &Lim
     }
 }
 
-/// What every chunk of one array must keep to.
+/// The bounds on the chunks of one array.
 pub(crate) struct ChunkBounds {
     chunk_count: u64,
     chunk_bytes: u64,
     stored_bytes_max: u64,
-    /// The mask of a chunk that went through no filter.
+    /// The filter mask of a chunk for which all filters were skipped.
     all_skipped: u32,
 }
 
 impl ChunkBounds {
-    /// Those of an array; nothing for one without chunks.
+    /// Returns the bounds of an array; `None` for an array without chunks.
     pub(crate) fn of(array: &ForeignArray, limits: &Limits) -> Result<Option<Self>> {
         match &array.storage {
             ForeignStorage::Chunked { chunk_shape, codecs, .. } => {
@@ -288,7 +288,7 @@ fn check_attributes(attributes: &[(String, Attribute)], limits: &Limits) -> Resu
     Ok(())
 }
 
-/// Bytes of an array, at most [`BYTES_MAX`]; what the axes other than a zero one say counts too.
+/// Returns the length of an array in bytes, ignoring axes of length 0; at most [`BYTES_MAX`].
 fn array_bytes(shape: &[u64], item_size: u64) -> Result<u64> {
     let product = shape
         .iter()

@@ -1,4 +1,4 @@
-//! How the types of other modules look in the JSON description.
+//! Serialization of other modules' types in the JSON description of a chunk map.
 
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
@@ -119,7 +119,8 @@ fn to_text(bytes: &[u8]) -> String {
     text
 }
 
-/// Reads hexadecimal digits straight from the document, without a copy of the text.
+/// A visitor that decodes hexadecimal digits straight from the document, without a copy of the
+/// text.
 struct Text;
 
 impl Visitor<'_> for Text {

@@ -1,18 +1,18 @@
-//! The chunk map: where the bytes of every variable of a foreign file lie.
+//! Chunk maps: the extents of the bytes of every variable of a foreign file.
 //!
-//! A library that knows the file's format is asked once; what it says is kept in this format of our
-//! own, so that the engine reads NetCDF and HDF5 files without HDF5 and without Python.
+//! A parser or library for the file's format is asked once, and the answer is stored as a chunk
+//! map. After that, the engine reads NetCDF and HDF5 files without HDF5 and without Python.
 //!
-//! A [`ChunkMap`] that [`ChunkMap::decode`] or [`ChunkMap::from_description`] returned has been
-//! checked: every extent lies inside the file as it was, every array has a size that fits 63 bits,
-//! every chunk index is one of the grid, every path is an [`ObjectPath`](crate::ObjectPath). It says
-//! nothing about a file that has changed since: compare [`ChunkMap::source`].
+//! [`ChunkMap::decode`] and [`ChunkMap::from_description`] return only checked maps. Every extent
+//! lies inside the file, and every array has a size that fits 63 bits. Every chunk index lies in
+//! the grid, and every path is an [`ObjectPath`](crate::ObjectPath). The file may have changed
+//! since: compare [`ChunkMap::source`].
 //!
 //! # Bytes
 //!
 //! All numbers are little-endian.
 //!
-//! | bytes | holds |
+//! | bytes | content |
 //! |---|---|
 //! | 8 | magic `BFCHMAP` and a zero |
 //! | 4 | version of this format, 1 |
@@ -22,11 +22,11 @@
 //! | .. | for each chunked array, in the description's order, a table: its number of chunks (8), then columns: chunk indexes (8 each), offsets (8), lengths (8), filter masks (4) |
 //! | 4 | CRC-32C of everything before |
 //!
-//! In the description an attribute is `{"text": ".."}`, `{"texts": [..]}` or
-//! `{"values": {"data_type": "f4", "endian": "little", "shape": null, "data": "0000803f"}}`, where a
-//! shape of null is one number, and a list an array; attributes are `[name, attribute]` pairs in the
-//! order of the file. Bytes of a text that are no UTF-8 are marked as [`text_of_bytes`] does. Binary data are
-//! hexadecimal. Python makes NumPy values of them.
+//! In the description an attribute is `{"text": ".."}`, `{"texts": [..]}` or `{"values":
+//! {"data_type": "f4", "endian": "little", "shape": null, "data": "0000803f"}}`. A shape of null is
+//! a single number, a list an array. Attributes are `[name, attribute]` pairs in the order of the
+//! file. Bytes of a text that are not UTF-8 are marked as [`text_of_bytes`] does. Binary data are
+//! hexadecimal.
 //!
 //! [`text_of_bytes`]: crate::json::text_of_bytes
 
@@ -42,43 +42,45 @@ use crate::codec::{BytesCodec, CodecChain, Serializer};
 use crate::{DataType, Endian};
 use description as form;
 
-/// Where the bytes of every variable of one foreign file lie.
+/// The extents of the bytes of every variable of one foreign file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChunkMap {
-    /// The file as it was when the map was made.
+    /// Version of the file from which the map was made.
     pub source: SourceVersion,
     /// `netcdf-classic-1`, `netcdf-classic-2`, `netcdf-classic-5`, `netcdf4` or `hdf5`.
     pub format: String,
-    /// All groups, the root first, each before those within it.
+    /// All groups; the root is first, and parents precede children.
     pub groups: Vec<ForeignGroup>,
     /// All variables.
     pub arrays: Vec<ForeignArray>,
 }
 
-/// What the first bytes of a file gave, whose header is its chunk map.
+/// The result of parsing the first bytes of a file whose header is its chunk map.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Header {
-    /// All of it.
+    /// The chunk map.
     Complete(Box<ChunkMap>),
-    /// The header is longer than the bytes given: try again with this many or more.
+    /// The header is longer than the given bytes: try again with at least this many.
     Incomplete {
-        /// Bytes from the start of the file; more than were given, at most the file's size.
+        /// Length from the start of the file in bytes: more than were given, at most the file's
+        /// size.
         bytes_needed: u64,
     },
 }
 
-/// Which bytes a map was made of: the same fields as a version in the storage crate. Versions are equal that stand for
-/// the same bytes. Of a file, which has a time of the last change of attributes, the device does not count: its number
-/// is a matter of the mount, which another machine, or the same one after a restart, numbers otherwise.
+/// The version of the file from which a map was made; it has the fields of a version in the storage
+/// crate. Equal versions stand for the same bytes. Comparison ignores the device number of a file
+/// with a time of attribute changes: another machine, or the same one after a restart, may number
+/// mounts otherwise.
 #[derive(Debug, Clone, Default, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SourceVersion {
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub size: u64,
     /// Time of the last change of the bytes, in nanoseconds since 1970.
     pub modified_ns: i64,
-    /// Time of the last change of bytes or attributes, likewise.
+    /// Time of the last change of bytes or attributes, in nanoseconds since 1970.
     pub changed_ns: i64,
     /// Device and file number, or a hash of the ETag.
     pub identity: (u64, u64),
@@ -100,12 +102,13 @@ impl PartialEq for SourceVersion {
 pub struct ForeignGroup {
     /// Path inside the file; empty for the root.
     pub path: String,
-    /// Attributes in the order of the file, without those that a netCDF library hides.
+    /// Attributes in file order, without those that netCDF libraries hide.
     pub attributes: Vec<(String, Attribute)>,
     /// Dimensions that the group itself defines.
     pub dimensions: Vec<ForeignDimension>,
-    /// Members that are not shown because they name another file, or cannot be named here; and attributes that
-    /// no text and no number shows, as `variable:attribute`, those of the group as `:attribute`.
+    /// Members that are not shown, because they are in another file or have an invalid name. Also
+    /// attributes that are neither text nor numbers: `variable:attribute`, or `:attribute` for
+    /// those of the group.
     pub refused: Vec<RefusedMember>,
 }
 
@@ -115,22 +118,22 @@ pub struct ForeignGroup {
 pub struct ForeignDimension {
     /// Its name.
     pub name: String,
-    /// Its length now.
+    /// Its current length.
     pub size: u64,
-    /// Whether it can grow.
+    /// True if it can grow.
     pub unlimited: bool,
-    /// Whether the file has no name for it and this one was made up.
+    /// True if the file does not name it and the name was made up.
     #[serde(default)]
     pub phony: bool,
 }
 
-/// A member of a group that is not shown, and why.
+/// A member of a group that is not shown, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RefusedMember {
     /// Its name in the group.
     pub name: String,
-    /// Why, and what to do.
+    /// The reason, and the remedy.
     pub reason: String,
 }
 
@@ -140,46 +143,46 @@ pub struct RefusedMember {
 pub struct ForeignArray {
     /// Path inside the file.
     pub path: String,
-    /// Lengths of the axes.
+    /// Length of each axis.
     pub shape: Vec<u64>,
-    /// For each axis whether it can grow.
+    /// For each axis, true if it can grow.
     pub unlimited: Vec<bool>,
-    /// Type of the elements; none where only the native library has one (compounds, references).
+    /// Type of the elements; `None` if only the native library has one (compounds, references).
     #[serde(with = "form::optional_data_type")]
     pub data_type: Option<DataType>,
-    /// Order of the stored bytes of a number.
+    /// Byte order of stored numbers.
     #[serde(with = "form::endian")]
     pub endian: Endian,
-    /// One element as it would be stored, for what was never written; none is zeros.
+    /// The stored bytes of one fill value; `None` stands for zeros.
     #[serde(with = "form::optional_hexadecimal")]
     pub fill_value: Option<Vec<u8>>,
-    /// A name for each axis.
+    /// Name of each axis.
     pub dimension_names: Option<Vec<String>>,
-    /// Attributes in the order of the file, without those that a netCDF library hides.
+    /// Attributes in file order, without those that netCDF libraries hide.
     pub attributes: Vec<(String, Attribute)>,
-    /// What the file says on how the variable is stored, for people and for xarray.
+    /// Storage properties from the file, for people and for xarray.
     pub encoding: Encoding,
-    /// Where the bytes are.
+    /// Location of the bytes.
     pub storage: ForeignStorage,
 }
 
-/// How a foreign variable is stored, in the file's own words.
+/// The storage properties of a foreign variable, in the terms of its format.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Encoding {
-    /// Type in NumPy's words with its byte order (`<f4`), `str` for text of any length, or the
-    /// library's own words for a type that has neither.
+    /// Type as NumPy's name with byte order (`<f4`), `str` for text of variable length, or the
+    /// library's name of any other type.
     pub dtype: String,
-    /// Shape of the chunks of a chunked variable.
+    /// Chunk shape of a chunked variable.
     pub chunks: Option<Vec<u64>>,
-    /// Filters in the order in which they are applied when writing.
+    /// Filters, in the order in which a writer applies them.
     pub filters: Vec<Filter>,
-    /// The members of an enumeration.
+    /// Members of an enumeration.
     pub enumeration: Option<Enumeration>,
-    /// Whether the file names none of its dimensions, so that the names were made up.
+    /// True if the file names no dimension of the variable, so that the names were made up.
     #[serde(default)]
     pub unlabeled: bool,
-    /// Whether the file is NetCDF classic, which has no chunks, filters or byte orders to tell of.
+    /// True for NetCDF classic, which has no chunks, filters or choice of byte order.
     #[serde(default)]
     pub classic: bool,
 }
@@ -188,7 +191,7 @@ pub struct Encoding {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Filter {
-    /// Registered number.
+    /// Registered identifier.
     pub id: u32,
     /// Parameters.
     pub values: Vec<u32>,
@@ -198,9 +201,9 @@ pub struct Filter {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Enumeration {
-    /// Name of the type; empty where it has none.
+    /// Name of the type, or empty.
     pub name: String,
-    /// Names and values, the values as decimal text (they may need all 64 bits).
+    /// Names and values; values are decimal text, since they may need all 64 bits.
     pub members: Vec<(String, String)>,
 }
 
@@ -223,103 +226,103 @@ pub struct AttributeValues {
     /// Type of the numbers.
     #[serde(with = "form::data_type")]
     pub data_type: DataType,
-    /// Order of the bytes in `data`, and of the type that a reader is to see.
+    /// Byte order of `data`, and of the type that a reader returns.
     #[serde(with = "form::endian")]
     pub endian: Endian,
-    /// None for a single number.
+    /// `None` for a single number.
     pub shape: Option<Vec<u64>>,
     /// The numbers, in C order.
     #[serde(with = "form::hexadecimal")]
     pub data: Vec<u8>,
 }
 
-/// Where the bytes of a variable are.
+/// The location of a variable's bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ForeignStorage {
     /// One extent holds all elements in C order.
     Contiguous {
-        /// First byte in the file.
+        /// Offset in the file, in bytes.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         length: u64,
     },
-    /// The elements in C order are in the map itself.
+    /// The map holds the elements, in C order.
     Compact {
-        /// The bytes.
+        /// The elements.
         #[serde(with = "form::hexadecimal")]
         data: Vec<u8>,
     },
     /// Chunks in a regular grid; chunks at the upper edges are stored whole.
     Chunked {
-        /// Shape of a chunk.
+        /// Chunk shape.
         chunk_shape: Vec<u64>,
-        /// Filters, one for each of the file's and in their order, first to last when writing; bit
-        /// `i` of a chunk's filter mask says that filter `i` was left out for that chunk.
+        /// One codec for each filter of the file, in the order in which a writer applies them. Bit
+        /// `i` of a chunk's filter mask means that filter `i` was skipped for that chunk.
         #[serde(with = "form::codecs")]
         codecs: Vec<BytesCodec>,
-        /// The chunks that exist; others hold the fill value.
+        /// The stored chunks; all others hold the fill value.
         #[serde(skip)]
         chunks: ChunkTable,
     },
-    /// One piece for each index of the first axis, interleaved with those of other variables.
+    /// One extent per index of the first axis, interleaved with the extents of other variables.
     Records {
-        /// First byte of the first record.
+        /// Offset of the first record, in bytes.
         offset: u64,
-        /// Bytes from one record to the next.
+        /// Distance between records in bytes.
         stride: u64,
-        /// Bytes of one record.
+        /// Length of one record in bytes.
         length: u64,
     },
-    /// To be read through the native library.
+    /// The native library must read the variable.
     Native {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// Never written: every element has the fill value.
     Empty,
 }
 
-/// The chunks of one array, ascending by index. All columns have the same length.
+/// The chunks of one array, sorted by index. All columns have the same length.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChunkTable {
-    /// Position of the chunk in the grid, counted in C order.
+    /// Positions of the chunks in C order of the grid.
     pub indexes: Vec<u64>,
-    /// First byte in the file.
+    /// Offsets in the file, in bytes.
     pub offsets: Vec<u64>,
-    /// Stored bytes.
+    /// Stored lengths in bytes.
     pub lengths: Vec<u64>,
-    /// Filters that were left out, bit by bit.
+    /// Masks of the filters that were skipped, one bit for each filter.
     pub filter_masks: Vec<u32>,
 }
 
 /// One chunk of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkEntry {
-    /// First byte in the file.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// Stored bytes.
+    /// Stored length in bytes.
     pub length: u64,
-    /// Filters that were left out, bit by bit.
+    /// Mask of the filters that were skipped.
     pub filter_mask: u32,
 }
 
 impl ChunkTable {
-    /// Bytes of a chunk in the four columns.
+    /// Bytes of a chunk in all four columns.
     pub const ENTRY_BYTES: u64 = 28;
 
-    /// Number of chunks.
+    /// Returns the number of chunks.
     pub fn len(&self) -> usize {
         self.indexes.len()
     }
 
-    /// True if there is no chunk.
+    /// Returns true if there are no chunks.
     pub fn is_empty(&self) -> bool {
         self.indexes.is_empty()
     }
 
-    /// The chunk at this position of the grid; none if it was never written.
+    /// Returns the chunk at this position of the grid; `None` if it was never written.
     ///
     /// ```
     /// use bedform_format::chunk_map::ChunkTable;
@@ -333,7 +336,7 @@ impl ChunkTable {
     /// assert!(table.find(1).is_none());
     /// ```
     pub fn find(&self, index: u64) -> Option<ChunkEntry> {
-        // Most tables have every chunk: then the position is the index.
+        // Most tables contain every chunk, so that the row is the index.
         let direct = usize::try_from(index).ok().filter(|&at| self.indexes.get(at) == Some(&index));
         let at = direct.or_else(|| self.indexes.binary_search(&index).ok())?;
         Some(ChunkEntry {
@@ -345,7 +348,7 @@ impl ChunkTable {
 }
 
 impl AttributeValues {
-    /// True for numbers that NetCDF does not have; its library shows no such attributes.
+    /// Returns true for types that NetCDF lacks; its library shows no such attributes.
     pub fn is_not_netcdf(&self) -> bool {
         use DataType as T;
         matches!(self.data_type, T::Bool | T::Float16 | T::Complex64 | T::Complex128)
@@ -353,7 +356,7 @@ impl AttributeValues {
 }
 
 impl ForeignArray {
-    /// How the stored bytes of a chunk, or of the whole of an array without chunks, become elements.
+    /// Returns the codecs that decode a chunk, or a whole array without chunks.
     pub fn codec_chain(&self) -> CodecChain {
         let bytes = match &self.storage {
             ForeignStorage::Chunked { codecs, .. } => codecs.clone(),
@@ -362,7 +365,7 @@ impl ForeignArray {
         CodecChain { transpose: None, serializer: Serializer::Bytes(self.endian), bytes }
     }
 
-    /// The fill value in the machine's byte order; none for types without a fixed size.
+    /// Returns the fill value in the machine's byte order; `None` for types of variable size.
     pub fn fill_element(&self) -> Option<Vec<u8>> {
         let data_type = self.data_type?;
         let size = data_type.item_size()?;
@@ -375,22 +378,22 @@ impl ForeignArray {
 }
 
 impl ChunkMap {
-    /// The array at this path.
+    /// Returns the array at this path.
     pub fn array(&self, path: &str) -> Option<&ForeignArray> {
         self.arrays.iter().find(|array| array.path == path)
     }
 
-    /// The group at this path; the root's is empty.
+    /// Returns the group at this path; the root's path is empty.
     pub fn group(&self, path: &str) -> Option<&ForeignGroup> {
         self.groups.iter().find(|group| group.path == path)
     }
 }
 
-/// Why a chunk map was refused.
+/// The reason why a chunk map was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChunkMapError {
-    /// Not a chunk map at all.
+    /// The bytes are not a chunk map.
     #[error("not a chunk map: its first bytes are not BFCHMAP")]
     NotAChunkMap,
     /// Written by a newer Bedform.
@@ -401,34 +404,34 @@ pub enum ChunkMapError {
     NewerVersion {
         /// The version found.
         found: u32,
-        /// The newest that is understood.
+        /// The newest version that this code reads.
         supported: u32,
     },
     /// Cut short, or longer than it says.
     #[error("chunk map of {bytes} bytes: {what}")]
     Length {
-        /// Bytes given.
+        /// Length of the input in bytes.
         bytes: u64,
-        /// What does not fit.
+        /// The mismatch.
         what: &'static str,
     },
-    /// The bytes are not those that were written.
+    /// The bytes have changed since they were written.
     #[error("chunk map: CRC-32C is {found:08x}, expected {expected:08x}")]
     Checksum {
-        /// The checksum stored.
+        /// The stored checksum.
         expected: u32,
         /// The checksum of the bytes.
         found: u32,
     },
-    /// The description is not of the form that the module describes.
+    /// The description has another form than the module header defines.
     #[error("chunk map, description: {0}")]
     Description(String),
-    /// A statement that cannot be true of the file, or that is over a limit.
+    /// A statement that cannot hold for the file, or that exceeds a limit.
     #[error("chunk map, {path:?}: {reason}")]
     Invalid {
-        /// Array or group.
+        /// Path of the array or group.
         path: String,
-        /// What is wrong.
+        /// The broken rule.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Round trips, damage and claims that cannot be.
+//! Round trips, damage, and impossible claims.
 #![allow(clippy::cast_possible_truncation)]
 
 use proptest::prelude::*;
@@ -137,7 +137,7 @@ fn a_map_cut_at_any_length_or_with_a_byte_more_is_an_error() {
     assert!(ChunkMap::decode(&bytes, &limits()).is_err());
 }
 
-/// The bytes with a checksum that fits again: a checksum must not be the only defence.
+/// Returns the bytes with a matching checksum: a checksum must not be the only defence.
 fn reseal(mut bytes: Vec<u8>) -> Vec<u8> {
     let end = bytes.len() - 4;
     let checksum = crate::checksum::crc32c(&bytes[..end]);

@@ -1,4 +1,4 @@
-//! A chunk map as bytes, and from bytes.
+//! The encoding of chunk maps.
 
 use super::{ChunkMap, ChunkMapError, ChunkTable, ForeignStorage};
 use crate::{Limits, checksum};
@@ -11,13 +11,13 @@ const HEADER_BYTES: usize = 24;
 const CHECKSUM_BYTES: usize = 4;
 #[allow(clippy::cast_possible_truncation)]
 const ENTRY_BYTES: usize = ChunkTable::ENTRY_BYTES as usize;
-/// Memory for one short text in a list that grows.
+/// Memory of one short text in a growing list, in bytes.
 const TEXT_MEMORY: usize = 96;
-/// Memory that texts may take whatever the size of the description.
+/// Memory that texts may take regardless of the size of the description, in bytes.
 const TEXT_MEMORY_FREE: usize = 32 << 20;
 
 impl ChunkMap {
-    /// The description of this map: JSON, everything but the chunk tables.
+    /// Returns the JSON description of this map: everything except the chunk tables.
     ///
     /// # Errors
     /// [`ChunkMapError::Description`] if an array has a codec that no foreign file has.
@@ -25,11 +25,11 @@ impl ChunkMap {
         serde_json::to_vec(self).map_err(|error| ChunkMapError::Description(error.to_string()))
     }
 
-    /// This map as bytes; the module says how.
+    /// Encodes the map; the module header has the layout.
     ///
     /// # Errors
-    /// As [`ChunkMap::description`], and [`ChunkMapError::Invalid`] if the columns of a table differ
-    /// in length.
+    /// As [`ChunkMap::description`], and [`ChunkMapError::Invalid`] if the columns of a table
+    /// differ in length.
     pub fn encode(&self) -> Result<Vec<u8>, ChunkMapError> {
         let description = self.description()?;
         let tables: Vec<&ChunkTable> = self.tables().collect();
@@ -56,7 +56,7 @@ impl ChunkMap {
         Ok(bytes)
     }
 
-    /// The map that `bytes` hold, checked as the module says.
+    /// Decodes a map and checks it as the module header says.
     ///
     /// ```
     /// use bedform_format::{chunk_map::{ChunkMap, ForeignGroup, SourceVersion}, Limits};
@@ -73,7 +73,7 @@ impl ChunkMap {
     /// ```
     ///
     /// # Errors
-    /// [`ChunkMapError`]; nothing larger than the input times 16 is allocated on the way to it.
+    /// [`ChunkMapError`]; memory use on the way is at most 16 times the input.
     pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, ChunkMapError> {
         let length = |what| ChunkMapError::Length { bytes: bytes.len() as u64, what };
         let mut reader = Reader { rest: bytes };
@@ -105,7 +105,7 @@ impl ChunkMap {
             .u64()
             .and_then(|bytes| reader.take(usize::try_from(bytes).ok()?))
             .ok_or_else(|| length("cut short in its description"))?;
-        // A table takes 8 bytes at least: room for more than there can be is never made.
+        // Reserves no more than the remaining bytes can hold: a table takes at least 8 bytes.
         let mut tables = Vec::with_capacity(reader.rest.len().min(table_count as usize * 8) / 8);
         for _ in 0..table_count {
             tables.push(reader.table().ok_or_else(|| length("cut short in a chunk table"))?);
@@ -116,8 +116,8 @@ impl ChunkMap {
         Self::from_description(description, tables, limits)
     }
 
-    /// The map of a description and its chunk tables, in the description's order, checked as the
-    /// module says. The tables need not be sorted.
+    /// Makes a map from a description and its chunk tables, in the order of the description, and
+    /// checks it as the module header says. The tables need not be sorted.
     ///
     /// # Errors
     /// [`ChunkMapError::Description`] and [`ChunkMapError::Invalid`].
@@ -131,8 +131,8 @@ impl ChunkMap {
         Ok(map)
     }
 
-    /// As [`ChunkMap::from_description`], of a file that its library has just described: variables that
-    /// do not hold are [refused](ChunkMap::refuse_invalid), others are in the map.
+    /// As [`ChunkMap::from_description`], for a description that a library has just made:
+    /// [refuses](ChunkMap::refuse_invalid) invalid variables and keeps the others.
     ///
     /// # Errors
     /// As [`ChunkMap::from_description`].
@@ -156,7 +156,7 @@ impl ChunkMap {
         if description.len() as u64 > limits.metadata_bytes_max {
             return refuse(format!("{} bytes, over the limit", description.len()));
         }
-        // Texts take the most memory for their bytes in the document, so they are counted first.
+        // Counts texts first: they need the most memory per byte of the document.
         let texts = description.iter().filter(|byte| **byte == b'"').count() / 2;
         if texts * TEXT_MEMORY > TEXT_MEMORY_FREE + 16 * description.len() {
             return refuse(format!("{texts} texts in {} bytes, over the limit", description.len()));
@@ -180,7 +180,7 @@ impl ChunkMap {
         Ok(map)
     }
 
-    /// The chunk tables in the order of the arrays.
+    /// Returns the chunk tables in the order of the arrays.
     fn tables(&self) -> impl Iterator<Item = &ChunkTable> {
         self.arrays.iter().filter_map(|array| match &array.storage {
             ForeignStorage::Chunked { chunks, .. } => Some(chunks),
@@ -190,7 +190,7 @@ impl ChunkMap {
 }
 
 impl ChunkTable {
-    /// Appends the table as the module says.
+    /// Appends the encoded table.
     pub(crate) fn write(&self, bytes: &mut Vec<u8>) -> Result<(), ChunkMapError> {
         self.check_columns()?;
         bytes.extend_from_slice(&(self.len() as u64).to_le_bytes());
@@ -209,7 +209,7 @@ impl ChunkTable {
         Err(ChunkMapError::Description("columns of different lengths in a chunk table".into()))
     }
 
-    /// The same chunks, ascending by index.
+    /// Sorts the chunks by index.
     pub(crate) fn sorted(self) -> Result<Self, ChunkMapError> {
         self.check_columns()?;
         if self.indexes.is_sorted() {
@@ -227,7 +227,7 @@ impl ChunkTable {
     }
 }
 
-/// What is left of the bytes; every read says whether there was enough.
+/// A reader of the remaining bytes; each read returns `None` if too few are left.
 pub(crate) struct Reader<'a> {
     pub(crate) rest: &'a [u8],
 }

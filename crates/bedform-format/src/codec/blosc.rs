@@ -5,18 +5,18 @@ use serde_json::{Value, json};
 use crate::DataType;
 use crate::fields::{Fields, MetadataError, invalid};
 
-/// The settings of a Blosc container; only writing needs them.
+/// The settings of a Blosc container; only writers need them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BloscConfiguration {
     /// The compressor inside.
     pub compressor: BloscCompressor,
-    /// 0 to 9.
+    /// Compression level, 0 to 9.
     pub level: u8,
-    /// The filter before it.
+    /// The filter before the compressor.
     pub shuffle: BloscShuffle,
-    /// Bytes of an element, 1 to 255.
+    /// Length of an element in bytes, 1 to 255.
     pub type_size: u8,
-    /// Bytes of a block; 0 lets Blosc choose.
+    /// Length of a block in bytes; 0 lets Blosc choose.
     pub block_size: u32,
 }
 
@@ -39,7 +39,7 @@ pub enum BloscCompressor {
 }
 
 impl BloscCompressor {
-    /// (compressor, its name in metadata)
+    /// Each compressor with its name in metadata.
     pub const NAMES: [(Self, &'static str); 6] = [
         (Self::BloscLz, "blosclz"),
         (Self::Lz4, "lz4"),
@@ -49,12 +49,12 @@ impl BloscCompressor {
         (Self::Snappy, "snappy"),
     ];
 
-    /// The name in metadata.
+    /// Returns the name in metadata.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(compressor, _)| *compressor == self).map_or("", |(_, name)| name)
     }
 
-    /// The compressor with this name.
+    /// Returns the compressor with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::NAMES.iter().find(|(_, known)| *known == name).map(|(compressor, _)| *compressor)
     }
@@ -72,7 +72,7 @@ pub enum BloscShuffle {
 }
 
 impl BloscConfiguration {
-    /// Reads the configuration of Zarr v3, or of v2.
+    /// Parses the configuration of Zarr v3 or v2.
     pub(crate) fn parse(
         fields: &Fields<'_, '_>,
         data_type: DataType,
@@ -88,7 +88,8 @@ impl BloscConfiguration {
             Some(Value::String(text)) if text == "noshuffle" => BloscShuffle::None,
             Some(Value::String(text)) if text == "shuffle" => BloscShuffle::Byte,
             Some(Value::String(text)) if text == "bitshuffle" => BloscShuffle::Bit,
-            // Zarr v2: 0 none, 1 bytes, 2 bits, -1 bits for single bytes and else bytes.
+            // Zarr v2: 0 none, 1 bytes, 2 bits, -1 bits for elements of one byte and bytes for
+            // others.
             Some(value) => match (value.as_i64(), item_size) {
                 (Some(0), _) => BloscShuffle::None,
                 (Some(2), _) | (Some(-1), 1) => BloscShuffle::Bit,
@@ -105,7 +106,7 @@ impl BloscConfiguration {
         })
     }
 
-    /// The configuration of Zarr v3.
+    /// Returns the configuration of Zarr v3.
     pub(crate) fn write(&self) -> Value {
         json!({
             "cname": self.compressor.name(),

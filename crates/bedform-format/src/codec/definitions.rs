@@ -1,11 +1,12 @@
-//! Every codec by its names and configuration, in Zarr v3, in Zarr v2 and in chunk maps.
+//! The definition of every codec: its names and configuration in Zarr v3, Zarr v2 and chunk maps.
 //!
-//! Filters, which take and give elements, are in `filters`, more of
-//! numcodecs' codecs in `numcodecs`.
+//! Filters, which map elements to elements, are in `filters`; further numcodecs codecs are in
+//! `numcodecs`.
 //!
-//! To add a codec from bytes to bytes: a variant of [`BytesCodec`], a [`Definition`] and its line in
-//! [`BYTES_CODECS`]; if foreign files have it, a variant of [`ChunkMapCodec`]. To add one from elements to
-//! bytes: the same with [`Serializer`] and [`SERIALIZERS`]. The work of a codec is a file of the engine.
+//! To add a codec from bytes to bytes, add a variant of [`BytesCodec`], a [`Definition`], and its
+//! line in [`BYTES_CODECS`]. If foreign files use it, add a variant of [`ChunkMapCodec`]. A codec
+//! from elements to bytes needs the same with [`Serializer`] and [`SERIALIZERS`]. The
+//! implementation of a codec is a file of the engine.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -18,13 +19,13 @@ use crate::{DataType, Endian};
 
 type Result<T> = std::result::Result<T, MetadataError>;
 
-/// How elements become bytes.
+/// The encoding of elements as bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Serializer {
-    /// Fixed-size elements one after another in this byte order.
+    /// Fixed-size elements, concatenated, in this byte order.
     Bytes(Endian),
-    /// UTF-8 text: a u32 count, then for each element a u32 length and its bytes.
+    /// UTF-8 text: a u32 count, then for each element a u32 length in bytes and the text.
     VlenUtf8,
     /// A standalone Pco file of the elements (numcodecs' pcodec).
     Pcodec(PcodecConfiguration),
@@ -38,7 +39,7 @@ pub enum BytesCodec {
     Zstd {
         /// -131072 to 22.
         level: i32,
-        /// Whether the frame ends with a checksum of its own.
+        /// True if the frame ends with a checksum.
         checksum: bool,
     },
     /// A gzip member.
@@ -53,88 +54,88 @@ pub enum BytesCodec {
     },
     /// A Blosc 1 container.
     Blosc(BloscConfiguration),
-    /// CRC-32C of the bytes, 4 bytes little-endian behind them.
+    /// The bytes, followed by their CRC-32C (4 bytes, little-endian).
     Crc32c,
     /// Byte shuffle of elements of this size (HDF5, numcodecs).
     Shuffle {
-        /// Bytes of an element.
+        /// Length of an element in bytes.
         element_size: u32,
     },
-    /// HDF5's Fletcher-32, 4 bytes behind the data.
+    /// The bytes, followed by HDF5's Fletcher-32 (4 bytes).
     Fletcher32,
-    /// A checksum of numcodecs, 4 bytes little-endian.
+    /// A numcodecs checksum, 4 bytes little-endian.
     Checksum {
-        /// What is summed up.
+        /// The checksum algorithm.
         kind: ChecksumKind,
-        /// Whether it lies before the data.
+        /// True if the checksum precedes the data.
         is_first: bool,
     },
-    /// numcodecs' LZ4: a u32 size, little-endian, and a block.
+    /// numcodecs' LZ4: the decoded length (u32, little-endian), then a block.
     Lz4,
-    /// A stream of bzip2.
+    /// A bzip2 stream.
     Bz2,
-    /// A stream of LZMA, of xz or of the format before it.
+    /// An LZMA stream, in the xz format or the older .lzma format.
     Lzma {
-        /// The older format.
+        /// True for the older format.
         is_alone: bool,
     },
-    /// Differences of neighbours (numcodecs).
+    /// Differences between neighbouring elements (numcodecs).
     Delta {
-        /// The elements.
+        /// Type of the elements.
         decoded: StoredNumber,
-        /// Their differences.
+        /// Type of the stored differences.
         encoded: StoredNumber,
     },
     /// `(element - offset) * scale`, rounded (numcodecs).
     FixedScaleOffset {
-        /// The elements.
+        /// Type of the elements.
         decoded: StoredNumber,
-        /// What is stored of them.
+        /// Type of the stored numbers.
         encoded: StoredNumber,
         /// The factor.
         scale: Real,
-        /// What is subtracted.
+        /// The number that is subtracted.
         offset: Real,
     },
-    /// Elements rounded to decimal digits, as another type (numcodecs).
+    /// Elements rounded to decimal digits, stored as another type (numcodecs).
     Quantize {
-        /// The elements.
+        /// Type of the elements.
         decoded: StoredNumber,
-        /// What is stored of them.
+        /// Type of the stored numbers.
         encoded: StoredNumber,
-        /// Digits behind the point.
+        /// Digits after the decimal point.
         digits: u32,
     },
-    /// Elements as another type (numcodecs).
+    /// Elements stored as another type (numcodecs).
     AsType {
-        /// The elements.
+        /// Type of the elements.
         decoded: StoredNumber,
-        /// What is stored of them.
+        /// Type of the stored numbers.
         encoded: StoredNumber,
     },
-    /// Floats whose last bits are zero (numcodecs).
+    /// Floats whose last mantissa bits are zero (numcodecs).
     BitRound {
-        /// Bits of the mantissa that are kept.
+        /// Number of mantissa bits that are kept.
         keep_bits: u32,
     },
-    /// Eight truth values to a byte, behind a byte that counts the padding (numcodecs).
+    /// Booleans, eight to a byte, after a byte with the number of padding bits (numcodecs).
     PackBits,
 }
 
-/// A checksum of numcodecs.
+/// The algorithm of a numcodecs checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChecksumKind {
-    /// CRC-32 of zlib.
+    /// CRC-32, as in zlib.
     Crc32,
     /// CRC-32C.
     Crc32c,
-    /// Adler-32 of zlib.
+    /// Adler-32, as in zlib.
     Adler32,
 }
 
 impl BytesCodec {
-    /// The types of decoded and encoded elements of a filter that has them.
+    /// Returns the types of decoded and encoded elements, for filters that have both.
     pub(crate) fn types(&self) -> Option<(StoredNumber, StoredNumber)> {
         match *self {
             Self::Delta { decoded, encoded }
@@ -145,12 +146,13 @@ impl BytesCodec {
         }
     }
 
-    /// True for a codec from elements to elements, which documents of Zarr v3 have before bytes.
+    /// Returns true for a codec from elements to elements; Zarr v3 documents list these before the
+    /// serializer.
     pub fn is_filter(&self) -> bool {
         self.types().is_some() || matches!(self, Self::BitRound { .. } | Self::PackBits)
     }
 
-    /// True for a codec that is only read: no array is created with it.
+    /// Returns true for a codec that can be read but not used for new arrays.
     pub fn is_only_read(&self) -> bool {
         self.is_filter()
             || matches!(
@@ -164,7 +166,7 @@ impl BytesCodec {
     }
 }
 
-/// The codecs from bytes to bytes.
+/// All codecs from bytes to bytes.
 pub(crate) const BYTES_CODECS: &[Definition<BytesCodec>] = &[
     ZSTD,
     GZIP,
@@ -181,35 +183,35 @@ pub(crate) const BYTES_CODECS: &[Definition<BytesCodec>] = &[
     LZMA,
 ];
 
-/// The codecs from elements to bytes.
+/// All codecs from elements to bytes.
 pub(crate) const SERIALIZERS: &[Definition<Serializer>] = &[BYTES, VLEN_UTF8, PCODEC];
 
-/// The names and the configuration of a codec in documents.
+/// The names of a codec in documents, with its parser and writer.
 pub(crate) struct Definition<C> {
-    /// The name that is written in Zarr v3.
+    /// The name that is written to Zarr v3 documents.
     pub(super) name: &'static str,
-    /// Names that are read in Zarr v3.
+    /// All names that are accepted in Zarr v3 documents.
     pub(super) v3: &'static [&'static str],
-    /// numcodecs' id in Zarr v2.
+    /// The numcodecs id in Zarr v2 documents.
     pub(super) v2: Option<&'static str>,
-    /// Reads a configuration.
+    /// Parses a configuration.
     pub(super) parse: fn(&Named<'_>, &Context<'_>) -> Result<C>,
-    /// The configuration of Zarr v3, null to write none; nothing for another codec.
+    /// Returns the configuration for Zarr v3, null for none; `None` if this is another codec.
     pub(super) write: fn(&C, DataType) -> Option<Value>,
 }
 
-/// The array whose codecs are parsed, and the place of the codec.
+/// The array whose codecs are parsed, and the position of the codec.
 pub(crate) struct Context<'a> {
     /// The path of the codec in its document.
     pub(crate) at: &'a str,
     pub(crate) data_type: DataType,
-    /// The order of the elements' bytes where the data type says it.
+    /// The byte order of the elements, if the data type defines it.
     pub(crate) endian: Option<Endian>,
     /// 2 or 3.
     pub(crate) zarr_format: u8,
 }
 
-/// The codec of `definitions` that a document of Zarr v3 or v2 names, if there is one.
+/// Parses a codec of a Zarr v3 or v2 document; `None` if `definitions` lacks it.
 pub(crate) fn parse<C>(
     definitions: &[Definition<C>],
     named: &Named<'_>,
@@ -226,7 +228,7 @@ pub(crate) fn parse<C>(
         .transpose()
 }
 
-/// A codec as documents of Zarr v3 have it.
+/// Returns a codec in its Zarr v3 form.
 pub(crate) fn write<C>(definitions: &[Definition<C>], codec: &C, data_type: DataType) -> Value {
     let written = definitions.iter().find_map(|definition| {
         (definition.write)(codec, data_type).map(|configuration| (definition.name, configuration))
@@ -234,22 +236,22 @@ pub(crate) fn write<C>(definitions: &[Definition<C>], codec: &C, data_type: Data
     match written {
         Some((name, Value::Null)) => json!({"name": name}),
         Some((name, configuration)) => json!({"name": name, "configuration": configuration}),
-        // Every codec has a definition, as a test says.
+        // A test checks that every codec has a definition.
         None => Value::Null,
     }
 }
 
-/// A filter, or a codec from bytes to bytes, as documents of Zarr v3 have it.
+/// Returns a filter, or a codec from bytes to bytes, in its Zarr v3 form.
 pub(crate) fn write_bytes_codec(codec: &BytesCodec, data_type: DataType) -> Value {
     write(if codec.is_filter() { FILTERS } else { BYTES_CODECS }, codec, data_type)
 }
 
-/// True for the name of a filter in Zarr v3.
+/// Returns true for the Zarr v3 name of a filter.
 pub(crate) fn is_filter_name(name: &str) -> bool {
     FILTERS.iter().any(|definition| definition.v3.contains(&name))
 }
 
-/// True for the name of a codec from elements to bytes in Zarr v3.
+/// Returns true for the Zarr v3 name of a codec from elements to bytes.
 ///
 /// ```
 /// assert!(bedform_format::codec::is_serializer("pcodec"));
@@ -298,7 +300,8 @@ const ZLIB: Definition<BytesCodec> = Definition {
     },
 };
 
-/// The level of gzip and zlib. numcodecs' -1, the library's choice, does not matter for reading.
+/// Parses the level of gzip or zlib. In Zarr v2, -1 stands for the library's default; readers
+/// ignore the level.
 fn deflate_level(named: &Named<'_>, context: &Context<'_>, default: i64) -> Result<u32> {
     let least = if context.zarr_format == 2 { -1 } else { 0 };
     let level: i32 = named.fields()?.number("level", least..=9, Some(default))?;
@@ -385,7 +388,7 @@ const VLEN_UTF8: Definition<Serializer> = Definition {
     v3: &["vlen-utf8"],
     v2: Some("vlen-utf8"),
     parse: |named, context| match context.data_type {
-        // Zarr v2 names the filter in an error of its own.
+        // For Zarr v2 a later check reports the filter that does not fit the data type.
         DataType::String => Ok(Serializer::VlenUtf8),
         _ if context.zarr_format == 2 => Ok(Serializer::VlenUtf8),
         _ => Err(unsupported(context.at, format!("the codec {:?}", named.name))),
@@ -393,44 +396,44 @@ const VLEN_UTF8: Definition<Serializer> = Definition {
     write: |serializer, _| (*serializer == Serializer::VlenUtf8).then_some(Value::Null),
 };
 
-/// The settings of Pco; only writing needs them.
+/// The settings of Pco; only writers need them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PcodecConfiguration {
-    /// 0 to 12.
+    /// Compression level, 0 to 12.
     pub level: u8,
-    /// How the structure of the numbers is detected.
+    /// Detection of structure in the numbers.
     pub mode: PcodecMode,
-    /// How differences are taken.
+    /// Delta encoding.
     pub delta: PcodecDelta,
-    /// Elements of a page at most, 64 to 2^24.
+    /// Largest number of elements in a page, 64 to 2^24.
     pub page_elements: u32,
 }
 
-/// How Pco detects structure, such as multiples of 0.1.
+/// Pco's detection of structure, such as multiples of 0.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PcodecMode {
-    /// By sampling the numbers.
+    /// Chosen from a sample of the numbers.
     Auto,
-    /// Not at all.
+    /// No detection.
     Classic,
 }
 
-/// How Pco takes differences.
+/// Pco's delta encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PcodecDelta {
-    /// As a sample suggests.
+    /// Chosen from a sample of the numbers.
     Auto,
-    /// Not at all.
+    /// No delta encoding.
     None,
-    /// Of neighbours; the order is 0 to 7.
+    /// Differences between neighbours, of order 0 to 7.
     Consecutive(u8),
-    /// Of a number and an earlier one, found as LZ77 finds matches.
+    /// Differences from an earlier number, found as LZ77 finds matches.
     Lookback,
 }
 
-/// The default of numcodecs.
+/// Elements per page: the default of numcodecs.
 const PCODEC_PAGE_ELEMENTS: i64 = 1 << 18;
-/// Smaller pages cost the decoder more than they hold.
+/// Smaller pages cost the decoder more memory than they hold data.
 const PCODEC_PAGE_ELEMENTS_MIN: i64 = 64;
 const PCODEC_PAGE_ELEMENTS_MAX: i64 = 1 << 24;
 
@@ -446,7 +449,7 @@ const PCODEC: Definition<Serializer> = Definition {
 };
 
 impl PcodecConfiguration {
-    /// True for integers and floats of 16, 32 and 64 bits.
+    /// Returns true for integers and floats of 16, 32 and 64 bits.
     pub fn takes(data_type: DataType) -> bool {
         use DataType::{Float16, Float32, Float64, Int16, Int32, Int64, UInt16, UInt32, UInt64};
         matches!(
@@ -530,7 +533,7 @@ impl PcodecConfiguration {
     }
 }
 
-/// A filter of a foreign file, as the description of a chunk map has it.
+/// A filter of a foreign file, in the form of a chunk map's description.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum ChunkMapCodec {
@@ -542,7 +545,7 @@ pub(crate) enum ChunkMapCodec {
 }
 
 impl ChunkMapCodec {
-    /// The form of `codec` in chunk maps; nothing for codecs that foreign files do not have.
+    /// Returns the chunk map form of `codec`; `None` for codecs that foreign files do not use.
     pub(crate) fn of(codec: &BytesCodec) -> Option<Self> {
         Some(match *codec {
             BytesCodec::Zlib { level } => Self::Zlib { level },
@@ -564,7 +567,7 @@ impl ChunkMapCodec {
         })
     }
 
-    /// The codec of a chunk map.
+    /// Returns the codec.
     pub(crate) fn codec(self) -> std::result::Result<BytesCodec, String> {
         Ok(match self {
             Self::Zlib { level } => BytesCodec::Zlib { level },

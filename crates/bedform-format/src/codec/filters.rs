@@ -1,7 +1,7 @@
-//! numcodecs' filters, codecs from elements to elements: what they are called, and their types.
+//! Definitions of numcodecs' filters, which map elements to elements.
 //!
-//! Each takes bytes of elements of one type and gives those of another, so a chain has them in front of its
-//! codecs from bytes to bytes.
+//! A filter maps bytes of elements of one type to bytes of elements of another. So a chain holds
+//! its filters before its codecs from bytes to bytes.
 
 use serde_json::{Map, Value, json};
 
@@ -12,31 +12,31 @@ use crate::{DataType, Endian};
 
 type Result<T> = std::result::Result<T, MetadataError>;
 
-/// The filters. A document of Zarr v3 has them before the codec that makes bytes of elements.
+/// All filters. Zarr v3 documents list them before the codec from elements to bytes.
 pub(crate) const FILTERS: &[Definition<BytesCodec>] =
     &[DELTA, FIXED_SCALE_OFFSET, QUANTIZE, AS_TYPE, BIT_ROUND, PACK_BITS];
 
-/// A number as it is stored: its type and byte order.
+/// The data type and byte order of stored numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredNumber {
     /// An integer or a float.
     pub data_type: DataType,
-    /// The order of its bytes.
+    /// Byte order.
     pub endian: Endian,
 }
 
 impl StoredNumber {
-    /// Bytes of a number.
+    /// Returns the length of a number in bytes.
     pub fn size(self) -> usize {
         self.data_type.item_size().unwrap_or(1)
     }
 
-    /// True for floats.
+    /// Returns true for floats.
     pub fn is_float(self) -> bool {
         matches!(self.data_type, DataType::Float16 | DataType::Float32 | DataType::Float64)
     }
 
-    /// NumPy's words for it, with a byte order or without.
+    /// Parses a NumPy type name, with or without byte order.
     fn parse(name: &str) -> Option<Self> {
         use DataType::{Bool, Complex64, Complex128};
         let bare = !name.starts_with(['<', '>', '|', '=']);
@@ -60,12 +60,12 @@ impl StoredNumber {
     }
 }
 
-/// A float by its bits: codecs are compared.
+/// A float stored as its bits, so that codecs can be compared for equality.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Real(u64);
 
 impl Real {
-    /// The number.
+    /// Returns the float.
     pub fn get(self) -> f64 {
         f64::from_bits(self.0)
     }
@@ -77,7 +77,7 @@ impl Real {
     }
 }
 
-/// The type under `key`; else `default`, else that of the array.
+/// Parses the type under `key`; a missing key gives `default`, or else the type of the array.
 fn number(
     fields: &Fields<'_, '_>,
     key: &str,
@@ -94,7 +94,7 @@ fn number(
         .ok_or_else(|| unsupported(fields.at(key), format!("a filter of {name:?}")))
 }
 
-/// The types of decoded and encoded elements under two keys.
+/// Parses the types of decoded and encoded elements under two keys.
 fn numbers(
     named: &Named<'_>,
     context: &Context<'_>,
@@ -213,8 +213,8 @@ const PACK_BITS: Definition<BytesCodec> = Definition {
     write: |codec, _| (*codec == BytesCodec::PackBits).then(|| json!({})),
 };
 
-/// The byte order of the elements that a chain with these filters decodes to, if they are in front of
-/// little-endian bytes in Zarr v3.
+/// Checks that filters before little-endian bytes in Zarr v3 fit the array and each other. Returns
+/// the byte order of the elements that the chain decodes to.
 ///
 /// # Errors
 /// `Unsupported` for filters that do not fit the array or each other.

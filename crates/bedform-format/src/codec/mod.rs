@@ -1,7 +1,8 @@
-//! What a codec chain is, as documents name it. The engine's `codec` module does the work.
+//! Codec chains: their structure, and their names and configurations in documents. The engine's
+//! `codec` module implements them.
 //!
-//! This module knows names and configurations, and no codec library. `definitions` has every codec: a
-//! new one is an entry there and a file of the engine.
+//! This module uses no codec library. `definitions` lists every codec; a new one needs an entry
+//! there and a file of the engine.
 
 mod blosc;
 pub(crate) mod definitions;
@@ -17,29 +18,29 @@ pub use filters::{Real, StoredNumber};
 
 use crate::Endian;
 
-/// How the elements of a chunk become bytes.
+/// The codecs between the elements of a chunk and its stored bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CodecChain {
-    /// The order in which the axes of the array are stored, slowest first; `None` as they are.
+    /// Storage order of the array's axes, slowest first; `None` for the order of the array.
     pub transpose: Option<Vec<usize>>,
-    /// How elements become bytes.
+    /// The encoding of elements as bytes.
     pub serializer: Serializer,
-    /// What is then done to the bytes, first to last when writing.
+    /// The codecs from bytes to bytes, in the order in which a writer applies them.
     pub bytes: Vec<BytesCodec>,
 }
 
 impl CodecChain {
-    /// Elements as they are, in the machine's byte order.
+    /// Returns the chain that stores elements unchanged, in the machine's byte order.
     pub fn raw() -> Self {
         Self { transpose: None, serializer: Serializer::Bytes(Endian::NATIVE), bytes: Vec::new() }
     }
 
-    /// True if every stored byte is an element's byte: part of a chunk can be read alone.
+    /// Returns true if stored bytes are the elements' bytes, so that a part of a chunk can be read.
     pub fn is_raw(&self) -> bool {
         self.bytes.is_empty() && matches!(self.serializer, Serializer::Bytes(_))
     }
 
-    /// True if a changed bit in the stored bytes is always noticed.
+    /// Returns true if the chain detects every changed bit of the stored bytes.
     pub fn is_checked(&self) -> bool {
         matches!(self.bytes.last(), Some(BytesCodec::Crc32c))
     }

@@ -1,4 +1,4 @@
-//! numcodecs' codecs from bytes to bytes that nothing else has: what they are called.
+//! Definitions of the numcodecs codecs from bytes to bytes that no other format has.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::fields::{Fields, MetadataError, Named, invalid, unsupported};
 
 type Result<T> = std::result::Result<T, MetadataError>;
 
-/// numcodecs' own, which may lie before the data.
+/// numcodecs' CRC-32C, which may precede the data.
 pub(super) const CHECKSUM_32C: Definition<BytesCodec> = Definition {
     name: "numcodecs.crc32c",
     v3: &["numcodecs.crc32c"],
@@ -49,7 +49,7 @@ fn write_checksum(codec: &BytesCodec, of: ChecksumKind) -> Option<Value> {
     }
 }
 
-/// Whether a checksum of numcodecs lies before the data.
+/// Returns true if a numcodecs checksum precedes the data.
 fn is_first(fields: &Fields<'_, '_>, usual: &str) -> Result<bool> {
     let location = match fields.get("location") {
         None | Some(Value::Null) => usual,
@@ -78,7 +78,7 @@ pub(super) const BZ2: Definition<BytesCodec> = Definition {
     write: |codec, _| (*codec == BytesCodec::Bz2).then(|| json!({})),
 };
 
-/// FORMAT_XZ and FORMAT_ALONE of Python's module lzma.
+/// FORMAT_XZ and FORMAT_ALONE of Python's `lzma` module.
 const XZ: i64 = 1;
 const ALONE: i64 = 2;
 

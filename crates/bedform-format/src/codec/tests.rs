@@ -29,7 +29,7 @@ const BYTES: [BytesCodec; 15] = [
     BytesCodec::Lzma { is_alone: true },
 ];
 
-/// Filters of numcodecs as Zarr v2 has them, for floats of 64 bits.
+/// Filters of numcodecs in their Zarr v2 form, for 64-bit floats.
 fn filters() -> Vec<Value> {
     vec![
         json!({"id": "delta", "dtype": "<f8", "astype": "<f4"}),

@@ -1,4 +1,4 @@
-//! Bytes of the file that were announced, and fetched with many requests at once.
+//! Readahead: announced extents of the file, fetched with many concurrent requests.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -6,20 +6,20 @@ use std::rc::Rc;
 use super::error::{Hdf5Error, Result};
 use super::source::ReadAt;
 
-/// Bytes that are kept.
+/// Largest number of fetched bytes that stay in memory.
 const KEPT_BYTES: u64 = 8 << 20;
-/// Bytes that are requested at once.
+/// Largest number of bytes in one batch of requests.
 const FETCHED_BYTES: u64 = 4 << 20;
-/// A gap of so many bytes costs less than another request.
+/// Requests are merged over gaps of up to this many bytes, since another request costs more.
 const GAP_BYTES: u64 = 16 << 10;
 
-/// What was announced and fetched, by its offset.
+/// The announced and fetched pieces of the file, by offset.
 #[derive(Default)]
 pub(super) struct Ahead {
     pieces: BTreeMap<u64, Rc<Vec<u8>>>,
     oldest_first: VecDeque<u64>,
     bytes: u64,
-    /// Whether the reader has said that it gains nothing by many requests at once.
+    /// Set when the reader reports that concurrent requests gain nothing.
     is_useless: bool,
 }
 
@@ -28,14 +28,15 @@ impl Ahead {
         self.is_useless
     }
 
-    /// The piece that has the byte at an offset, and the place in it.
+    /// Returns the piece with the byte at `offset`, and the position of the byte in it.
     pub(super) fn at(&self, offset: u64) -> Option<(Rc<Vec<u8>>, usize)> {
         let (start, piece) = self.pieces.range(..=offset).next_back()?;
         let within = usize::try_from(offset.checked_sub(*start)?).ok()?;
         (within < piece.len()).then(|| (Rc::clone(piece), within))
     }
 
-    /// Fetches extents of the file, in pieces of `piece_bytes` at most. One alone is left to who reads it.
+    /// Fetches extents of the file in pieces of at most `piece_bytes`. A single piece is not
+    /// fetched: a plain read costs the same.
     pub(super) fn fetch(
         &mut self,
         reader: &dyn ReadAt,
@@ -76,8 +77,8 @@ impl Ahead {
     }
 }
 
-/// The pieces to request for offsets and lengths: neighbours together, long ones in parts, so many that they may be
-/// kept.
+/// Returns the pieces to request: neighbouring extents merged, long ones split, at most
+/// [`FETCHED_BYTES`] in all.
 fn pieces_of(wanted: Vec<(u64, u64)>, piece_bytes: u64) -> Vec<(u64, usize)> {
     let mut left = FETCHED_BYTES;
     let in_parts = |(offset, length): (u64, u64)| {

@@ -17,14 +17,14 @@ pub struct Attribute {
     pub name: Vec<u8>,
     /// Type of the elements.
     pub datatype: Datatype,
-    /// Shape.
+    /// Shape of the value.
     pub space: Dataspace,
-    /// The elements as they are stored; those of variable length are references into a heap, which
-    /// [`Hdf5File::values`](super::Hdf5File::values) follows.
+    /// The elements as stored. Elements of variable length are references into a heap;
+    /// [`Hdf5File::values`](super::Hdf5File::values) resolves them.
     pub data: Vec<u8>,
-    /// When it was made, as a count, where the object tracks it.
+    /// Creation order, counted from 0, if the object tracks it.
     pub order: Option<u32>,
-    /// Where in the file the elements are, for errors.
+    /// Offset of the elements in the file, for errors.
     pub(super) at: u64,
 }
 
@@ -32,11 +32,11 @@ const TYPE_SHARED: u8 = 0x01;
 const SPACE_SHARED: u8 = 0x02;
 const ORDER_TRACKED: u8 = 0x01;
 const ORDER_INDEXED: u8 = 0x02;
-/// Bytes of the number of an attribute in the heap of its object.
+/// Bytes of an attribute's heap ID in the records of the name index.
 const ATTRIBUTE_ID_BYTES: usize = 8;
 
-/// The attributes of the object with this header: in the order in which they were made where the
-/// object tracks that, else by name.
+/// Reads the attributes of the object with this header, in creation order if the object tracks it,
+/// else by name.
 pub(super) fn read_all(source: &Source<'_>, header: &ObjectHeader) -> Result<Vec<Attribute>> {
     let mut found = Collected { source, attributes: Vec::new(), bytes: 0 };
     for message in header.all(MessageKind::ATTRIBUTE) {
@@ -72,7 +72,7 @@ impl Collected<'_, '_> {
         Ok(())
     }
 
-    /// Attributes in a heap.
+    /// Reads the attributes of an object that stores them in a fractal heap.
     fn add_dense(&mut self, mut information: Cursor<'_>) -> Result {
         information.version(0, "attribute information")?;
         let flags = information.u8()?;
@@ -103,7 +103,7 @@ impl Collected<'_, '_> {
 }
 
 impl Attribute {
-    /// About the bytes of memory that it takes.
+    /// Approximate memory of the attribute, in bytes.
     pub(super) fn weight(&self) -> u64 {
         let bytes = self.name.len().saturating_add(self.data.len()) as u64;
         bytes.saturating_add(self.datatype.weight())
@@ -118,7 +118,7 @@ impl Attribute {
         let flags = if version == 1 { 0 } else { flags };
         let (name_bytes, type_bytes, space_bytes) = (cursor.u16()?, cursor.u16()?, cursor.u16()?);
         if version == 3 {
-            // Whether the name is ASCII or UTF-8.
+            // The flag that says if the name is ASCII or UTF-8.
             cursor.skip(1)?;
         }
         let mut part = |length: u16| {
@@ -143,7 +143,7 @@ impl Attribute {
     }
 }
 
-/// The type in a part of a message, or the one that the part refers to.
+/// Decodes the datatype in a part of a message, or the shared datatype that the part refers to.
 pub(super) fn datatype_at(
     source: &Source<'_>,
     cursor: Cursor<'_>,

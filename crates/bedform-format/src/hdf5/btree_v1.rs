@@ -1,10 +1,10 @@
-//! B-trees of version 1: of groups and of chunks.
+//! B-trees of version 1, which index groups and chunks.
 
 use super::cursor::Cursor;
 use super::error::Result;
 use super::source::{ANNOUNCED_MAX, Source};
 
-/// What a tree is of.
+/// The kind of object that a tree indexes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TreeKind {
     /// Symbol table nodes of a group.
@@ -13,23 +13,23 @@ pub(super) enum TreeKind {
     Chunks = 1,
 }
 
-/// Levels of a tree; with nodes of one child each.
+/// Largest height of a tree, even if each node has one child.
 const LEVEL_MAX: u8 = 40;
 
-/// Children of visited nodes that are remembered before they are visited themselves.
+/// Largest number of children that are collected before they are visited.
 const BELOW_MAX: usize = 1 << 14;
 
-/// Takes the key and the address of what a leaf names.
+/// A callback for the key and address of each leaf entry.
 type TakeEntry<'a> = &'a mut dyn FnMut(Cursor<'_>, u64) -> Result;
 
-/// A tree that is walked over.
+/// A tree during a walk.
 struct Tree<'s, 'r> {
     source: &'s Source<'r>,
     kind: TreeKind,
     key_bytes: usize,
 }
 
-/// Calls `take` with the key and the address of everything that the leaves of a tree name, in order.
+/// Calls `take` with the key and the address of each leaf entry, in order.
 pub(super) fn for_each(
     source: &Source<'_>,
     address: u64,
@@ -41,7 +41,7 @@ pub(super) fn for_each(
 }
 
 impl Tree<'_, '_> {
-    /// Visits nodes of one level, then those below them: many are announced together.
+    /// Visits nodes of one level, then their children, and announces each batch to the readahead.
     fn visit(&self, nodes: &[u64], expected: Option<u8>, take: TakeEntry<'_>) -> Result {
         let node_bytes = self.node_bytes();
         for batch in nodes.chunks(ANNOUNCED_MAX) {
@@ -60,8 +60,8 @@ impl Tree<'_, '_> {
         Ok(())
     }
 
-    /// Reads one node: takes what a leaf names, adds the children of another to `below`, and gives their
-    /// level.
+    /// Reads one node: passes the entries of a leaf to `take`, or adds the children of another node
+    /// to `below`. Returns the level of the children; `None` below a leaf.
     fn node(
         &self,
         address: u64,
@@ -80,7 +80,7 @@ impl Tree<'_, '_> {
                 cursor.corrupt(format!("a B-tree node of kind {found_kind}, level {level}"))
             );
         }
-        // Levels that go down by one leave no room for a cycle.
+        // Each level is one below its parent's, so a walk cannot follow a cycle.
         if expected.is_some_and(|expected| expected != level) {
             return Err(
                 cursor.corrupt(format!("a B-tree node of level {level} in the wrong place"))
@@ -109,7 +109,7 @@ impl Tree<'_, '_> {
         u64::from(self.source.widths.address).saturating_add(self.key_bytes as u64)
     }
 
-    /// Bytes of a node that is full.
+    /// Length of a full node in bytes.
     fn node_bytes(&self) -> u64 {
         let entries = self.entry_bytes().saturating_mul(self.source.chunk_node_children);
         self.head_bytes().saturating_add(entries)

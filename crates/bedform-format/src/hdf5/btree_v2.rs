@@ -1,31 +1,31 @@
-//! B-trees of version 2: records of one size, in order.
+//! B-trees of version 2: sorted records of one size.
 
 use super::cursor::{Cursor, bytes_for};
 use super::error::Result;
 use super::source::{ANNOUNCED_MAX, Source};
 
-/// Levels of a tree; more hold more records than there are addresses.
+/// Largest depth of a tree; a deeper one would hold more records than there are addresses.
 const DEPTH_MAX: u16 = 40;
-/// Signature, version, kind and checksum of a node.
+/// Bytes of the signature, version, kind and checksum of a node.
 const NODE_OVERHEAD: u64 = 10;
 
-/// Takes a record: its bytes, and the kind of the tree.
+/// A callback for each record: the kind of the tree, and the bytes of the record.
 pub(super) type TakeRecord<'a> = &'a mut dyn FnMut(u8, Cursor<'_>) -> Result;
 
-/// A tree, by its header.
+/// The header of a tree.
 struct Tree<'s, 'r> {
     source: &'s Source<'r>,
     kind: u8,
     record_bytes: u16,
-    /// For each level, the leaves first, bytes of the count of all records below.
+    /// For each level, from the leaves up, the width in bytes of the count of all records below.
     total_widths: Vec<usize>,
-    /// Bytes of the count of records of a node.
+    /// Width in bytes of the count of records in a node.
     count_width: usize,
     leaf_records_max: u64,
     node_bytes: u64,
 }
 
-/// A node, as its parent names it.
+/// A reference to a node, as its parent stores it.
 struct Node {
     address: u64,
     records: u16,
@@ -51,7 +51,7 @@ pub(super) fn for_each(
     let node_bytes = cursor.u32()?;
     let record_bytes = cursor.u16()?;
     let depth = cursor.u16()?;
-    // When nodes are split and merged.
+    // The fill percentages at which writers split and merge nodes.
     cursor.skip(2)?;
     let root = cursor.address()?;
     let records = cursor.u16()?;
@@ -93,7 +93,7 @@ impl<'s, 'r> Tree<'s, 'r> {
         Self { source, kind, record_bytes, total_widths, count_width, leaf_records_max, node_bytes }
     }
 
-    /// All records of a node and of those below it, in order.
+    /// Visits all records of a node and its descendants, in order.
     fn visit(&self, node: &Node, level: u16, take: TakeRecord<'_>) -> Result {
         let records_bytes = u64::from(node.records).saturating_mul(self.record_bytes.into());
         let pointer_count = if level == 0 { 0 } else { u64::from(node.records).saturating_add(1) };

@@ -1,8 +1,8 @@
-//! Bytes of the file with their place, read field by field.
+//! Blocks of the file with their offsets, and a cursor that reads them field by field.
 
 use super::error::{Hdf5Error, Result};
 
-/// Bytes of addresses and of lengths in this file, which its superblock says.
+/// The widths in bytes of addresses and lengths in this file, from its superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Widths {
     pub(super) address: u8,
@@ -13,7 +13,7 @@ pub(super) struct Widths {
 #[derive(Debug, Clone)]
 pub(super) struct Block {
     pub(super) bytes: Vec<u8>,
-    /// Where in the file it begins.
+    /// Offset of the first byte in the file.
     pub(super) at: u64,
     pub(super) widths: Widths,
 }
@@ -24,7 +24,7 @@ impl Block {
     }
 }
 
-/// What is left of a block.
+/// A reader of the remaining bytes of a block.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cursor<'a> {
     rest: &'a [u8],
@@ -33,7 +33,7 @@ pub(super) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// An error about the bytes that come next.
+    /// Returns an error at the position of the next byte.
     pub(super) fn corrupt(&self, what: impl Into<String>) -> Hdf5Error {
         Hdf5Error::corrupt(self.at, what)
     }
@@ -67,7 +67,7 @@ impl<'a> Cursor<'a> {
         Ok(head)
     }
 
-    /// The next `count` bytes as a cursor of their own.
+    /// Splits off the next `count` bytes as a cursor.
     pub(super) fn split(&mut self, count: usize) -> Result<Self> {
         let at = self.at;
         let rest = self.take(count)?;
@@ -103,7 +103,7 @@ impl<'a> Cursor<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A number of up to 8 bytes.
+    /// Reads a little-endian unsigned integer of up to 8 bytes.
     pub(super) fn uint(&mut self, width: usize) -> Result<u64> {
         let mut bytes = [0; 8];
         if width > bytes.len() {
@@ -117,7 +117,7 @@ impl<'a> Cursor<'a> {
         self.uint(self.widths.length.into())
     }
 
-    /// An address relative to the base; none where the file has all ones.
+    /// Reads an address, relative to the base; `None` if all its bits are ones.
     pub(super) fn address(&mut self) -> Result<Option<u64>> {
         let width = usize::from(self.widths.address);
         let value = self.uint(width)?;
@@ -125,7 +125,7 @@ impl<'a> Cursor<'a> {
         Ok((value != undefined).then_some(value))
     }
 
-    /// An address that must be one.
+    /// Reads an address; fails if it is undefined.
     pub(super) fn required_address(&mut self) -> Result<u64> {
         let before = *self;
         self.address()?.ok_or_else(|| before.corrupt("an address that is not defined"))
@@ -140,7 +140,7 @@ impl<'a> Cursor<'a> {
         Err(before.corrupt(format!("the signature {name} expected")))
     }
 
-    /// A version that must be `known`.
+    /// Reads a version, which must be `known`.
     pub(super) fn version(&mut self, known: u8, what: &str) -> Result {
         match self.u8()? {
             found if found == known => Ok(()),
@@ -148,7 +148,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The bytes before the next zero, which is consumed.
+    /// Reads the bytes before the next NUL, and skips the NUL.
     pub(super) fn zero_terminated(&mut self) -> Result<&'a [u8]> {
         let length = self.rest.iter().position(|byte| *byte == 0);
         let text = self.take(length.ok_or_else(|| self.corrupt("a name without its end"))?)?;
@@ -162,12 +162,12 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Bits of so many bytes.
+/// Returns the number of bits in `bytes` bytes.
 pub(super) fn bits(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX).saturating_mul(8)
 }
 
-/// Bytes that hold any number up to `limit`.
+/// Returns the number of bytes that hold any integer up to `limit`.
 pub(super) fn bytes_for(limit: u64) -> usize {
     let bits = u64::BITS.saturating_sub(limit.leading_zeros()).max(1);
     bits.div_ceil(8) as usize

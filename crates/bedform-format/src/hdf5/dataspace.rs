@@ -6,7 +6,7 @@ use super::error::{Hdf5Error, Result};
 /// The shape of a dataset or of an attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Dataspace {
-    /// No elements at all.
+    /// No elements.
     Null,
     /// One element.
     Scalar,
@@ -14,7 +14,7 @@ pub enum Dataspace {
     Simple {
         /// Length of each axis.
         shape: Vec<u64>,
-        /// The longest that each axis may become; none if there is no bound.
+        /// Largest length of each axis; `None` for an axis without bound.
         max_shape: Vec<Option<u64>>,
     },
 }
@@ -22,7 +22,7 @@ pub enum Dataspace {
 const HAS_MAXIMUM: u8 = 1;
 
 impl Dataspace {
-    /// Lengths of the axes; none for one element or none.
+    /// Returns the length of each axis; empty for a scalar and for no elements.
     pub fn shape(&self) -> &[u64] {
         match self {
             Self::Simple { shape, .. } => shape,
@@ -30,7 +30,7 @@ impl Dataspace {
         }
     }
 
-    /// Number of elements; `None` over 2^64.
+    /// Returns the number of elements; `None` if it exceeds 64 bits.
     pub fn element_count(&self) -> Option<u64> {
         match self {
             Self::Null => Some(0),
@@ -74,7 +74,7 @@ impl Dataspace {
     }
 }
 
-/// What a length without a bound is written as.
+/// Returns the stored length that means "no bound": all bits set.
 fn unlimited_length(cursor: &Cursor<'_>) -> u64 {
     let unused = 64_u32.saturating_sub(u32::from(cursor.widths().length).saturating_mul(8));
     u64::MAX.checked_shr(unused).unwrap_or(0)

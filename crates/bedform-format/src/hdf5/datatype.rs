@@ -1,4 +1,4 @@
-//! Datatypes: the type of an element as a tree.
+//! Datatypes: trees that describe the elements of datasets and attributes.
 
 use super::cursor::{Cursor, bytes_for};
 use super::error::{Hdf5Error, Result};
@@ -6,66 +6,66 @@ use super::error::{Hdf5Error, Result};
 /// The type of an element.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Datatype {
-    /// Bytes of an element in the file.
+    /// Length of a stored element in bytes.
     pub size: u32,
-    /// What the bytes mean.
+    /// Interpretation of the bytes.
     pub kind: TypeKind,
-    /// Address of the named type that this is, where it is one.
+    /// Address of the committed datatype, if the type is one.
     pub committed: Option<u64>,
 }
 
-/// What the bytes of an element mean.
+/// The interpretation of the bytes of an element.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TypeKind {
     /// An integer.
     Integer {
-        /// Where the number lies in the bytes.
+        /// Position of the number in the bytes.
         bits: BitRange,
-        /// Whether it is in two's complement.
+        /// True for two's complement, false for unsigned.
         signed: bool,
     },
     /// A floating-point number.
     Float {
-        /// Where the number lies in the bytes.
+        /// Position of the number in the bytes.
         bits: BitRange,
-        /// Where its parts lie.
+        /// Position of its sign, exponent and mantissa.
         format: FloatFormat,
     },
-    /// A time, which no library converts.
+    /// A time; no library converts it.
     Time,
     /// Text of a fixed number of bytes.
     Text(TextFormat),
-    /// Bits.
+    /// A bit field.
     Bits(BitRange),
-    /// Bytes of which only their tag says more.
+    /// Opaque bytes, described by a tag only.
     Opaque {
-        /// The tag, without the zeros that pad it.
+        /// The tag, without padding.
         tag: Vec<u8>,
     },
     /// A record.
     Compound(Vec<Member>),
     /// A reference.
     Reference(ReferenceKind),
-    /// An integer whose values have names.
+    /// An integer with named values.
     Enumeration {
-        /// The integer.
+        /// Type of the integer.
         base: Box<Datatype>,
-        /// Names and values, the values as they are stored.
+        /// Names and stored values.
         members: Vec<(Vec<u8>, Vec<u8>)>,
     },
-    /// As many elements as each element says, in a heap.
+    /// A sequence of variable length, stored in a heap.
     Sequence(Box<Datatype>),
-    /// Text of any length, in a heap.
+    /// Text of variable length, stored in a heap.
     VariableText(TextFormat),
     /// An array of fixed shape.
     Array {
         /// The shape.
         shape: Vec<u32>,
-        /// The type of its elements.
+        /// Type of the elements.
         base: Box<Datatype>,
     },
-    /// Two numbers, real and imaginary.
+    /// A complex number: real and imaginary part.
     Complex(Box<Datatype>),
 }
 
@@ -76,53 +76,54 @@ pub enum ByteOrder {
     Little,
     /// Most significant byte first.
     Big,
-    /// Pairs of bytes, as a VAX has them.
+    /// 16-bit words in the order of the VAX.
     Vax,
 }
 
-/// Where in its bytes a number lies.
+/// The position of a number in its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BitRange {
-    /// Order of the bytes.
+    /// Byte order.
     pub order: ByteOrder,
-    /// First bit.
+    /// Index of the first bit.
     pub offset: u16,
     /// Number of bits.
     pub precision: u16,
 }
 
-/// Where in a floating-point number its parts lie.
+/// The positions of sign, exponent and mantissa in a floating-point number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FloatFormat {
-    /// Bit of the sign.
+    /// Index of the sign bit.
     pub sign_at: u8,
-    /// First bit of the exponent.
+    /// Index of the first bit of the exponent.
     pub exponent_at: u8,
-    /// Bits of the exponent.
+    /// Number of exponent bits.
     pub exponent_bits: u8,
-    /// First bit of the mantissa.
+    /// Index of the first bit of the mantissa.
     pub mantissa_at: u8,
-    /// Bits of the mantissa.
+    /// Number of mantissa bits.
     pub mantissa_bits: u8,
-    /// What is subtracted from the exponent.
+    /// Bias of the stored exponent.
     pub exponent_bias: u32,
-    /// 0: none; 1: the first bit of the mantissa is set; 2: that bit is not stored.
+    /// 0: not normalized; 1: the highest bit of the mantissa is set; 2: that bit is implied and not
+    /// stored.
     pub normalization: u8,
 }
 
-/// How text is stored.
+/// The storage of text: padding and character set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TextFormat {
-    /// What fills the rest.
+    /// Padding of text that is shorter than its element.
     pub padding: Padding,
-    /// Whether it is UTF-8; else ASCII.
+    /// True for UTF-8, false for ASCII.
     pub utf8: bool,
 }
 
-/// What follows text that is shorter than its element.
+/// The padding of text that is shorter than its element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Padding {
-    /// A zero ends the text, and anything may follow.
+    /// A NUL ends the text, and arbitrary bytes may follow.
     ZeroTerminated,
     /// Zeros.
     Zeros,
@@ -135,25 +136,25 @@ pub enum Padding {
 pub struct Member {
     /// Its name.
     pub name: Vec<u8>,
-    /// First byte in the record.
+    /// Offset in the record, in bytes.
     pub offset: u32,
     /// Its type.
     pub datatype: Datatype,
 }
 
-/// What a reference refers to.
+/// The kind of target of a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReferenceKind {
     /// An object, by its address.
     Object,
-    /// A part of a dataset, in a heap.
+    /// A part of a dataset, stored in a heap.
     Region,
-    /// One of the kinds that HDF5 1.12 brought.
+    /// One of the kinds that HDF5 1.12 introduced.
     Revised,
 }
 
 impl Datatype {
-    /// About the bytes of memory that it takes.
+    /// Approximate memory of the type, in bytes.
     pub(super) fn weight(&self) -> u64 {
         let own = 16_u64;
         match &self.kind {
@@ -173,7 +174,7 @@ impl Datatype {
         }
     }
 
-    /// The type in a message.
+    /// Decodes the type in a message.
     pub(super) fn decode(mut cursor: Cursor<'_>, depth_max: usize) -> Result<Self> {
         decode(&mut cursor, depth_max)
     }
@@ -285,7 +286,7 @@ fn text_format(start: &Cursor<'_>, padding: u8, charset: u8) -> Result<TextForma
     }
 }
 
-/// What the types within a type need to know of it.
+/// The context of nested types: version of the message, and remaining depth.
 struct Nested {
     version: u8,
     depth_left: usize,
@@ -351,7 +352,7 @@ impl Nested {
         array_of(&start, shape, base, Some(size)).map(|array| array.kind)
     }
 
-    /// The name of a member; before version 3 padded to a multiple of 8 bytes.
+    /// Reads the name of a member; before version 3, names are padded to a multiple of 8 bytes.
     fn name(&self, cursor: &mut Cursor<'_>) -> Result<Vec<u8>> {
         let name = cursor.zero_terminated()?;
         if self.version < 3 {
@@ -364,10 +365,10 @@ impl Nested {
     }
 }
 
-/// The shape of a member that is an array, as version 1 has it.
+/// Reads the shape of an array member, as version 1 stores it.
 fn old_member_shape(cursor: &mut Cursor<'_>) -> Result<Vec<u32>> {
     let rank = usize::from(cursor.u8()?);
-    // Reserved bytes and a permutation of the axes that nothing uses.
+    // Reserved bytes, and an unused permutation of the axes.
     cursor.skip(11)?;
     let sizes = [cursor.u32()?, cursor.u32()?, cursor.u32()?, cursor.u32()?];
     let shape =

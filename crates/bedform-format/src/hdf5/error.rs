@@ -1,50 +1,51 @@
-//! Why something in an HDF5 file was not read.
+//! Errors of the HDF5 parser.
 
 use crate::chunk_map::ChunkMapError;
 
-/// An error of a reader that is given to the parser.
+/// An error of a [`ReadAt`](super::ReadAt) implementation.
 pub type ReadError = Box<dyn std::error::Error + Send + Sync>;
 
 pub(super) type Result<T = ()> = std::result::Result<T, Hdf5Error>;
 
-/// Why something in an HDF5 file was not read.
+/// The reason why an object of an HDF5 file was not read.
 ///
-/// The variants differ by remedy: what is [`Unknown`](Self::Unknown) the HDF5 library may read.
+/// The variants differ by remedy: the HDF5 library may read a file that is
+/// [`Unknown`](Self::Unknown) here.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Hdf5Error {
-    /// No superblock where the format allows one.
+    /// The file has no superblock at any offset that the format allows.
     #[error("not an HDF5 file: it has no HDF5 superblock")]
     NotHdf5,
     /// A part of the format that this parser does not read.
     #[error("an HDF5 file with {what}, which is read by the HDF5 library only")]
     Unknown {
-        /// What it is.
+        /// The unknown part.
         what: String,
     },
-    /// Bytes that no library writes.
+    /// Bytes that no library would write.
     #[error("damaged HDF5 file at byte {at}: {what}")]
     Corrupt {
-        /// What is wrong.
+        /// The broken rule.
         what: String,
-        /// Where in the file.
+        /// Offset in the file.
         at: u64,
     },
-    /// An object asks for more than a limit allows: others may not.
+    /// One object exceeds a limit; other objects may be readable.
     #[error("HDF5 metadata over a limit: {what}")]
     Limit {
-        /// Of what there is too much, and how much is allowed.
+        /// The limited quantity and its limit.
         what: String,
     },
-    /// All objects together ask for more than a limit allows.
+    /// All objects together exceed a limit.
     #[error("HDF5 metadata over a limit, met at {object:?}: {what}")]
     FileLimit {
-        /// Of what there is too much, and how much is allowed.
+        /// The limited quantity and its limit.
         what: String,
         /// The path of the object at which the limit was met.
         object: String,
     },
-    /// What the file says gives no chunk map that holds.
+    /// The chunk map made from the file is invalid.
     #[error(transparent)]
     Map(#[from] ChunkMapError),
     /// The reader failed.
@@ -69,7 +70,7 @@ impl Hdf5Error {
         Self::FileLimit { what: what.into(), object: "/".into() }
     }
 
-    /// The same error, met at the object of this path unless it was at one within.
+    /// Adds the path of the object to a file limit, unless a nested object has set it.
     pub(super) fn met_at(mut self, path: &str) -> Self {
         if let Self::FileLimit { object, .. } = &mut self
             && object == "/"

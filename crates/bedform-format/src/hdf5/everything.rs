@@ -1,4 +1,4 @@
-//! All that a file says, for fuzzers and tests.
+//! Reads all content of a file, for fuzzers and tests.
 
 use std::collections::HashSet;
 
@@ -6,10 +6,10 @@ use super::{Hdf5File, Layout, LinkTarget, ManyRead, ObjectKind, ReadAt, ReadErro
 use crate::Limits;
 use crate::chunk_map::SourceVersion;
 
-/// Extents of a dataset that are taken for elements of texts.
+/// Largest number of extents of a dataset that are read as elements of texts.
 const TEXT_EXTENTS_MAX: usize = 4;
 
-/// Bytes that are read as from a server: many extents at once.
+/// A reader of bytes in memory that behaves like a server: it serves many extents at once.
 struct AtOnce<'b>(&'b [u8]);
 
 impl ReadAt for AtOnce<'_> {
@@ -22,11 +22,11 @@ impl ReadAt for AtOnce<'_> {
     }
 }
 
-/// Reads everything that a file says, whatever it is, without a look at checksums: no input of a fuzzer has
-/// any that is right.
+/// Reads all content of a file, damaged or not, and ignores checksums, which a fuzzer's input never
+/// satisfies.
 ///
 /// # Panics
-/// If a promise is broken: a map that does not hold, a chunk outside the file.
+/// If the parser breaks a promise: an invalid map, or a chunk outside the file.
 #[doc(hidden)]
 pub fn look_at_everything(bytes: &[u8]) {
     let limits = Limits::default();

@@ -3,26 +3,26 @@
 use super::cursor::Cursor;
 use super::error::{Hdf5Error, Result};
 
-/// A filter that chunks go through.
+/// A filter of a dataset's pipeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PipelineFilter {
-    /// Registered number: 1 deflate, 2 shuffle, 3 fletcher32, 4 szip, 5 nbit, 6 scale-offset.
+    /// Registered identifier: 1 deflate, 2 shuffle, 3 fletcher32, 4 szip, 5 nbit, 6 scale-offset.
     pub id: u16,
-    /// Whether a chunk may be stored without it.
+    /// True if a chunk may be stored without this filter.
     pub optional: bool,
-    /// The name that it was registered with; empty where there is none.
+    /// The registered name, or empty.
     pub name: Vec<u8>,
     /// Parameters.
     pub values: Vec<u32>,
 }
 
-/// Filters in one pipeline.
+/// Largest number of filters in a pipeline.
 const FILTERS_MAX: u8 = 32;
-/// Filters with lower numbers have no names in version 2.
+/// In version 2, filters with lower identifiers have no names.
 const NAMED_FROM: u16 = 256;
 const OPTIONAL: u16 = 1;
 
-/// The filters in a message, first to last when writing.
+/// Decodes the filters of a message, in the order in which a writer applies them.
 pub(super) fn decode_pipeline(mut cursor: Cursor<'_>) -> Result<Vec<PipelineFilter>> {
     let version = cursor.u8()?;
     let count = cursor.u8()?;
@@ -56,14 +56,14 @@ pub(super) fn decode_pipeline(mut cursor: Cursor<'_>) -> Result<Vec<PipelineFilt
     Ok(filters)
 }
 
-/// What the elements of a dataset are that were never written.
+/// The value of elements that were never written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FillValue {
-    /// Anything.
+    /// Arbitrary.
     Undefined,
     /// Zeros.
     Default,
-    /// This element, as it is stored.
+    /// A stored element.
     Value(Vec<u8>),
 }
 
@@ -87,14 +87,14 @@ impl FillValue {
         }
     }
 
-    /// The message that old libraries write.
+    /// Decodes the message of old libraries.
     pub(super) fn decode_old(cursor: Cursor<'_>) -> Result<Self> {
         let value = element(cursor)?;
         Ok(if value == Self::Default { Self::Undefined } else { value })
     }
 }
 
-/// The length of an element, and the element.
+/// Reads the length of an element, and the element.
 fn element(mut cursor: Cursor<'_>) -> Result<FillValue> {
     match cursor.u32()? {
         0 => Ok(FillValue::Default),

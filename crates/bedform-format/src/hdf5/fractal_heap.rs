@@ -1,7 +1,7 @@
-//! Fractal heaps: the links and attributes of objects that have many.
+//! Fractal heaps, which store the links or attributes of objects with many.
 //!
-//! A heap is one space of bytes. It is cut in direct blocks, which hold the objects and double in
-//! size from row to row; indirect blocks say where these are.
+//! A heap is one address space. It is divided into direct blocks, which contain the heap's objects;
+//! their size doubles from row to row. Indirect blocks hold the addresses of other blocks.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,60 +12,60 @@ use super::cursor::{Block, Cursor, bytes_for};
 use super::error::{Hdf5Error, Result};
 use super::source::Source;
 
-/// A heap, opened.
+/// An open heap.
 pub(super) struct FractalHeap<'s, 'r> {
     source: &'s Source<'r>,
     address: u64,
     id_bytes: usize,
-    /// Whether direct blocks have checksums.
+    /// True if direct blocks have checksums.
     has_checksums: bool,
     huge_index: Option<u64>,
-    /// Bytes of the offset and of the length in the number of an object.
+    /// Bytes of the offset, and of the length, in an object's heap ID.
     offset_bytes: usize,
     length_bytes: usize,
     table: DoublingTable,
     root: Option<u64>,
-    /// Rows of the root, if it is an indirect block.
+    /// Number of rows of the root, if it is an indirect block.
     root_rows: u16,
     direct: RefCell<DirectBlocks>,
     indirect: RefCell<HashMap<u64, Rc<Vec<Option<u64>>>>>,
 }
 
-/// Direct blocks that were read. Objects are asked for in the order of hashes, so that any block may be
-/// needed next.
+/// A cache of direct blocks. Objects are looked up in the order of name hashes, so accesses to
+/// blocks are random.
 #[derive(Default)]
 struct DirectBlocks {
     kept: HashMap<u64, Rc<Block>>,
     bytes: u64,
 }
 
-/// How the space of a heap is cut. Rows 0 and 1 have blocks of the first size, later ones of twice
-/// that of the row before.
+/// The division of a heap into rows of blocks. Blocks in rows 0 and 1 have the first size; it
+/// doubles with each later row.
 #[derive(Debug, Clone, Copy)]
 struct DoublingTable {
-    /// Blocks in a row; a power of two.
+    /// Number of blocks in a row; a power of two.
     width: u64,
-    /// Bytes of a block of the first row; a power of two.
+    /// Length of a block of the first row in bytes; a power of two.
     first_bytes: u64,
-    /// Bytes of the largest direct block.
+    /// Length of the largest direct block in bytes.
     direct_bytes_max: u64,
 }
 
-/// A block of the table.
+/// The position of a block in the table.
 struct TablePlace {
     row: u64,
     column: u64,
     bytes: u64,
-    /// First byte in the space of the (part of the) heap that the table cuts.
+    /// Offset of its first byte, relative to the start of the table's part of the heap.
     start: u64,
 }
 
-/// Indirect blocks that are kept of a heap.
+/// Largest number of cached indirect blocks of a heap.
 const INDIRECT_MAX: usize = 64;
-/// Indirect blocks within indirect blocks: sizes double, so that there can be no more.
+/// Largest depth of nested indirect blocks: sizes double at each level, so 64 bits allow no more.
 const DEPTH_MAX: usize = 64;
 const FLAG_CHECKSUMS: u8 = 0x02;
-/// Longest tiny object whose length fits the first byte of its number.
+/// Largest length of a tiny object that fits the first byte of its heap ID.
 const TINY_SHORT_MAX: usize = 16;
 
 impl<'s, 'r> FractalHeap<'s, 'r> {
@@ -90,7 +90,7 @@ impl<'s, 'r> FractalHeap<'s, 'r> {
         let huge_index = cursor.address()?;
         cursor.length()?;
         cursor.address()?;
-        // Free and used space, counts of objects.
+        // Sizes of free and used space, and counts of objects.
         for _ in 0..8 {
             cursor.length()?;
         }
@@ -121,7 +121,7 @@ impl<'s, 'r> FractalHeap<'s, 'r> {
         })
     }
 
-    /// The object of this number.
+    /// Returns the object with this heap ID.
     pub(super) fn object(&self, id: &[u8]) -> Result<Block> {
         let (at, widths) = (self.source.offset_of(self.address)?, self.source.widths);
         let id = Block { bytes: id.to_vec(), at, widths };
@@ -150,7 +150,8 @@ impl<'s, 'r> FractalHeap<'s, 'r> {
         Ok(Block { bytes, at, widths: block.widths })
     }
 
-    /// An object too large for a direct block: its number has its place, or finds it in an index.
+    /// Reads an object too large for a direct block. Its heap ID holds its extent, or a key of the
+    /// index of such objects.
     fn huge(&self, mut cursor: Cursor<'_>) -> Result<Block> {
         let widths = self.source.widths;
         let direct_bytes = usize::from(widths.address).saturating_add(widths.length.into());
@@ -172,7 +173,7 @@ impl<'s, 'r> FractalHeap<'s, 'r> {
         self.source.block(address, length)
     }
 
-    /// An object that lies in its number.
+    /// Reads an object that is stored in its heap ID.
     fn tiny(&self, first: u8, mut cursor: Cursor<'_>) -> Result<Block> {
         let low = usize::from(first & 0x0f);
         let is_short = self.id_bytes.saturating_sub(1) <= TINY_SHORT_MAX.saturating_add(1);
@@ -182,7 +183,7 @@ impl<'s, 'r> FractalHeap<'s, 'r> {
         Ok(Block { bytes, at, widths: self.source.widths })
     }
 
-    /// The direct block that holds an offset, and the offset where it begins.
+    /// Returns the direct block that contains `offset`, and the offset of the block's first byte.
     fn direct_block_of(&self, offset: u64) -> Result<(Rc<Block>, u64)> {
         let missing = || Hdf5Error::corrupt(self.address, "a heap object that is not in its heap");
         let mut address = self.root.ok_or_else(missing)?;
@@ -227,7 +228,7 @@ impl<'s, 'r> FractalHeap<'s, 'r> {
         Ok(block)
     }
 
-    /// Addresses of the blocks of an indirect block, row by row.
+    /// Returns the addresses in an indirect block, row by row.
     fn indirect_block(&self, address: u64, rows: u64) -> Result<Rc<Vec<Option<u64>>>> {
         if let Some(entries) = self.indirect.borrow().get(&address) {
             return Ok(Rc::clone(entries));
@@ -249,7 +250,8 @@ impl<'s, 'r> FractalHeap<'s, 'r> {
         Ok(entries)
     }
 
-    /// What both kinds of block begin with: signature, version, heap, offset.
+    /// Checks the prefix of a block: signature, version and heap address. Skips the offset after
+    /// it.
     fn prefix(&self, cursor: &mut Cursor<'_>, signature: [u8; 4]) -> Result {
         cursor.signature(signature)?;
         cursor.version(0, "a heap block")?;
@@ -281,12 +283,12 @@ impl DoublingTable {
             && self.first_bytes <= self.direct_bytes_max
     }
 
-    /// Bits of the bytes of the first row.
+    /// Returns the binary logarithm of the length of the first row in bytes.
     fn first_row_bits(self) -> u32 {
         self.first_bytes.trailing_zeros().saturating_add(self.width.trailing_zeros())
     }
 
-    /// The block that holds an offset.
+    /// Returns the position of the block that contains `offset`.
     fn place_of(self, offset: u64) -> TablePlace {
         let row_bits = self.first_row_bits();
         let high_bit = offset.checked_ilog2().unwrap_or(0);
@@ -305,7 +307,7 @@ impl DoublingTable {
         }
     }
 
-    /// Rows of an indirect block that cuts so many bytes.
+    /// Returns the number of rows of an indirect block that covers `bytes` bytes.
     fn rows_of(self, bytes: u64) -> u64 {
         let bits = bytes.trailing_zeros().saturating_sub(self.first_row_bits());
         u64::from(bits).saturating_add(1)

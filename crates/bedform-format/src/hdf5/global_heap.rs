@@ -1,4 +1,4 @@
-//! Global heaps: the elements of variable length.
+//! Global heaps, which store elements of variable length.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -8,16 +8,16 @@ use super::cursor::{Block, Cursor};
 use super::error::{Hdf5Error, Result};
 use super::source::Source;
 
-/// A place in a global heap.
+/// A reference to an object in a global heap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct HeapReference {
-    /// Address of the collection; none for nothing.
+    /// Address of the collection; `None` for an empty element.
     pub(super) collection: Option<u64>,
-    /// Number of the object in it.
+    /// Index of the object in the collection.
     pub(super) index: u32,
 }
 
-/// Collections that were read.
+/// A cache of the collections that were read.
 #[derive(Default)]
 pub(super) struct GlobalHeaps {
     kept: RefCell<Kept>,
@@ -29,13 +29,13 @@ struct Kept {
     bytes: usize,
 }
 
-/// Bytes of the collections that are kept.
+/// Largest total length of cached collections, in bytes.
 const KEPT_BYTES_MAX: usize = 16 << 20;
 
-/// Objects that lie together, by their numbers.
+/// A collection: objects stored together, by index.
 struct Collection {
     block: Block,
-    /// First byte in the block, and bytes.
+    /// Offset in the block and length of each object, in bytes.
     objects: HashMap<u32, (usize, usize)>,
 }
 
@@ -48,7 +48,7 @@ impl HeapReference {
 }
 
 impl GlobalHeaps {
-    /// The object at a place; nothing where the place is none.
+    /// Returns the referenced object; empty for an empty reference.
     pub(super) fn object(&self, source: &Source<'_>, reference: HeapReference) -> Result<Block> {
         let Some(address) = reference.collection.filter(|address| *address != 0) else {
             return Ok(Block { bytes: Vec::new(), at: 0, widths: source.widths });
@@ -99,7 +99,7 @@ impl Collection {
         }
         let block = source.block(address, length)?;
         let mut cursor = block.cursor();
-        // Heads are padded as objects are.
+        // The head is padded to 8 bytes, like the objects.
         let head_bytes = head.bytes.len().next_multiple_of(8);
         let padding = head_bytes.saturating_sub(head.bytes.len());
         cursor.skip(head_bytes)?;
@@ -109,7 +109,7 @@ impl Collection {
             cursor.skip(6)?;
             let length = usize::try_from(cursor.length()?).unwrap_or(usize::MAX);
             if index == 0 {
-                // What is free; it comes last.
+                // Index 0 is the free space, which comes last.
                 break;
             }
             cursor.skip(padding)?;

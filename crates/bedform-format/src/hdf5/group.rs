@@ -9,31 +9,31 @@ use super::link::{Link, LinkTarget};
 use super::object_header::{MessageKind, ObjectHeader};
 use super::source::Source;
 
-/// The names in a group.
+/// The links of a group.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Links {
-    /// The links: by the order in which they were made where the group tracks that, else by name.
+    /// The links, in creation order if the group tracks it, else by name.
     pub links: Vec<Link>,
-    /// Whether the group tracks the order in which links are made.
+    /// True if the group tracks the creation order of links.
     pub order_tracked: bool,
 }
 
 const ORDER_TRACKED: u8 = 0x01;
 const ORDER_INDEXED: u8 = 0x02;
-/// Bytes of the number of a link in the heap of its group.
+/// Bytes of a link's heap ID.
 const LINK_ID_BYTES: usize = 7;
-/// A symbol table entry whose name stands for a path.
+/// Cache type of a symbol table entry that is a soft link.
 const ENTRY_IS_SOFT_LINK: u32 = 2;
 
 /// The links of a group while they are read.
 struct Listing<'s, 'r> {
     source: &'s Source<'r>,
     links: Links,
-    /// Bytes of the names and of what they stand for.
+    /// Bytes of all names and link targets.
     bytes: u64,
 }
 
-/// The links of the group with this header.
+/// Reads the links of the group with this header.
 pub(super) fn read_links(source: &Source<'_>, header: &ObjectHeader) -> Result<Links> {
     let mut listing = Listing { source, links: Links::default(), bytes: 0 };
     if let Some(message) = header.find(MessageKind::LINK_INFORMATION) {
@@ -92,7 +92,7 @@ impl Listing<'_, '_> {
         let (Some(heap), Some(by_name)) = (heap, by_name) else { return Ok(()) };
         let heap = FractalHeap::open(self.source, heap)?;
         btree_v2::for_each(self.source, by_name, &[5], &mut |_, mut record| {
-            // A hash of the name, then the number of the link in the heap.
+            // Skips the hash of the name; the heap ID of the link follows.
             record.skip(4)?;
             let link = heap.object(record.take(LINK_ID_BYTES)?)?;
             self.add(Link::decode(link.cursor())?)
@@ -109,7 +109,7 @@ impl Listing<'_, '_> {
         })
     }
 
-    /// The links in one node of a symbol table.
+    /// Reads the links of one symbol table node.
     fn read_symbols(&mut self, address: u64, names: &Block) -> Result {
         let source = self.source;
         let head = source.block(address, 8)?;
@@ -140,7 +140,7 @@ impl Listing<'_, '_> {
     }
 }
 
-/// The data of a local heap, which holds the names of an old group.
+/// Reads the data of a local heap, which holds the names of an old group.
 fn read_local_heap(source: &Source<'_>, address: u64) -> Result<Block> {
     let (addresses, lengths) = (u64::from(source.widths.address), u64::from(source.widths.length));
     let length = lengths.saturating_mul(2).saturating_add(addresses).saturating_add(8);

@@ -1,57 +1,56 @@
-//! Layouts: how the elements of a dataset are stored.
+//! Storage layouts of datasets.
 
 use super::cursor::Cursor;
 use super::error::{Hdf5Error, Result};
 use super::source::Source;
 
-/// How the elements of a dataset are stored.
+/// The storage layout of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Layout {
-    /// In the object header.
+    /// The elements are in the object header.
     Compact(Vec<u8>),
-    /// In one extent.
+    /// The elements are in one extent.
     Contiguous {
-        /// First byte in the file; none if nothing was written.
+        /// Offset in the file; `None` if nothing was written.
         offset: Option<u64>,
-        /// Bytes; none where an old file does not say.
+        /// Length in bytes; `None` if an old file does not store it.
         length: Option<u64>,
     },
-    /// In chunks.
+    /// The elements are in chunks.
     Chunked(ChunkLayout),
-    /// In other datasets, mostly of other files.
+    /// The elements are in other datasets, mostly of other files.
     Virtual,
-    /// In files that are named in this one.
+    /// The elements are in external files that the header names.
     External,
 }
 
-/// How a dataset is cut in chunks.
+/// The chunk shape of a dataset, and the location of its chunks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkLayout {
     /// Shape of a chunk.
     pub shape: Vec<u64>,
-    /// Bytes of an element, as the layout says.
+    /// Bytes of an element, as stored in the layout.
     pub element_bytes: u64,
-    /// Whether chunks that reach over the edge of the dataset go through no filter, whatever their
-    /// filter mask says.
+    /// True if filters are skipped for partial edge chunks, regardless of their filter mask.
     pub edges_unfiltered: bool,
-    /// How the chunks are found.
+    /// The kind of the chunk index.
     pub index: ChunkIndex,
-    /// Address of the index, or of the chunks where there is none; none if nothing was written.
+    /// Address of the index, or of the chunks if there is no index; `None` if nothing was written.
     pub(super) address: Option<u64>,
 }
 
-/// How the chunks of a dataset are found.
+/// The kind of a dataset's chunk index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChunkIndex {
     /// A B-tree of version 1.
     BTreeV1,
-    /// There is one chunk.
+    /// No index: the dataset has one chunk.
     Single {
-        /// Stored bytes and filter mask, if it went through filters.
+        /// Stored length in bytes and filter mask, if the dataset has filters.
         filtered: Option<(u64, u32)>,
     },
-    /// All chunks one after another.
+    /// No index: all chunks are contiguous, in order.
     Implicit,
     /// An array of fixed length.
     FixedArray,
@@ -65,7 +64,7 @@ const EDGES_UNFILTERED: u8 = 0x01;
 const SINGLE_IS_FILTERED: u8 = 0x02;
 
 impl ChunkLayout {
-    /// Bytes of a chunk before filters; `None` over 2^64.
+    /// Returns the length of an unfiltered chunk in bytes; `None` if it exceeds 64 bits.
     pub fn chunk_bytes(&self) -> Option<u64> {
         self.shape.iter().try_fold(self.element_bytes, |bytes, size| bytes.checked_mul(*size))
     }
@@ -91,7 +90,7 @@ fn decode_old(source: &Source<'_>, mut cursor: Cursor<'_>) -> Result<Layout> {
             let length = usize::try_from(cursor.u32()?).unwrap_or(usize::MAX);
             Ok(Layout::Compact(cursor.take(length)?.to_vec()))
         }
-        // The sizes of the axes follow, too short for long ones: the dataspace has them.
+        // The shape follows, in numbers too narrow for long axes; the dataspace has it.
         1 => {
             let address = cursor.address()?;
             let offset = address.map(|address| source.offset_of(address)).transpose()?;
@@ -128,7 +127,7 @@ fn decode_new(source: &Source<'_>, mut cursor: Cursor<'_>, version: u8) -> Resul
     }
 }
 
-/// The shape of chunks, which ends with the bytes of an element.
+/// Reads the shape of chunks, followed by the bytes of an element.
 fn chunks(
     source: &Source<'_>,
     cursor: &mut Cursor<'_>,
@@ -154,7 +153,7 @@ fn chunks(
     Ok(Layout::Chunked(layout))
 }
 
-/// Chunks as versions 4 and 5 have them, with several kinds of index.
+/// Decodes the chunked layout of versions 4 and 5, which have several kinds of index.
 fn decode_indexed(source: &Source<'_>, mut cursor: Cursor<'_>) -> Result<Layout> {
     let [flags, rank, width] = cursor.array()?;
     if flags & !(EDGES_UNFILTERED | SINGLE_IS_FILTERED) != 0 {
@@ -163,7 +162,7 @@ fn decode_indexed(source: &Source<'_>, mut cursor: Cursor<'_>) -> Result<Layout>
     let layout = chunks(source, &mut cursor, rank, width.into(), None)?;
     let Layout::Chunked(mut layout) = layout else { return Ok(layout) };
     let kind = cursor.u8()?;
-    // What follows of creation parameters is in the header of the index, too.
+    // Further creation parameters are skipped: the header of the index repeats them.
     layout.index = match kind {
         1 if flags & SINGLE_IS_FILTERED != 0 => {
             ChunkIndex::Single { filtered: Some((cursor.length()?, cursor.u32()?)) }

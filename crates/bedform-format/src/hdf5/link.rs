@@ -1,34 +1,34 @@
-//! Links: the names in a group and what they stand for.
+//! Links: the names in a group and their targets.
 
 use super::cursor::Cursor;
 use super::error::{Hdf5Error, Result};
 
-/// A name in a group.
+/// A named link of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
     /// The name as bytes, mostly UTF-8.
     pub name: Vec<u8>,
-    /// What it stands for.
+    /// The object or path to which the name refers.
     pub target: LinkTarget,
-    /// When it was made, as a count, where the group tracks it.
+    /// Creation order, if the group tracks it.
     pub order: Option<u64>,
 }
 
-/// What a name in a group stands for.
+/// The target of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkTarget {
     /// The object at this address.
     Hard(u64),
-    /// Whatever lies at this path.
+    /// The object at this path, if any.
     Soft(Vec<u8>),
-    /// An object of another file. The parser never opens it.
+    /// An object of another file, which the parser never opens.
     External {
         /// The other file.
         file: Vec<u8>,
         /// The path in it.
         path: Vec<u8>,
     },
-    /// A kind of link that a program registered for itself.
+    /// A link type that a program registered.
     UserDefined(u8),
 }
 

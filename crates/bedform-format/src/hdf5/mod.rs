@@ -1,36 +1,36 @@
-//! Metadata of HDF5 files, NetCDF-4 files among them: groups, datasets, attributes, places of
+//! A parser for the metadata of HDF5 and NetCDF-4 files: groups, datasets, attributes, extents of
 //! chunks.
 //!
-//! [`Hdf5File`] reads a file through a [`ReadAt`], in aligned blocks of which it keeps up to 16
-//! MiB, so that it serves local disks and URLs alike. Nodes and blocks of an index are announced
-//! before they are used, and fetched many at once where that is faster
-//! ([`ReadAt::read_many`]): up to 8 MiB of them are kept. It parses an object, a listing or a chunk
-//! index when it is asked for, and never reads elements. [`chunk_map`] makes of a whole file what
-//! the engine needs.
+//! [`Hdf5File`] reads a file through a [`ReadAt`], from a local disk or a URL, in aligned blocks;
+//! it caches up to 16 MiB of them. Nodes and blocks of an index are announced before use, and
+//! fetched concurrently if that is faster ([`ReadAt::read_many`]); up to 8 MiB of them are kept.
+//! Objects, listings and chunk indexes are parsed on demand; elements of datasets are never read.
+//! [`chunk_map`] describes a whole file for the engine.
 //!
 //! # Errors
 //!
-//! [`Hdf5Error::Unknown`] names a part of the format that this parser does not read: the HDF5
+//! [`Hdf5Error::Unknown`] names a part of the format that this parser does not read but the HDF5
 //! library may. [`Hdf5Error::Corrupt`] names the byte, [`Hdf5Error::Limit`] the limit.
 //!
 //! # Hostile files
 //!
 //! Every length is checked against the size of the file and the limits before memory is allocated.
-//! Arithmetic is checked. Levels of a tree go down by one, a piece of a header is read once, types
-//! and values have a depth. All bytes that are used of a file are counted, and may be 16 MiB and 64
-//! times its size, at most [`Limits::hdf5_bytes_max`](crate::Limits::hdf5_bytes_max).
+//! Arithmetic is checked. Levels of a tree decrease by one, each piece of a header is read once,
+//! and the depth of types and values is limited. The parser counts all bytes that it uses of a
+//! file. They may be 16 MiB plus 64 times the file's size, and at most
+//! [`Limits::hdf5_bytes_max`](crate::Limits::hdf5_bytes_max).
 //!
 //! # Modules
 //!
-//! | module | holds |
+//! | module | content |
 //! |---|---|
-//! | `source`, `ahead`, `cursor`, `checksum` | bytes of the file, those that were announced, fields in them, their checksum |
-//! | `superblock`, `object_header`, `shared` | where the file begins; messages of objects, and those that objects share |
-//! | `dataspace`, `datatype`, `filter`, `layout`, `attribute`, `link` | what messages say |
+//! | `source`, `ahead`, `cursor`, `checksum` | the bytes of a file: blocks, readahead, fields, checksums |
+//! | `superblock`, `object_header`, `shared` | the start of a file; messages of objects, and shared messages |
+//! | `dataspace`, `datatype`, `filter`, `layout`, `attribute`, `link` | the kinds of messages |
 //! | `btree_v1`, `btree_v2`, `fractal_heap`, `global_heap` | trees and heaps |
-//! | `group`, `object`, `chunk_index`, `value` | links, objects, places of chunks, values of attributes |
-//! | `chunk_map` | all of it as the engine reads it |
-//! | `everything` | all that a file says, for fuzzers and tests |
+//! | `group`, `object`, `chunk_index`, `value` | links, objects, extents of chunks, values of attributes |
+//! | `chunk_map` | the description of a whole file for the engine |
+//! | `everything` | reads all content of a file, for fuzzers and tests |
 //!
 //! The format is that of the "HDF5 File Format Specification Version 3.0", with the layouts of
 //! version 5 and the complex numbers of HDF5 2.0.
@@ -89,10 +89,10 @@ pub use source::{ManyRead, ReadAt};
 pub use superblock::Superblock;
 pub use value::Value;
 
-/// Bytes of the blocks that are asked for on local disks.
+/// Recommended length of blocks on local disks, in bytes.
 pub const BLOCK_BYTES: usize = 64 << 10;
 
-/// An HDF5 file, opened.
+/// An open HDF5 file.
 pub struct Hdf5File<'r> {
     source: source::Source<'r>,
     superblock: Superblock,
@@ -100,10 +100,10 @@ pub struct Hdf5File<'r> {
 }
 
 impl<'r> Hdf5File<'r> {
-    /// Reads the superblock of a file of `size` bytes.
+    /// Opens a file of `size` bytes and reads its superblock.
     ///
-    /// `block_bytes` are asked for at once: [`BLOCK_BYTES`] on local disks, more where a request is
-    /// dear.
+    /// Requests are for `block_bytes` bytes: [`BLOCK_BYTES`] on local disks, more where a request
+    /// has a high latency.
     ///
     /// ```
     /// use bedform_format::{Limits, hdf5::{BLOCK_BYTES, Hdf5Error, Hdf5File}};
@@ -123,8 +123,7 @@ impl<'r> Hdf5File<'r> {
         Self::of(source::Source::new(reader, size, block_bytes, limits))
     }
 
-    /// As [`Hdf5File::open`], without a look at checksums: for fuzzers, whose inputs have none that
-    /// is right.
+    /// As [`Hdf5File::open`], but ignores checksums, which a fuzzer's input never satisfies.
     ///
     /// # Errors
     /// [`Hdf5Error`].
@@ -145,17 +144,17 @@ impl<'r> Hdf5File<'r> {
         Ok(Self { source, superblock, heaps: global_heap::GlobalHeaps::default() })
     }
 
-    /// Bytes of the file.
+    /// Returns the size of the file in bytes.
     pub(super) fn size(&self) -> u64 {
         self.source.size()
     }
 
-    /// What the superblock says.
+    /// Returns the content of the superblock and its extension.
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
     }
 
-    /// The object at an address: that of the root, of a link, or of a reference.
+    /// Reads the object at an address: that of the root group, of a link, or of a reference.
     ///
     /// # Errors
     /// [`Hdf5Error`].
@@ -163,7 +162,7 @@ impl<'r> Hdf5File<'r> {
         Object::read(&self.source, address)
     }
 
-    /// The names in a group; none in other objects.
+    /// Reads the links of a group; empty for other objects.
     ///
     /// # Errors
     /// [`Hdf5Error`].
@@ -171,8 +170,7 @@ impl<'r> Hdf5File<'r> {
         group::read_links(&self.source, &group.header)
     }
 
-    /// The attributes of an object: in the order in which they were made where the object tracks
-    /// that, else by name.
+    /// Reads the attributes of an object, in creation order if the object tracks it, else by name.
     ///
     /// # Errors
     /// [`Hdf5Error`].
@@ -180,7 +178,8 @@ impl<'r> Hdf5File<'r> {
         attribute::read_all(&self.source, &object.header)
     }
 
-    /// The elements of an attribute in C order; those of variable length come from their heap.
+    /// Decodes the elements of an attribute in C order; those of variable length are read from
+    /// their heap.
     ///
     /// # Errors
     /// [`Hdf5Error`].
@@ -194,11 +193,11 @@ impl<'r> Hdf5File<'r> {
         decoder.elements(&attribute.datatype, count, &mut block.cursor(), depth_max)
     }
 
-    /// Calls `take` with every chunk of a dataset that was written, in the order of its index;
-    /// never for a dataset without chunks.
+    /// Calls `take` with every written chunk of a dataset, in the order of its index; never for a
+    /// dataset without chunks.
     ///
     /// # Errors
-    /// [`Hdf5Error`], and that of `take`.
+    /// [`Hdf5Error`], and any error of `take`.
     pub fn chunks(&self, dataset: &Dataset, take: TakeChunk<'_>) -> Result<(), Hdf5Error> {
         match &dataset.layout {
             Layout::Chunked(layout) => chunk_index::for_each(&self.source, dataset, layout, take),

@@ -1,4 +1,4 @@
-//! Objects: groups, datasets and named types.
+//! Objects: groups, datasets and committed datatypes.
 
 use super::attribute::datatype_at;
 use super::dataspace::Dataspace;
@@ -13,44 +13,44 @@ use super::source::Source;
 /// An object of a file.
 #[derive(Debug, Clone)]
 pub struct Object {
-    /// What it is.
+    /// Kind of the object, with the content of a dataset or datatype.
     pub kind: ObjectKind,
     pub(super) header: ObjectHeader,
 }
 
-/// What an object is.
+/// The kind of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ObjectKind {
     /// A group: [`Hdf5File::links`](super::Hdf5File::links) lists it.
     Group,
     /// A dataset.
     Dataset(Box<Dataset>),
-    /// A named type.
+    /// A committed datatype.
     Datatype(Datatype),
 }
 
 /// A dataset.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dataset {
-    /// Its shape.
+    /// Shape of the dataset.
     pub space: Dataspace,
-    /// Type of its elements.
+    /// Type of the elements.
     pub datatype: Datatype,
-    /// What elements are that were never written.
+    /// Value of elements that were never written.
     pub fill_value: FillValue,
-    /// Filters that chunks go through, first to last when writing.
+    /// Filters of chunks, in the order in which a writer applies them.
     pub filters: Vec<PipelineFilter>,
-    /// How the elements are stored.
+    /// Storage layout of the elements.
     pub layout: Layout,
 }
 
 impl Object {
-    /// Its address in the file.
+    /// Returns the address of the object header.
     pub fn address(&self) -> u64 {
         self.header.address
     }
 
-    /// Whether it tracks the order in which its attributes are made.
+    /// Returns true if the object tracks the creation order of its attributes.
     pub fn attribute_order_tracked(&self) -> bool {
         self.header.attribute_order_tracked
     }
@@ -74,7 +74,7 @@ impl Object {
 }
 
 impl Dataset {
-    /// About the bytes of memory that it takes.
+    /// Approximate memory of the dataset, in bytes.
     pub(super) fn weight(&self) -> u64 {
         let filters = self.filters.iter().map(|filter| filter.values.len().saturating_mul(4));
         let fixed = match &self.layout {
@@ -112,7 +112,7 @@ impl Dataset {
         Ok(dataset)
     }
 
-    /// Checks that the parts fit each other.
+    /// Checks that the shape, the type and the layout are consistent.
     fn check(&self) -> std::result::Result<(), &'static str> {
         if let Layout::Chunked(layout) = &self.layout {
             if layout.shape.len() != self.space.shape().len() {

@@ -6,7 +6,7 @@ use super::cursor::{Block, Cursor};
 use super::error::{Hdf5Error, Result};
 use super::source::Source;
 
-/// What a message says, by its number in the file.
+/// The type number of a header message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MessageKind(pub(super) u16);
 
@@ -28,25 +28,25 @@ impl MessageKind {
     pub(super) const ATTRIBUTE_INFORMATION: Self = Self(0x15);
     pub(super) const CACHE_IMAGE: Self = Self(0x18);
 
-    /// Whether the format gives the number a meaning.
+    /// Returns true if the format defines the number.
     fn is_known(self) -> bool {
         self.0 != 0x09 && self.0 <= 0x18
     }
 }
 
-/// Flag of a message: what it says lies elsewhere.
+/// Flag of a message: the body is a reference to a shared message.
 pub(super) const FLAG_SHARED: u8 = 0x02;
-/// Flag of a message: a reader that does not know it must refuse the object.
+/// Flag of a message: a reader that does not know its type must refuse the object.
 const FLAG_FAIL_IF_UNKNOWN: u8 = 0x80;
 /// Flags of a header of version 2.
 const ATTRIBUTE_ORDER_TRACKED: u8 = 0x04;
 const ATTRIBUTE_LIMITS_STORED: u8 = 0x10;
 const TIMES_STORED: u8 = 0x20;
-/// Bytes of a header of version 1 before its messages.
+/// Bytes of a version 1 header before its messages.
 const OLD_PREFIX_BYTES: u64 = 16;
-/// Bytes that hold the prefix of a header of version 2.
+/// Largest length of a version 2 header's prefix, in bytes.
 const NEW_PREFIX_BYTES: u64 = 34;
-/// Signature and checksum of a piece of a header of version 2.
+/// Bytes of the signature and checksum of a piece of a version 2 header.
 const PIECE_OVERHEAD: u64 = 8;
 
 /// A message of an object header.
@@ -54,7 +54,7 @@ const PIECE_OVERHEAD: u64 = 8;
 pub(super) struct Message {
     pub(super) kind: MessageKind,
     pub(super) flags: u8,
-    /// When it was made, as a count, where the header tracks it.
+    /// Creation order, if the header tracks it.
     pub(super) order: Option<u16>,
     pub(super) body: Block,
 }
@@ -70,7 +70,7 @@ impl Message {
 pub(super) struct ObjectHeader {
     /// Address of the object.
     pub(super) address: u64,
-    /// Whether attributes say when they were made.
+    /// True if the creation order of attributes is tracked.
     pub(super) attribute_order_tracked: bool,
     pub(super) messages: Vec<Message>,
 }
@@ -78,12 +78,12 @@ pub(super) struct ObjectHeader {
 /// A header while its pieces are read.
 struct Pieces {
     messages: Vec<Message>,
-    /// Addresses and lengths of pieces that are still to be read, and those that were met.
+    /// Addresses and lengths of pieces still to read, and addresses of all known pieces.
     pending: Vec<(u64, u64)>,
     met: HashSet<u64>,
-    /// Bytes of the pieces, which may lie over each other.
+    /// Bytes of pieces that may still be read; a hostile file may overlap pieces.
     bytes_left: u64,
-    /// Flags of a header of version 2; none in version 1.
+    /// Flags of a version 2 header; `None` for version 1.
     flags: Option<u8>,
 }
 
@@ -107,12 +107,12 @@ impl ObjectHeader {
         Ok(Self { address, attribute_order_tracked, messages: pieces.messages })
     }
 
-    /// The first message of a kind.
+    /// Returns the first message of a kind.
     pub(super) fn find(&self, kind: MessageKind) -> Option<&Message> {
         self.messages.iter().find(|message| message.kind == kind)
     }
 
-    /// The messages of a kind.
+    /// Returns the messages of a kind.
     pub(super) fn all(&self, kind: MessageKind) -> impl Iterator<Item = &Message> {
         self.messages.iter().filter(move |message| message.kind == kind)
     }
@@ -125,7 +125,7 @@ impl Pieces {
         if version != 1 {
             return Err(start.corrupt("no object header"));
         }
-        // The count of messages says nothing that the lengths do not.
+        // Skips the number of messages; the lengths suffice.
         prefix.skip(6)?;
         let length = u64::from(prefix.u32()?);
         let first = address.saturating_add(OLD_PREFIX_BYTES);
@@ -186,7 +186,7 @@ impl Pieces {
             Some(flags) if flags & ATTRIBUTE_ORDER_TRACKED != 0 => 6,
             Some(_) => 4,
         };
-        // What is too short for a message is a gap.
+        // Remaining bytes too few for a message are a gap.
         while cursor.len() >= prefix_bytes {
             let message = self.message(&mut cursor)?;
             match message.kind {

@@ -1,4 +1,4 @@
-//! Messages that several objects share: named datatypes, and the table of shared messages.
+//! Shared messages: committed datatypes, and the file's table of shared messages.
 
 use super::cursor::{Block, Cursor};
 use super::error::{Hdf5Error, Result};
@@ -6,19 +6,19 @@ use super::fractal_heap::FractalHeap;
 use super::object_header::{FLAG_SHARED, Message, MessageKind, ObjectHeader};
 use super::source::Source;
 
-/// The body of a message, wherever it lies.
+/// The body of a message, stored in its header or elsewhere.
 pub(super) struct SharedBody {
     pub(super) block: Block,
-    /// Address of the named datatype that it is of.
+    /// Address of the committed datatype that contains it, if one does.
     pub(super) committed: Option<u64>,
 }
 
-/// Where a shared message lies, of version 3 on: in the heap of its kind.
+/// Location type of a shared message, from version 3 on: the heap of its kind.
 const IN_HEAP: u8 = 1;
-/// Bytes of the number of an object in that heap.
+/// Bytes of a heap ID in that heap.
 const HEAP_ID_BYTES: usize = 8;
 
-/// The body of a message of a header.
+/// Returns the body of a message of a header.
 pub(super) fn body_of(source: &Source<'_>, message: &Message) -> Result<SharedBody> {
     if message.flags & FLAG_SHARED != 0 {
         return resolve(source, message.kind, message.cursor());
@@ -26,7 +26,7 @@ pub(super) fn body_of(source: &Source<'_>, message: &Message) -> Result<SharedBo
     Ok(SharedBody { block: message.body.clone(), committed: None })
 }
 
-/// The body of the message of a kind that a reference in place of it names.
+/// Returns the body of the shared message that `reference` names.
 pub(super) fn resolve(
     source: &Source<'_>,
     kind: MessageKind,
@@ -56,7 +56,7 @@ pub(super) fn resolve(
     }
 }
 
-/// The body of a message that only the table of shared messages names.
+/// Returns the body of a message that only the table of shared messages locates.
 pub(super) fn in_table(
     source: &Source<'_>,
     kind: MessageKind,
@@ -74,7 +74,7 @@ pub(super) fn in_table(
         cursor.version(0, "an index of shared messages")?;
         cursor.skip(1)?;
         let kinds = cursor.u16()?;
-        // The smallest message that is shared; sizes at which the index changes its form; a count.
+        // Skips the smallest shared size, the sizes at which the index changes form, and a count.
         cursor.skip(10)?;
         cursor.address()?;
         let heap = cursor.address()?;

@@ -1,4 +1,4 @@
-//! The bytes of the file: fetched in blocks, checked against the size of the file, counted.
+//! The bytes of a file: read in blocks, checked against the size of the file, and counted.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -11,15 +11,15 @@ use super::error::{Hdf5Error, ReadError, Result};
 use super::superblock::SharedMessageTable;
 use crate::Limits;
 
-/// Positioned reads of one file, wherever it lies.
+/// Positioned reads of one file.
 pub trait ReadAt {
-    /// Exactly `length` bytes from `offset` on. The parser asks for nothing beyond the file's size.
+    /// Reads exactly `length` bytes from `offset`. The parser never reads past the file's size.
     ///
     /// # Errors
-    /// Whatever the reader has to say; the parser passes it on as [`Hdf5Error::Read`].
+    /// Any error; the parser returns it as [`Hdf5Error::Read`].
     fn read_at(&self, offset: u64, length: usize) -> std::result::Result<Vec<u8>, ReadError>;
 
-    /// The bytes of each of these offsets and lengths, requested all at once; nothing where that is not
+    /// Reads several extents, each an offset and a length, concurrently; `None` if that is not
     /// faster than [`ReadAt::read_at`] of one after another.
     ///
     /// # Errors
@@ -27,7 +27,7 @@ pub trait ReadAt {
     fn read_many(&self, extents: &[(u64, usize)]) -> ManyRead;
 }
 
-/// What [`ReadAt::read_many`] gives.
+/// The result of [`ReadAt::read_many`].
 pub type ManyRead = std::result::Result<Option<Vec<Vec<u8>>>, ReadError>;
 
 impl ReadAt for &[u8] {
@@ -42,33 +42,35 @@ impl ReadAt for &[u8] {
     }
 }
 
-/// Bytes of the blocks that are kept.
+/// Largest total length of cached blocks, in bytes.
 const CACHE_BYTES: usize = 16 << 20;
-/// What every request counts, so that empty ones end too.
+/// Charged per request in addition to its bytes, so that loops of empty requests end.
 const REQUEST_COST: u64 = 64;
-/// Bytes that any file may cost; a small file is read several times over.
+/// Bytes that may be used of a file in addition to [`USES_MAX`] times its size; a small file is
+/// read several times.
 const FREE_BYTES: u64 = 16 << 20;
-/// How often all bytes of a file may be used: headers once, shared parts more often.
+/// How often each byte of a file may be used on average: headers are used once, shared parts more
+/// often.
 const USES_MAX: u64 = 64;
 
-/// Children of a node in a file that does not say.
+/// Children per node, in a file that does not store the number.
 const CHUNK_NODE_CHILDREN: u64 = 64;
-/// How many nodes or blocks of an index are announced together.
+/// Largest number of index nodes or blocks in one announcement.
 pub(super) const ANNOUNCED_MAX: usize = 256;
 
-/// The file and what has been fetched of it.
+/// An open file with its cache of blocks.
 pub(super) struct Source<'r> {
     reader: &'r dyn ReadAt,
     size: u64,
-    /// What addresses in the file are relative to.
+    /// Offset of address 0 in the file.
     pub(super) base: u64,
     pub(super) widths: Widths,
     pub(super) limits: Limits,
-    /// Where the messages are that objects share, if the file has a table of them.
+    /// Location of the table of shared messages, if the file has one.
     pub(super) shared_messages: Option<SharedMessageTable>,
-    /// Whether a wrong checksum is an error.
+    /// True if a wrong checksum is an error.
     pub(super) checks_sums: bool,
-    /// Children that a node of a B-tree of version 1 for chunks has at most.
+    /// Largest number of children of a node in a version 1 B-tree of chunks.
     pub(super) chunk_node_children: u64,
     block_bytes: usize,
     blocks: RefCell<Blocks>,
@@ -113,13 +115,13 @@ impl<'r> Source<'r> {
         self.size
     }
 
-    /// Where in the file an address is.
+    /// Converts an address to an offset in the file.
     pub(super) fn offset_of(&self, address: u64) -> Result<u64> {
         let offset = address.checked_add(self.base).filter(|offset| *offset <= self.size);
         offset.ok_or_else(|| self.beyond(address, 0))
     }
 
-    /// Where in the file `length` bytes at an address are, all of which it has.
+    /// Converts an address to an offset, and checks that the file has `length` bytes there.
     pub(super) fn extent_of(&self, address: u64, length: u64) -> Result<u64> {
         let offset = self.offset_of(address)?;
         match offset.checked_add(length) {
@@ -133,7 +135,7 @@ impl<'r> Source<'r> {
         Hdf5Error::corrupt(offset, what)
     }
 
-    /// `length` bytes at an address.
+    /// Reads `length` bytes at an address.
     pub(super) fn block(&self, address: u64, length: u64) -> Result<Block> {
         let at = self.extent_of(address, length)?;
         let bytes_max = self.limits.metadata_bytes_max;
@@ -145,21 +147,21 @@ impl<'r> Source<'r> {
         Ok(Block { bytes, at, widths: self.widths })
     }
 
-    /// Up to `length` bytes at an address: fewer where the file ends.
+    /// Reads up to `length` bytes at an address; fewer at the end of the file.
     pub(super) fn block_up_to(&self, address: u64, length: u64) -> Result<Block> {
         let left = self.size.saturating_sub(self.offset_of(address)?);
         self.block(address, length.min(left))
     }
 
-    /// `length` bytes at an address, the last four of which are the checksum of the others; without
-    /// it.
+    /// Reads `length` bytes at an address, verifies the checksum in the last four, and returns the
+    /// others.
     pub(super) fn checked_block(&self, address: u64, length: u64) -> Result<Block> {
         let mut block = self.block(address, length)?;
         self.take_checksum(&mut block)?;
         Ok(block)
     }
 
-    /// Takes the checksum off a block whose last four bytes it is.
+    /// Verifies and removes the checksum in the last four bytes of a block.
     pub(super) fn take_checksum(&self, block: &mut Block) -> Result {
         let Some((body, stored)) = block.bytes.split_last_chunk::<4>() else {
             return Err(Hdf5Error::corrupt(block.at, "no room for a checksum"));
@@ -170,7 +172,7 @@ impl<'r> Source<'r> {
         Ok(())
     }
 
-    /// Checks that `bytes`, which begin at `at`, have this checksum.
+    /// Verifies the checksum of `bytes`, which start at offset `at`.
     pub(super) fn check_sum(&self, at: u64, bytes: &[u8], stored: u32) -> Result {
         if !self.checks_sums {
             return Ok(());
@@ -184,7 +186,7 @@ impl<'r> Source<'r> {
         }
     }
 
-    /// Counts bytes that are used, or memory that is made of them.
+    /// Charges bytes that are used, or memory that is allocated for them, to the limit of the file.
     pub(super) fn spend(&self, bytes: u64) -> Result {
         let left = self.bytes_left.get().checked_sub(bytes.saturating_add(REQUEST_COST));
         self.bytes_left.set(left.unwrap_or(0));
@@ -193,9 +195,9 @@ impl<'r> Source<'r> {
         left.map(|_| ()).ok_or_else(over)
     }
 
-    /// Says that these addresses and lengths are used next. Where requests are dear they are fetched at
-    /// once, [`ANNOUNCED_MAX`] of them at most; else this does nothing. Lengths may be guesses, and count
-    /// for nothing before they are used.
+    /// Announces extents, each an address and a length, that are read next. If the reader gains by
+    /// concurrent requests, up to [`ANNOUNCED_MAX`] of them are fetched at once. Lengths may be
+    /// guesses; they are charged only when used.
     pub(super) fn announce(&self, extents: impl Iterator<Item = (u64, u64)>) -> Result {
         if self.ahead.borrow().is_useless() {
             return Ok(());
@@ -236,7 +238,7 @@ impl<'r> Source<'r> {
         Ok(bytes)
     }
 
-    /// The block that holds an offset, and the place in it.
+    /// Returns the number of the block that contains `offset`, and the position in it.
     fn place_of(&self, offset: u64) -> (u64, usize) {
         let block_bytes = self.block_bytes as u64;
         let number = offset.checked_div(block_bytes).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The superblock: where the file begins, how wide its numbers are, where its root group is.
+//! The superblock: the base address, the widths of numbers, and the address of the root group.
 
 use super::cursor::{Block, Cursor, Widths};
 use super::error::{Hdf5Error, Result};
@@ -10,36 +10,37 @@ pub(super) const SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
 /// Bytes that hold the largest superblock.
 const SUPERBLOCK_BYTES: u64 = 128;
 
-/// Where version 3 has its flags, and those of a file that is open for writing.
+/// Offset of the flags in version 3; then the flags of a file that is open for writing.
 const FLAGS_AT: usize = 11;
 const BEING_WRITTEN: u8 = 0x01;
 const SINGLE_WRITER: u8 = 0x04;
 
-/// What the superblock and its extension say.
+/// The content of the superblock and its extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
     /// Version, 0 to 3.
     pub version: u8,
-    /// Bytes of others before the superblock. Addresses in the file count from here.
+    /// Bytes of the user block before the superblock. Addresses are relative to its end.
     pub user_block_bytes: u64,
     /// Address of the root group.
     pub root: u64,
-    /// Whether a writer has the file open, or ended without closing it: what it holds may not fit
-    /// together, and the HDF5 library refuses it.
+    /// True if a writer has the file open, or ended without closing it. Its content may be
+    /// inconsistent, and the HDF5 library refuses it.
     pub being_written: bool,
-    /// Whether the same is so of a single writer that lets others read (SWMR): it keeps the file whole at
-    /// every moment.
+    /// As `being_written`, for a single writer that permits concurrent readers (SWMR). Such a file
+    /// is consistent at every moment.
     pub single_writer: bool,
 }
 
-/// Where the table of shared messages is.
+/// The location of the table of shared messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SharedMessageTable {
     pub(super) address: u64,
     pub(super) index_count: u8,
 }
 
-/// Finds the superblock, and sets what it says of addresses and shared messages in the source.
+/// Finds and reads the superblock, and sets the base, widths and table of shared messages of the
+/// source.
 pub(super) fn read(source: &mut Source<'_>) -> Result<Superblock> {
     source.base = find(source)?;
     let block = source.block_up_to(0, SUPERBLOCK_BYTES)?;
@@ -61,7 +62,7 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<Superblock> {
     Ok(Superblock { version, user_block_bytes: source.base, root, being_written, single_writer })
 }
 
-/// The superblock lies at 0, 512, 1024, 2048 and so on.
+/// Searches for the superblock, which lies at offset 0, 512, 1024, 2048 and so on.
 fn find(source: &Source<'_>) -> Result<u64> {
     let mut at = 0_u64;
     while at < source.size() {
@@ -84,17 +85,17 @@ fn set_widths(source: &mut Source<'_>, cursor: &mut Cursor<'_>) -> Result {
     Ok(())
 }
 
-/// The root of a superblock of version 0 or 1.
+/// Reads the address of the root group from a superblock of version 0 or 1.
 fn read_old(source: &mut Source<'_>, mut cursor: Cursor<'_>, version: u8) -> Result<u64> {
     cursor.version(0, "the free space storage")?;
     cursor.version(0, "the root symbol table entry")?;
     cursor.skip(1)?;
     cursor.version(0, "shared header messages")?;
     set_widths(source, &mut cursor)?;
-    // One reserved byte, two sizes of B-tree nodes, flags.
+    // Skips a reserved byte, the node sizes of two B-trees, and flags.
     cursor.skip(9)?;
     if version == 1 {
-        // Half of the children of a node of chunks.
+        // The field holds half of the largest number of children.
         source.chunk_node_children = u64::from(cursor.u16()?).saturating_mul(2);
         cursor.skip(2)?;
     }
@@ -107,12 +108,12 @@ fn read_old(source: &mut Source<'_>, mut cursor: Cursor<'_>, version: u8) -> Res
     if cursor.address()?.is_some() {
         return Err(Hdf5Error::unknown("a file driver of its own"));
     }
-    // The entry of the root: the offset of its name, then its object header.
+    // The symbol table entry of the root: the offset of its name, then its object header.
     cursor.length()?;
     cursor.required_address()
 }
 
-/// The root of a superblock of version 2 or 3, and its extension.
+/// Reads the addresses of the root group and the extension from a superblock of version 2 or 3.
 fn read_new(source: &mut Source<'_>, block: &Block) -> Result<(u64, Option<u64>)> {
     let mut cursor = block.cursor();
     cursor.skip(SIGNATURE.len().saturating_add(1))?;
@@ -129,8 +130,8 @@ fn read_new(source: &mut Source<'_>, block: &Block) -> Result<(u64, Option<u64>)
     Ok((cursor.required_address()?, extension))
 }
 
-/// Checks that the file is as long as it says. The stored end counts from the start of the file as
-/// it was; a user block that was put before it later moves it.
+/// Checks that the file has the stored length. The stored end is relative to the original start of
+/// the file; a user block that was added later shifts it.
 fn check_end(source: &Source<'_>, cursor: &mut Cursor<'_>, stored_base: u64) -> Result {
     let before = *cursor;
     let stored = cursor.required_address()?;

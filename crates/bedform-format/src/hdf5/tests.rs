@@ -30,7 +30,7 @@ fn with_file<T>(bytes: &[u8], take: impl FnOnce(&Hdf5File<'_>) -> T) -> T {
     take(&file.unwrap())
 }
 
-/// The object at a path of hard links.
+/// Returns the object at a path of hard links.
 fn object_at(file: &Hdf5File<'_>, path: &str) -> Object {
     let mut object = file.object(file.superblock().root).unwrap();
     for name in path.split('/') {
@@ -85,9 +85,9 @@ fn the_map_of_a_group_has_what_is_within_it_and_the_groups_around() {
     });
 }
 
-/// HDF5 (up to 2.2) iterates over an extensible array as if its first axis were the one that grows,
-/// so that h5py gives wrong places for the chunks of a dataset whose other axis grows, and a map
-/// made of them gives wrong elements. The bytes of a chunk say here where it belongs.
+/// HDF5 (up to 2.2) iterates over an extensible array as if its first axis were the growing one. If
+/// another axis grows, h5py returns wrong chunk positions, and a map made from them gives wrong
+/// elements. In this file the bytes of a chunk name its position.
 #[test]
 fn chunks_along_an_axis_that_grows_behind_others_are_where_they_belong() {
     with_file(GROWS, |file| {
@@ -123,7 +123,7 @@ fn chunk_tables_are_read_one_by_one_as_all_at_once() {
                 assert!(chunks.is_empty());
                 *chunks =
                     chunk_table(file, address.unwrap(), &described, &limits).unwrap().unwrap();
-                // Of an array with other chunks nothing is said.
+                // If the array has another chunk shape, the address gives no table.
                 let shape: Vec<u64> = chunk_shape.iter().map(|size| size + 1).collect();
                 let mut other = described;
                 if let ForeignStorage::Chunked { chunk_shape, .. } = &mut other.storage {
@@ -202,7 +202,7 @@ fn links_out_of_the_file_are_listed_and_not_followed() {
     });
 }
 
-/// A reader that counts, and may fail.
+/// A reader that counts its requests and may fail.
 struct Counting<'b> {
     bytes: &'b [u8],
     reads: RefCell<Vec<(u64, usize)>>,
@@ -228,7 +228,7 @@ impl ReadAt for Counting<'_> {
 
 #[test]
 fn blocks_are_asked_for_once_and_only_where_they_are_needed() {
-    // The same file with a megabyte that nothing names: only its first blocks are read.
+    // The file has an unreferenced megabyte at its end: only its first blocks are read.
     let mut bytes = NETCDF4.to_vec();
     bytes.resize(1 << 20, 0);
     let reader = Counting::of(&bytes);
@@ -293,7 +293,7 @@ fn damaged_and_cut_files_are_errors_and_no_panics() {
     }
 }
 
-/// Numbers that a length or an address should not be, in a few places at once.
+/// Numbers that are implausible as a length or address, in a few places at once.
 #[test]
 fn files_of_hostile_numbers_are_errors_and_no_panics() {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;

@@ -1,4 +1,4 @@
-//! Elements as values: what attributes hold.
+//! Decoding of elements, for the values of attributes.
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ use super::error::{Hdf5Error, Result};
 use super::global_heap::{GlobalHeaps, HeapReference};
 use super::source::Source;
 
-/// An element.
+/// A decoded element.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
@@ -22,29 +22,29 @@ pub enum Value {
     Float(f64),
     /// Text without its padding, mostly UTF-8.
     Text(Vec<u8>),
-    /// The address of an object; none for a reference to nothing.
+    /// The address of an object; `None` for a null reference.
     Reference(Option<u64>),
     /// Elements of an array, or of a sequence.
     List(Vec<Value>),
-    /// Members of a record, in its order.
+    /// Members of a record, in order.
     Record(Vec<Value>),
-    /// Bytes that this parser has no value for.
+    /// Bytes of a type that this parser does not decode.
     Bytes(Vec<u8>),
 }
 
-/// What a value counts.
+/// Bytes charged for each value.
 const VALUE_BYTES: u64 = 16;
 
-/// Makes values of elements.
+/// A decoder of elements.
 pub(super) struct Decoder<'s, 'r> {
     pub(super) source: &'s Source<'r>,
     pub(super) heaps: &'s GlobalHeaps,
-    /// What the values may still take: 16 for each, and the bytes of those in a heap.
+    /// Bytes that values may still take: 16 for each, plus the bytes of those in a heap.
     pub(super) bytes_left: Cell<u64>,
 }
 
 impl Decoder<'_, '_> {
-    /// `count` elements.
+    /// Decodes `count` elements.
     pub(super) fn elements(
         &self,
         datatype: &Datatype,
@@ -86,7 +86,7 @@ impl Decoder<'_, '_> {
             TypeKind::VariableText(format) => {
                 let length = cursor.u32()?;
                 let object = self.object(length.into(), &mut cursor)?;
-                // Whatever the padding is, text in memory ends with its first zero.
+                // In memory, text ends with its first NUL, regardless of the padding in the file.
                 let format = TextFormat { padding: Padding::ZeroTerminated, ..*format };
                 Value::Text(unpadded(&object.bytes, format).to_vec())
             }
@@ -123,7 +123,7 @@ impl Decoder<'_, '_> {
         })
     }
 
-    /// An element of variable length.
+    /// Reads an element of variable length from its heap.
     fn object(&self, length: u64, cursor: &mut Cursor<'_>) -> Result<Block> {
         let start = *cursor;
         let reference = HeapReference::decode(cursor)?;
@@ -139,7 +139,7 @@ impl Decoder<'_, '_> {
     }
 }
 
-/// Text without what fills the rest of its element.
+/// Returns text without its padding.
 pub(super) fn unpadded(bytes: &[u8], format: TextFormat) -> &[u8] {
     let end = match format.padding {
         Padding::ZeroTerminated => bytes.iter().position(|byte| *byte == 0),
@@ -153,7 +153,7 @@ fn after(position: usize) -> usize {
     position.saturating_add(1)
 }
 
-/// The bits of a number of up to 16 bytes, shifted to the right end.
+/// Returns the bits of a number of up to 16 bytes, shifted to bit 0.
 fn raw_bits(bytes: &[u8], range: BitRange) -> Option<u128> {
     let mut little = [0; 16];
     let slots = little.get_mut(..bytes.len())?;
@@ -182,7 +182,7 @@ pub(super) fn integer(bytes: &[u8], range: BitRange, signed: bool) -> Option<Val
     Some(Value::Integer(value))
 }
 
-/// A number in one of the IEEE formats.
+/// Decodes a number in one of the IEEE formats.
 fn float(bytes: &[u8], range: BitRange, format: &FloatFormat) -> Option<Value> {
     let raw = raw_bits(bytes, range)?;
     let ieee = |exponent_bits: u8, mantissa_bits: u8, exponent_bias: u32| {

@@ -1,4 +1,4 @@
-//! Objects that stay text until somebody asks for their values: attributes.
+//! Attributes kept as text; they are parsed on demand.
 
 use std::sync::Arc;
 
@@ -8,8 +8,9 @@ use super::scan::{scan, string_end};
 use super::{JsonError, NUMBER, TEXT, is_marked_word, parse_within, utf8};
 use crate::Limits;
 
-/// An object of valid syntax as text without white space: it takes the memory of its bytes, whatever it holds.
-/// Numbers that JSON lacks are bare. Whether a key is in it twice is known when it is [parsed](Self::parse).
+/// A JSON object as text without white space, syntactically valid; it takes no more memory than its
+/// bytes. Numbers that JSON lacks are bare. Duplicate keys are detected when it is
+/// [parsed](Self::parse).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectText(Arc<str>);
 
@@ -21,7 +22,7 @@ impl Default for ObjectText {
 
 impl From<&Map<String, Value>> for ObjectText {
     fn from(members: &Map<String, Value>) -> Self {
-        // Writing a value with string keys into memory cannot fail.
+        // Serializing a value with string keys into memory cannot fail.
         let text = serde_json::to_string(members).unwrap_or_else(|_| "{}".to_owned());
         match text.contains(NUMBER) {
             true => Self(compact(&text, String::new()).into()),
@@ -35,10 +36,11 @@ impl ObjectText {
         Self(text.into())
     }
 
-    /// The object that a document is.
+    /// Reads a document that is one object.
     ///
     /// # Errors
-    /// As [`parse`](super::parse), but of keys that appear twice; `Syntax` for another value.
+    /// As [`parse`](super::parse), except for duplicate keys; `Syntax` for a value that is not an
+    /// object.
     pub fn from_bytes(bytes: &[u8], limits: &Limits) -> Result<Self, JsonError> {
         let size = bytes.len() as u64;
         if size > limits.metadata_bytes_max {
@@ -54,17 +56,18 @@ impl ObjectText {
         }
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The string that stands for the object in a document that [`write_with`](super::write_with) takes.
+    /// Returns a string that stands for the object in a document for
+    /// [`write_with`](super::write_with).
     pub fn to_value(&self) -> Value {
         Value::String(format!("{TEXT}{}", self.0))
     }
 
-    /// The members.
+    /// Parses the members.
     ///
     /// # Errors
     /// As [`parse`](super::parse), with [`Limits::attributes_values_bytes_max`].
@@ -76,7 +79,7 @@ impl ObjectText {
         }
     }
 
-    /// Bytes of the object as it is written without white space and escapes that it does not need.
+    /// Returns the length of the object in bytes, without white space and unnecessary escapes.
     pub fn written_bytes(&self) -> u64 {
         let mut bytes = self.0.len() as u64;
         let mut rest = self.0.as_bytes();
@@ -86,7 +89,7 @@ impl ObjectText {
                 [_, b'u', digits @ ..] => digits.first_chunk().and_then(hexadecimal),
                 _ => None,
             };
-            // An escape has six bytes; a half of a pair is two of the four of a character.
+            // An escape has six bytes; a surrogate encodes two of the four bytes of a character.
             bytes -= match code {
                 None => u64::from(rest.get(1) == Some(&b'/')),
                 Some(0x08..=0x0a | 0x0c | 0x0d | 0x22 | 0x5c) => 4,
@@ -100,7 +103,7 @@ impl ObjectText {
         bytes
     }
 
-    /// The text with the line breaks and indentation that it has `depth` levels deep in a document.
+    /// Returns the text with the line breaks and indentation of nesting level `depth`.
     pub(super) fn indented(&self, depth: usize) -> String {
         let bytes = self.0.as_bytes();
         let mut output = String::with_capacity(bytes.len() * 2);
@@ -140,8 +143,8 @@ fn hexadecimal(digits: &[u8; 4]) -> Option<u32> {
     digits.iter().try_fold(0, |code, digit| Some(code * 16 + char::from(*digit).to_digit(16)?))
 }
 
-/// `output`, followed by the text without white space between its parts, and with bare numbers in the place of
-/// the strings that stand for them.
+/// Appends the text to `output`, without white space between tokens, and with bare numbers in place
+/// of the strings that stand for them.
 pub(super) fn compact(text: &str, mut output: String) -> String {
     let bytes = text.as_bytes();
     output.reserve_exact(bytes.len());
@@ -172,13 +175,13 @@ pub(super) fn compact(text: &str, mut output: String) -> String {
     output
 }
 
-/// The word for a number that a value does not hold, if the string stands for one.
+/// Returns the number for which the string literal stands, if any.
 fn bare(string: &str) -> Option<&str> {
     let word = string.strip_prefix('"')?.strip_prefix(NUMBER)?.strip_suffix('"')?;
     is_marked_word(word.as_bytes()).then_some(word)
 }
 
-/// True if the string before `rest` is one.
+/// Returns true if the string before `rest` is a key.
 fn is_key(rest: &[u8]) -> bool {
     rest.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b':')
 }

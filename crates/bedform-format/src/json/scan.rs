@@ -1,16 +1,17 @@
-//! The pass before parsing: depth, and numbers that JSON lacks or that values do not hold.
+//! The pass before parsing: checks the depth, and marks numbers that JSON or 64 bits cannot
+//! represent.
 
 use super::surrogates::marked;
 use super::{JsonError, NUMBER, is_marked_word};
 
-/// What a byte outside strings may begin.
+/// The class of a byte outside strings.
 #[derive(Clone, Copy, PartialEq)]
 enum Class {
     Other,
     Quote,
     Open,
     Close,
-    /// A number, or a word for one.
+    /// The first byte of a number, or of a word for one.
     Word,
 }
 
@@ -32,8 +33,8 @@ const CLASSES: [Class; 256] = {
     classes
 };
 
-/// Checks the depth, and gives the document with numbers that values do not hold as strings, and with marks for
-/// halves of pairs, if it has any.
+/// Checks the depth. Returns the document with strings for unrepresentable numbers and marks for
+/// unpaired surrogates; `None` if it has neither.
 pub(super) fn scan(bytes: &[u8], depth_max: usize) -> Result<Option<Vec<u8>>, JsonError> {
     match marked(bytes) {
         None => scan_numbers(bytes, depth_max),
@@ -62,7 +63,7 @@ fn scan_numbers(bytes: &[u8], depth_max: usize) -> Result<Option<Vec<u8>>, JsonE
                 let start = at - 1;
                 let word = word_at(&bytes[start..]);
                 at = start + word.len();
-                // A key is a string, and stays none.
+                // Keys are strings and stay unchanged.
                 if !is_marked_word(word) || bytes[at..].trim_ascii_start().starts_with(b":") {
                     continue;
                 }
@@ -82,7 +83,7 @@ fn scan_numbers(bytes: &[u8], depth_max: usize) -> Result<Option<Vec<u8>>, JsonE
     }))
 }
 
-/// The number or word that starts here, or its first byte.
+/// Returns the number or word that starts here, or else its first byte.
 fn word_at(rest: &[u8]) -> &[u8] {
     let word: &[u8] = match rest.first() {
         Some(b'N') => b"NaN",
@@ -93,17 +94,17 @@ fn word_at(rest: &[u8]) -> &[u8] {
     if rest.starts_with(word) { word } else { number_at(rest) }
 }
 
-/// The bytes that numbers have, from here on; at least one.
+/// Returns the leading bytes that may belong to a number; at least one.
 fn number_at(rest: &[u8]) -> &[u8] {
     let is_of_number = |byte: &u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
     let length = rest.iter().position(|byte| !is_of_number(byte)).unwrap_or(rest.len());
     &rest[..length.max(1)]
 }
 
-/// Where the string ends, behind its second quote, of which `at` is the first byte within.
+/// Returns the offset after the closing quote of the string whose first byte is at `at`.
 pub(super) fn string_end(bytes: &[u8], mut at: usize) -> usize {
     loop {
-        // Eight bytes at a time, most of which are neither quotes nor escapes.
+        // Scans eight bytes at a time; most have neither quotes nor escapes.
         while let Some(word) = bytes.get(at..at + 8).and_then(|word| word.try_into().ok()) {
             let word = u64::from_le_bytes(word);
             let found = bytes_equal(word, b'"') | bytes_equal(word, b'\\');
@@ -121,7 +122,8 @@ pub(super) fn string_end(bytes: &[u8], mut at: usize) -> usize {
     }
 }
 
-/// The highest bit of the lowest byte of the word that is `byte`, and perhaps of others above it; 0 without one.
+/// Returns a word whose lowest set bit is the highest bit of the first byte equal to `byte`; 0 if
+/// there is none. Higher bits may be wrong.
 fn bytes_equal(word: u64, byte: u8) -> u64 {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);

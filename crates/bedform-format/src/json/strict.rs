@@ -1,4 +1,4 @@
-//! Building values: no key twice, and no more memory than is left for them.
+//! Builds values; refuses duplicate keys and values beyond the memory budget.
 
 use std::cell::{Cell, RefCell};
 
@@ -11,23 +11,25 @@ use super::TEXT;
 use super::compact::compact;
 use super::texts::{JsonText, Texts};
 
-/// Memory of a value, wherever it lies.
+/// Memory of a value, in bytes.
 const VALUE: u64 = size_of::<Value>() as u64;
-/// What an object takes beside its entries: its table.
+/// Memory of an object without its entries, in bytes.
 const OBJECT: u64 = 112;
-/// What an entry takes beside its value and the bytes of its key: the key, its hash, its places in the table.
+/// Memory of an entry without its value and the bytes of its key: the key, its hash, and its slots
+/// in the table.
 const ENTRY: u64 = 88;
-/// What an entry of a large object takes more: room for others, and time, since its hash lies anywhere.
+/// Additional charge per entry of a large object: spare capacity of the table, and time, since
+/// hashes are scattered.
 const LARGE_ENTRY: u64 = 88;
-/// Entries of an object that are gathered before it is built: one with fewer has no room for others.
+/// Largest number of entries of a small object, which is built with exact capacity.
 const SMALL: usize = 8;
-/// What a text that is kept takes beside its bytes and those of its key: its place, two allocations, and its place
-/// in lists of what there is.
+/// Memory of a member kept as text, without its bytes and its key's: its node, two allocations, and
+/// its place in lists of members.
 const KEPT: u64 = 224;
-/// What a list or string takes beside what it holds.
+/// Memory of a list or string without its content, in bytes.
 const ALLOCATION: u64 = 32;
 
-/// Memory that may still be taken.
+/// Bytes of memory that values may still take.
 #[derive(Debug)]
 pub(super) struct Budget {
     left: Cell<u64>,
@@ -39,7 +41,7 @@ impl Budget {
         Self { left: Cell::new(bytes), is_spent: Cell::new(false) }
     }
 
-    /// True if values were refused because they take too much.
+    /// Returns true if values were refused because they take too much memory.
     pub(super) fn is_spent(&self) -> bool {
         self.is_spent.get()
     }
@@ -54,10 +56,10 @@ impl Budget {
     }
 }
 
-/// Where the members of an object go that stay text.
+/// The destination of an object's members that are kept as text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slot<'a> {
-    /// The keys that lead to the object from where the document is.
+    /// The keys that lead from the current value to the object.
     pub(super) path: &'a [&'a str],
     pub(super) texts: &'a RefCell<Option<Texts>>,
 }
@@ -87,23 +89,23 @@ fn appears_twice<E: de::Error>(key: &str) -> E {
     E::custom(format!("the key {short:?} appears twice"))
 }
 
-/// Builds a [`Value`] within a budget, and refuses a key that an object has already.
+/// A builder of one [`Value`] within a budget; it refuses duplicate keys of an object.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Strict<'a> {
     pub(super) budget: &'a Budget,
-    /// Objects whose members stay text.
+    /// Objects whose members are kept as text.
     pub(super) kept: &'a [Slot<'a>],
-    /// The member that stays text in its place, if it is an object.
+    /// The member that is kept as text in its place, if it is an object.
     pub(super) as_text: Option<&'a str>,
 }
 
 impl Strict<'_> {
-    /// For what lies in a list, where nothing is kept.
+    /// Returns the builder for items of a list; nothing in a list is kept as text.
     fn inner(&self) -> Strict<'_> {
         Strict { budget: self.budget, kept: &[], as_text: None }
     }
 
-    /// The value of a member that stays text.
+    /// Returns the value that stands for a member kept as text.
     fn text<E: de::Error>(&self, raw: &RawValue) -> Result<Value, E> {
         if raw.get().starts_with('{') {
             self.string(raw.get())?;
@@ -111,7 +113,7 @@ impl Strict<'_> {
         }
         let value = self.inner().deserialize(&mut serde_json::Deserializer::from_str(raw.get()));
         match value.map_err(E::custom)? {
-            // It stands for no text.
+            // Such a string does not stand for text.
             Value::String(text) => Ok(Value::String(text.trim_start_matches(TEXT).to_owned())),
             value => Ok(value),
         }
@@ -205,7 +207,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
             insert(&mut map, key, value)?;
         }
         if map.is_empty() {
-            // Of the length that it needs.
+            // Collects with exact capacity.
             map = small.into_iter().collect();
         }
         Ok(Value::Object(map))
@@ -213,7 +215,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
 }
 
 impl Strict<'_> {
-    /// What is kept within the member `key`.
+    /// Returns the slots for objects within the member `key`.
     fn below(&self, key: &str) -> Vec<Slot<'_>> {
         let slots = self.kept.iter().filter_map(|slot| {
             let (first, path) = slot.path.split_first()?;

@@ -1,15 +1,15 @@
-//! Halves of pairs of UTF-16 that stand alone: Python writes them as escapes, and no text of UTF-8 has them.
+//! Unpaired UTF-16 surrogates: Python writes them as escapes, but UTF-8 cannot represent them.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
 use memchr::memchr;
 
-/// First of the four characters that stand for such a half, of the private use area; the others are its last
-/// three digits. No text of a user has them.
+/// First of four characters that stand for an unpaired surrogate: a mark from the private use area,
+/// then the last three hexadecimal digits. No user's text contains the mark.
 pub(super) const MARK: char = '\u{e002}';
 
-/// The code of the escape that `bytes` start with, if it is that of half a pair.
+/// Returns the code of the escape at the start of `bytes`, if it is a surrogate.
 fn half(bytes: &[u8]) -> Option<u16> {
     let [b'\\', b'u', digits @ ..] = bytes else { return None };
     let digits = std::str::from_utf8(digits.first_chunk::<4>()?).ok()?;
@@ -18,7 +18,7 @@ fn half(bytes: &[u8]) -> Option<u16> {
     (0xd800..0xe000).contains(&code).then_some(code)
 }
 
-/// The document with marks in the place of escapes of halves that stand alone; nothing if it has none.
+/// Replaces escapes of unpaired surrogates by marks; `None` if the document has none.
 pub(super) fn marked(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut output: Option<Vec<u8>> = None;
     let (mut at, mut copied) = (0, 0);
@@ -46,7 +46,7 @@ pub(super) fn marked(bytes: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// The inverse of [`marked`].
+/// Reverses [`marked`].
 pub(super) fn unmarked(bytes: Vec<u8>) -> Vec<u8> {
     let mut mark = [0; 4];
     let mark = MARK.encode_utf8(&mut mark).as_bytes();
@@ -73,13 +73,13 @@ pub(super) fn unmarked(bytes: Vec<u8>) -> Vec<u8> {
     output
 }
 
-/// True for the last digits of half a pair, as [`marked`] writes them.
+/// Returns true for the last three digits of a surrogate, as [`marked`] writes them.
 fn is_half(digits: &[u8; 3]) -> bool {
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     digits.iter().all(is_digit) && !matches!(digits[0], b'0'..=b'7')
 }
 
-/// The codes of the characters of a text of a document, halves of pairs among them.
+/// Returns the codes of the characters of a parsed text, including unpaired surrogates.
 ///
 /// ```
 /// use bedform_format::{Limits, json};
@@ -116,7 +116,8 @@ impl Iterator for Codes<'_> {
     }
 }
 
-/// The inverse of [`codes_of`]; what is no character becomes the replacement character.
+/// Reverses [`codes_of`]; a code that is neither a character nor a surrogate becomes the
+/// replacement character.
 pub fn text_of_codes(codes: impl Iterator<Item = u32>) -> String {
     let mut text = String::new();
     for code in codes {
@@ -131,7 +132,8 @@ pub fn text_of_codes(codes: impl Iterator<Item = u32>) -> String {
     text
 }
 
-/// Bytes as text: those that are no UTF-8 become halves of pairs, as Python's `surrogateescape` has them.
+/// Returns bytes as text; bytes that are not UTF-8 become unpaired surrogates, as with Python's
+/// `surrogateescape`.
 ///
 /// ```
 /// use bedform_format::json;

@@ -1,4 +1,4 @@
-//! Values that stay text until somebody asks for one.
+//! Members of objects kept as text; they are parsed on demand.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use super::scan::scan;
 use super::{ATTRIBUTES, JsonError, object_text, parse, unmarked};
 use crate::Limits;
 
-/// Members of an object by their keys.
+/// Members of an object, by key.
 pub type Texts = BTreeMap<String, JsonText>;
 
-/// Members of a document and the keys that lead to the object that has them.
+/// Members of one object of a document, with the keys that lead to the object.
 pub type Kept<'a> = (&'a [&'a str], &'a Texts);
 
-/// A value of valid syntax as text: it takes the memory of its bytes, whatever it holds.
+/// A syntactically valid JSON value as text; it takes no more memory than its bytes.
 #[derive(Debug, Clone)]
 pub struct JsonText(Box<RawValue>);
 
@@ -25,22 +25,22 @@ impl JsonText {
         Self(raw.to_owned())
     }
 
-    /// The text of a value, with the line breaks and indentation that it has `depth` levels deep in what
-    /// [`write`](super::write) gives.
+    /// Returns the text of a value, with the line breaks and indentation of nesting level `depth`
+    /// in the output of [`write`](super::write).
     pub fn of(value: &Value, depth: usize) -> Self {
         let document = Filled { value, kept: Vec::new(), is_root: true };
         let text = String::from_utf8(indented(&document)).unwrap_or_default();
-        // Strings have no bare line breaks.
+        // String literals contain no bare line breaks.
         let text = text.replace('\n', &format!("\n{}", " ".repeat(depth)));
         Self(RawValue::from_string(text).unwrap_or_else(|_| RawValue::NULL.to_owned()))
     }
 
-    /// The text. Numbers that JSON lacks are strings there, as in values.
+    /// Returns the text. As in values, strings stand for numbers that JSON lacks.
     pub fn as_str(&self) -> &str {
         self.0.get()
     }
 
-    /// The value.
+    /// Parses the value.
     ///
     /// # Errors
     /// As [`parse`].
@@ -64,16 +64,16 @@ fn indented(document: &impl Serialize) -> Vec<u8> {
     let mut bytes = Vec::new();
     let formatter = serde_json::ser::PrettyFormatter::with_indent(b" ");
     let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
-    // Writing a value with string keys into memory cannot fail.
+    // Serializing a value with string keys into memory cannot fail.
     let _ = document.serialize(&mut serializer);
     bytes
 }
 
-/// A value whose objects have the members that were kept of them.
+/// A value together with the kept members of its objects.
 struct Filled<'a> {
     value: &'a Value,
     kept: Vec<Kept<'a>>,
-    /// It is a document, whose attributes may be text.
+    /// True for the document itself, whose attributes may be text.
     is_root: bool,
 }
 
@@ -107,15 +107,15 @@ impl<'a> Filled<'a> {
     }
 }
 
-/// A text, with strings for numbers that JSON lacks: [`unmarked`] makes them bare again.
+/// Returns a text with strings for numbers that JSON lacks; [`unmarked`] makes them bare again.
 fn raw(text: String) -> Option<Box<RawValue>> {
-    // Its depth was looked at when it was read.
+    // The depth was checked when the text was read.
     let quoted = scan(text.as_bytes(), usize::MAX).ok()?;
     let text = quoted.map_or(Some(text), |quoted| String::from_utf8(quoted).ok());
     RawValue::from_string(text?).ok()
 }
 
-/// What is written of a member of a document.
+/// A member of a document, ready to serialize.
 enum Member<'a> {
     Text(Box<RawValue>),
     Filled(Filled<'a>),
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(first["g"].parse(&limits).unwrap(), document["a"]["b"]["g"]);
         let kept = [(PATHS[0], &first), (PATHS[1], &second)];
         assert_eq!(String::from_utf8(write_with(&emptied, &kept)), String::from_utf8(bytes));
-        // Values that become texts are written the same.
+        // A text made from a value equals the text that was read.
         assert_eq!(JsonText::of(&document["a"]["b"]["g"], 3), first["g"]);
     }
 

@@ -1,16 +1,18 @@
-//! A selection: boxes, and how they become bytes.
+//! Boxes of a selection, and their encoding.
 //!
-//! One box is its starts and its lengths, each a number; boxes without axes are nothing but their
-//! count. Several are two columns of one number a box, as if the shape in which they lie were
-//! flattened: the place of the first element in C order, and how far behind it the last element
-//! lies. That is unique. Let a box begin at `s` and have lengths `l`, and let `place` be the place in
-//! C order, the sum of `x[k] * stride[k]`. Then `place(s + l - 1) - place(s) = place(l - 1)`, for
-//! `place` is linear. As the box is not empty and lies in the shape, `0 <= l[k] - 1 < shape[k]`:
-//! `l - 1` is itself a point of the shape, and points and places correspond one to one. So both
-//! numbers are below the number of elements, and `s` and `l - 1` are their points. Lengths that boxes
-//! share are equal numbers, wherever the boxes lie.
+//! The encoding of one box is its starts and its lengths, each a number. Boxes of rank 0 are
+//! encoded as their count. Several boxes are two columns with one number per box each. The first is
+//! the position of the box's first element in C order of the surrounding shape; the second is the
+//! distance from there to its last element.
 //!
-//! Where 64 bits cannot count the elements of the shape, there is a column for each axis instead.
+//! This encoding is unique. Let a box start at `s` with lengths `l`, and let `place`, the position
+//! in C order, be the sum of `x[k] * stride[k]`. Then `place(s + l - 1) - place(s) = place(l - 1)`,
+//! since `place` is linear. The box is not empty and lies in the shape, so `0 <= l[k] - 1 <
+//! shape[k]`: `l - 1` is a point of the shape. Points and positions correspond one to one. So both
+//! numbers are below the number of elements, and decode to `s` and `l - 1`. Boxes with equal
+//! lengths have equal second numbers, wherever they lie.
+//!
+//! If 64 bits cannot count the elements of the shape, each axis has its own columns instead.
 
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
@@ -23,7 +25,7 @@ use crate::Limits;
 
 const WHAT: &str = "a selection";
 
-/// A number of boxes of the same rank, in the order in which their data follow each other.
+/// A list of boxes of the same rank, in the order of their data.
 ///
 /// ```
 /// use bedform_format::{Limits, log::Boxes};
@@ -35,11 +37,11 @@ const WHAT: &str = "a selection";
 /// # Ok::<(), bedform_format::log::LogError>(())
 /// ```
 ///
-/// A clone shares the numbers: there may be millions.
+/// Clones share the coordinates, of which there may be millions.
 #[derive(Debug, Clone)]
 pub struct Boxes {
     rank: usize,
-    /// Kept apart, since boxes without axes have no numbers.
+    /// Stored, because boxes of rank 0 have no coordinates to count.
     count: usize,
     shared: Arc<Shared>,
 }
@@ -48,17 +50,17 @@ pub struct Boxes {
 struct Shared {
     starts: Vec<u64>,
     shapes: Vec<u64>,
-    /// What is asked again and again, once it has been.
+    /// Computed on first use.
     summary: OnceLock<Summary>,
     fingerprint: OnceLock<u64>,
 }
 
-/// What is known of boxes that are not empty, and whose ends 64 bits hold.
+/// Totals of boxes that are not empty and whose ends fit 64 bits.
 #[derive(Debug, Clone)]
 pub(super) struct Summary {
-    /// Of all boxes.
+    /// Elements of all boxes.
     pub(super) elements: u64,
-    /// The smallest box around all.
+    /// The bounding box of all: start, and exclusive end.
     pub(super) low: Box<[u64]>,
     pub(super) high: Box<[u64]>,
 }
@@ -68,7 +70,7 @@ impl Summary {
         size_of::<Self>() + 2 * list_bytes(rank)
     }
 
-    /// True if all boxes lie in `shape`.
+    /// Returns true if all boxes lie in `shape`.
     pub(super) fn fits(&self, shape: &[u64]) -> bool {
         self.high.len() == shape.len()
             && self.high.iter().zip(shape).all(|(end, length)| end <= length)
@@ -92,7 +94,7 @@ impl Hash for Boxes {
     }
 }
 
-/// How boxes are encoded, which follows from their number and the shape.
+/// The encoding of boxes, which follows from their number and the shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     One = 0,
@@ -112,10 +114,10 @@ impl Form {
 }
 
 impl Boxes {
-    /// Boxes of `rank` axes, at least one: `rank` numbers a box in both lists.
+    /// Makes boxes of `rank` axes, at least one; each list has `rank` numbers per box.
     ///
     /// # Errors
-    /// [`LogError::Invalid`] if the lists do not fit each other and the rank.
+    /// [`LogError::Invalid`] if the lists differ in length or are not a multiple of the rank.
     pub fn new(rank: usize, starts: Vec<u64>, shapes: Vec<u64>) -> Result<Self> {
         if rank == 0 || starts.len() != shapes.len() || !starts.len().is_multiple_of(rank) {
             let lengths = (starts.len(), shapes.len());
@@ -124,7 +126,7 @@ impl Boxes {
         Ok(Self::of(rank, starts.len() / rank, starts, shapes))
     }
 
-    /// One box, of any rank.
+    /// Makes one box, of any rank.
     ///
     /// # Errors
     /// [`LogError::Invalid`] if the ranks differ.
@@ -135,7 +137,7 @@ impl Boxes {
         }
     }
 
-    /// `count` boxes without axes, of one element each.
+    /// Makes `count` boxes of rank 0, with one element each.
     pub fn without_axes(count: usize) -> Self {
         Self::of(0, count, Vec::new(), Vec::new())
     }
@@ -144,27 +146,27 @@ impl Boxes {
         Self { rank, count, shared: Arc::new(Shared { starts, shapes, ..Shared::default() }) }
     }
 
-    /// Axes of every box.
+    /// Returns the number of axes of every box.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// The number of boxes.
+    /// Returns the number of boxes.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// The first coordinates of the boxes, box by box.
+    /// Returns the starts of the boxes, box by box.
     pub fn starts(&self) -> &[u64] {
         &self.shared.starts
     }
 
-    /// The lengths of the boxes, box by box.
+    /// Returns the lengths of the boxes, box by box.
     pub fn shapes(&self) -> &[u64] {
         &self.shared.shapes
     }
 
-    /// Start and shape of box `index`.
+    /// Returns the start and shape of box `index`.
     pub fn get(&self, index: usize) -> Option<(&[u64], &[u64])> {
         if index >= self.count {
             return None;
@@ -173,15 +175,15 @@ impl Boxes {
         Some((self.starts().get(numbers.clone())?, self.shapes().get(numbers)?))
     }
 
-    /// Start and shape of every box.
+    /// Returns the start and shape of every box.
     pub fn iter(&self) -> impl Iterator<Item = (&[u64], &[u64])> {
         (0..self.count).filter_map(|index| self.get(index))
     }
 
-    /// The elements of all boxes together; what two of them share counts twice.
+    /// Returns the number of elements of all boxes; elements of two boxes count twice.
     ///
     /// # Errors
-    /// [`LogError::Invalid`] if 64 bits cannot count them.
+    /// [`LogError::Invalid`] if 64 bits cannot count the elements.
     pub fn elements(&self) -> Result<u64> {
         if let Some(known) = self.shared.summary.get() {
             return Ok(known.elements);
@@ -196,8 +198,8 @@ impl Boxes {
         })
     }
 
-    /// The smallest box around all: its start, and its end, exclusive. `None` if there are no boxes.
-    /// An end that 64 bits do not hold, which [`Boxes::validate`] refuses, is cut off there.
+    /// Returns the start and exclusive end of the bounding box; `None` if there are no boxes. Ends
+    /// beyond 64 bits, which [`Boxes::validate`] refuses, saturate.
     pub fn bounds(&self) -> Option<(Vec<u64>, Vec<u64>)> {
         if let Some(known) = self.shared.summary.get() {
             return Some((known.low.to_vec(), known.high.to_vec()));
@@ -219,10 +221,10 @@ impl Boxes {
         Some((low, high))
     }
 
-    /// Checks that there are boxes, that none is empty, and that all lie in `shape`.
+    /// Checks that there is a box, that no box is empty, and that all lie in `shape`.
     ///
     /// # Errors
-    /// [`LogError::Invalid`] says which does not.
+    /// [`LogError::Invalid`] names the box that breaks the rule.
     pub fn validate(&self, shape: &[u64]) -> Result<()> {
         if self.rank != shape.len() {
             let (rank, found) = (shape.len(), self.rank);
@@ -232,7 +234,7 @@ impl Boxes {
             return Err(invalid(WHAT, "no boxes"));
         }
         if self.rank == 0 {
-            // All are the same element, and there may be very many.
+            // All are the same element, and checking each of millions would be slow.
             return Ok(());
         }
         if self.summary().is_ok_and(|summary| summary.fits(shape)) {
@@ -251,11 +253,11 @@ impl Boxes {
         Ok(())
     }
 
-    /// What is known of the boxes, looked through once, also for their clones.
+    /// Returns the totals of the boxes, computed once for all clones.
     ///
     /// # Errors
-    /// [`LogError::Invalid`] if there are none, if one is empty, or if 64 bits cannot count its end or the
-    /// elements.
+    /// [`LogError::Invalid`] if there are no boxes, if one is empty, or if 64 bits cannot hold its
+    /// end or the number of elements.
     pub(super) fn summary(&self) -> Result<&Summary> {
         if self.shared.summary.get().is_none() {
             let summary = self.summed_up()?;
@@ -270,7 +272,7 @@ impl Boxes {
         }
         let (mut low, mut high) = (vec![u64::MAX; self.rank], vec![0; self.rank]);
         let wrong = || invalid(WHAT, "a box that is empty, or more than 64 bits count");
-        // Without axes all are the same element, and there may be very many.
+        // Boxes of rank 0 have one element each; millions need no loop.
         let mut all = if self.rank == 0 { self.count as u64 } else { 0 };
         let (starts, shapes) = (self.starts(), self.shapes());
         let boxes =
@@ -289,13 +291,14 @@ impl Boxes {
         Ok(Summary { elements: all, low: low.into(), high: high.into() })
     }
 
-    /// Memory of `count` boxes of `rank` axes.
+    /// Memory of `count` boxes of `rank` axes, in bytes.
     pub(super) fn memory_bytes(rank: usize, count: u64) -> u64 {
         let numbers = count.saturating_mul(16).saturating_mul(rank as u64);
         numbers.saturating_add(size_of::<Self>() + size_of::<Shared>() + 4 * ALLOCATION_BYTES)
     }
 
-    /// Takes the first axis away if all boxes lie at one index of it, and gives that.
+    /// Removes the first axis if all boxes have length 1 and the same start along it, and returns
+    /// that start.
     pub(super) fn split_record(&mut self) -> Option<u64> {
         let rank = self.rank;
         if rank < 2 {
@@ -316,14 +319,14 @@ impl Boxes {
         Some(record)
     }
 
-    /// A number that equal boxes have in common, and others hardly.
+    /// Returns a hash: equal for equal boxes, rarely equal for others.
     pub(super) fn fingerprint(&self) -> u64 {
         *self.shared.fingerprint.get_or_init(|| self.mixed())
     }
 
     fn mixed(&self) -> u64 {
-        // Two chains of multiplications beside each other; nobody gains by making them collide,
-        // since boxes are compared, too.
+        // Two independent chains of multiplications. Collisions are harmless, since callers also
+        // compare the boxes.
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let mix = |hash: u64, value: u64| (hash.rotate_left(5) ^ value).wrapping_mul(ODD);
         let seed = (self.rank as u64, self.count as u64);
@@ -335,7 +338,7 @@ impl Boxes {
         mix(starts, shapes)
     }
 
-    /// The boxes as bytes; the module says how.
+    /// Encodes the boxes; the module header has the layout.
     ///
     /// # Errors
     /// As [`Boxes::validate`].
@@ -346,10 +349,10 @@ impl Boxes {
         Ok(bytes)
     }
 
-    /// The boxes that `bytes` hold, which were encoded in `shape`.
+    /// Decodes boxes that were encoded with this `shape`.
     ///
     /// # Errors
-    /// [`LogError`] if they are damaged, over the limits, or do not lie in `shape`.
+    /// [`LogError`] if the bytes are damaged, over the limits, or name a box outside `shape`.
     pub fn decode(bytes: &[u8], shape: &[u64], limits: &Limits) -> Result<Self> {
         let mut reader = Reader::new(bytes);
         let count = reader.number(WHAT)?;
@@ -361,7 +364,7 @@ impl Boxes {
         Ok(boxes)
     }
 
-    /// Puts everything but the number of boxes behind `bytes`.
+    /// Appends the encoding without the number of boxes.
     pub(super) fn write(&self, shape: &[u64], bytes: &mut Vec<u8>) -> Result<()> {
         self.validate(shape)?;
         let form = Form::of(self.count, shape);
@@ -376,7 +379,8 @@ impl Boxes {
             }
             Form::Flattened => {
                 write_column(self.iter().map(|(start, _)| place(start, shape, 0)), bytes);
-                // One is taken from every length, since a length is no point of the shape.
+                // Stored less 1 along each axis: `lengths - 1` is a point of the shape, `lengths`
+                // need not be.
                 write_column(self.iter().map(|(_, lengths)| place(lengths, shape, 1)), bytes);
             }
             Form::ByAxis => {
@@ -389,7 +393,7 @@ impl Boxes {
         Ok(())
     }
 
-    /// Reads `count` boxes, for which [`Boxes::memory_bytes`] has been allowed.
+    /// Reads `count` boxes; the caller has charged [`Boxes::memory_bytes`] to its budget.
     pub(super) fn read(reader: &mut Reader<'_>, shape: &[u64], count: u64) -> Result<Self> {
         let short = LogError::CutShort { what: WHAT };
         let rank = shape.len();
@@ -416,12 +420,12 @@ impl Boxes {
     }
 }
 
-/// The place in C order of a point of `shape`, of which `less` is taken from each coordinate.
+/// Returns the C-order position, in `shape`, of the point that is `point - less` along each axis.
 fn place(point: &[u64], shape: &[u64], less: u64) -> u64 {
     point.iter().zip(shape).fold(0, |place, (&at, &length)| place * length + (at - less))
 }
 
-/// The points of a column of places, `more` added to each coordinate.
+/// Reads a column of C-order positions as points, with `more` added to each coordinate.
 fn read_places(reader: &mut Reader<'_>, shape: &[u64], count: u64, more: u64) -> Result<Vec<u64>> {
     let mut column = reader.column(count, WHAT)?;
     let elements: u64 = shape.iter().product();
@@ -442,14 +446,14 @@ fn read_places(reader: &mut Reader<'_>, shape: &[u64], count: u64, more: u64) ->
     Ok(points)
 }
 
-/// Takes the memory for `count` points: once it is known that there is one at all. It was allowed for.
+/// Reserves memory for `count` points before the first; the caller has charged it to its budget.
 fn reserve_once(points: &mut Vec<u64>, rank: usize, count: u64) {
     if points.is_empty() {
         points.reserve_exact(usize::try_from(count).unwrap_or(0).saturating_mul(rank));
     }
 }
 
-/// A column for each axis, put together box by box.
+/// Reads one column for each axis, and interleaves them box by box.
 fn read_axes(reader: &mut Reader<'_>, rank: usize, count: u64) -> Result<Vec<u64>> {
     let mut columns = Vec::with_capacity(rank);
     for _ in 0..rank {

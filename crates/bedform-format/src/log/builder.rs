@@ -1,4 +1,4 @@
-//! A section that is being written.
+//! Builds a section write by write.
 
 use std::collections::HashMap;
 
@@ -10,41 +10,42 @@ use super::{
 use crate::Limits;
 
 const WHAT: &str = "a write";
-/// What arrays, selections and entries may take in a reader's memory. The rest of what it may take
-/// whatever the section's size is for the blocks: enough for 64 GiB of them, and more where they are
-/// large.
+/// Memory that arrays, selections and entries may take in a reader, in bytes. The remaining quarter
+/// of the fixed allowance is for blocks: enough for those of 64 GiB of data, or more if the blocks
+/// are large.
 const MEMORY_MAX: u64 = MEMORY_FREE / 4 * 3;
 
-/// Blocks of a section that is made of several: within what is left for them, whatever their size.
+/// The largest number of blocks in a section merged from several; they fit the remaining memory.
 const ABSORBED_BLOCKS_MAX: usize = 1 << 18;
 
-/// Puts a [`Section`] together: arrays and selections once, the record apart from the box.
+/// A builder of a [`Section`]. It stores equal arrays and selections once, and the record index of
+/// a write apart from its box.
 #[derive(Debug, Default)]
 pub struct SectionBuilder {
     section: Section,
-    /// The arrays of a key.
+    /// Indexes of the arrays with a key.
     arrays: HashMap<[u8; 16], Vec<u32>>,
-    /// The selections of a fingerprint.
+    /// Indexes of the selections with a fingerprint.
     selections: HashMap<u64, Vec<u32>>,
-    /// What a reader will need, without blocks.
+    /// Bytes of memory that a reader will need, without blocks.
     memory: u64,
 }
 
 impl SectionBuilder {
-    /// The number of the array with this key, item size and shape in this section.
+    /// Returns the index of the array with this key, item size and shape, and adds it if it is new.
     ///
     /// # Errors
-    /// [`LogError::Invalid`] or [`LogError::Limit`] for an item size or rank that cannot be, and
+    /// [`LogError::Invalid`] or [`LogError::Limit`] for an impossible item size or rank, and
     /// [`LogError::SectionFull`].
     pub fn array(&mut self, key: [u8; 16], item_size: u32, shape: &[u64]) -> Result<u32> {
         self.array_from(key, item_size, shape, shape)
     }
 
-    /// As [`SectionBuilder::array`], of an array to which the session has appended: `base` is `shape`,
-    /// but for the lengths before.
+    /// As [`SectionBuilder::array`], for an array to which the session has appended. `base` is the
+    /// shape before: equal to `shape` except along the axes of the appends.
     ///
     /// # Errors
-    /// As [`SectionBuilder::array`]; [`LogError::Invalid`] for a base that is larger than the shape.
+    /// As [`SectionBuilder::array`]; [`LogError::Invalid`] for a base larger than the shape.
     pub fn array_from(
         &mut self,
         key: [u8; 16],
@@ -74,7 +75,7 @@ impl SectionBuilder {
         Ok(number)
     }
 
-    /// Notes a write of `boxes` over all axes of an array of [`SectionBuilder::array`], and gives the
+    /// Adds a write of `boxes` over all axes of array number `array`, and returns the number of
     /// bytes that its data must have.
     ///
     /// `epoch` and `rank` say which of two overlapping writes of a commit counts: the later epoch,
@@ -82,7 +83,8 @@ impl SectionBuilder {
     ///
     /// # Errors
     /// [`LogError::Invalid`] if there are no boxes, or one is empty or lies outside the array;
-    /// [`LogError::SectionFull`] if it must go to another section. Nothing has been noted then.
+    /// [`LogError::SectionFull`] if the write must go to another section. The section is unchanged
+    /// then.
     pub fn write(&mut self, array: u32, mut boxes: Boxes, epoch: u32, rank: u32) -> Result<u64> {
         let shape = &self.array_of(array)?.shape;
         boxes.validate(shape)?;
@@ -96,10 +98,11 @@ impl SectionBuilder {
         written
     }
 
-    /// The number of a selection of this section, for [`SectionBuilder::write_declared`].
+    /// Returns the index of a selection, for [`SectionBuilder::write_declared`], and adds it if it
+    /// is new.
     ///
     /// # Errors
-    /// As [`SectionBuilder::write`], but for the array, of which nothing is known.
+    /// As [`SectionBuilder::write`], except for the checks against an array.
     pub fn declare(&mut self, boxes: Boxes) -> Result<u32> {
         let fingerprint = boxes.fingerprint();
         if let Some(number) = self.known_selection(&boxes, fingerprint) {
@@ -123,8 +126,9 @@ impl SectionBuilder {
         Ok(number)
     }
 
-    /// Notes a write of a declared selection, without a look at its boxes, and gives the bytes that
-    /// its data must have. With a record, the selection has one axis less than the array.
+    /// Adds a write of a declared selection without reading its boxes, and returns the number of
+    /// bytes that its data must have. With a record, the selection has one axis less than the
+    /// array.
     ///
     /// # Errors
     /// As [`SectionBuilder::write`].
@@ -142,8 +146,8 @@ impl SectionBuilder {
         Ok(bytes)
     }
 
-    /// True if a write of `boxes`, to an array of its own, still has room. Where it has none even in an
-    /// empty section, it must be cut into several.
+    /// Returns true if there is room for a write of `boxes` to a new array. If even an empty
+    /// section has no room, the caller must cut the write into several.
     pub fn has_room_for(&self, boxes: &Boxes) -> bool {
         let array = 2 * SectionArray::memory_bytes(boxes.rank() + 1);
         let needed = selection_memory_bytes(boxes).saturating_add(array + size_of::<Entry>());
@@ -152,14 +156,13 @@ impl SectionBuilder {
             && entries < Limits::default().section_entries_max
     }
 
-    /// Notes where the next piece of the data lies.
+    /// Appends the location of the next piece of the data.
     pub fn block(&mut self, block: Block) {
         self.section.blocks.push(block);
     }
 
-    /// Takes all writes of another section, behind those that are there: arrays and selections that both
-    /// have are kept once. Gives it back if it does not fit, which an empty builder never does with what
-    /// was decoded.
+    /// Appends all writes of another section; arrays and selections that both have are stored once.
+    /// Returns `other` if it does not fit. An empty builder always has room for a decoded section.
     ///
     /// # Errors
     /// [`LogError::Invalid`] for a section that [`Section::check`] would refuse.
@@ -202,7 +205,7 @@ impl SectionBuilder {
         Ok(None)
     }
 
-    /// True if another section fits, at most as large as it is here.
+    /// Returns true if the other section fits, by an upper bound of its memory.
     fn has_room_for_section(&self, other: &Section) -> bool {
         let is_new = |boxes: &&Boxes| self.known_selection(boxes, boxes.fingerprint()).is_none();
         let selections = other.selections.iter().filter(is_new).map(selection_memory_bytes);
@@ -222,13 +225,13 @@ impl SectionBuilder {
             && blocks <= ABSORBED_BLOCKS_MAX
     }
 
-    /// True if nothing has been written.
+    /// Returns true if there are no writes.
     pub fn is_empty(&self) -> bool {
         self.section.entries.is_empty()
     }
 
-    /// The section, a part of `commit`. That its blocks have the bytes of its entries is checked when
-    /// it is encoded.
+    /// Returns the section as a part of `commit`. Encoding checks that its blocks have as many
+    /// bytes as its entries.
     pub fn finish(self, commit: CommitId) -> Section {
         Section { commit, ..self.section }
     }
@@ -256,12 +259,13 @@ impl SectionBuilder {
     }
 }
 
-/// What an array takes in a reader: its shapes are kept twice at most, by themselves and in a list.
+/// Memory of an array in a reader: at most two copies of its shape, one in the array and one in the
+/// list of shapes.
 fn array_memory_bytes(array: &SectionArray) -> u64 {
     2 * SectionArray::memory_bytes(array.shape.len())
 }
 
-/// What a selection takes in a reader: itself, and a shape for itself alone.
+/// Memory of a selection in a reader: its boxes, their summary, and the shape that encodes them.
 fn selection_memory_bytes(boxes: &Boxes) -> u64 {
     let boxes_bytes = Boxes::memory_bytes(boxes.rank(), boxes.count() as u64);
     boxes_bytes.saturating_add(2 * Summary::memory_bytes(boxes.rank()))

@@ -1,17 +1,17 @@
-//! What tells commits apart before they have a number.
+//! The identity of a commit before it has a number.
 
 use super::Result;
 use super::varint::{Reader, write_varint};
 
 const WHAT: &str = "the session of a record";
 
-/// The commit that a record is written for: a root that knows this epoch of the session, or a later
-/// one, knows the commit.
+/// The commit to which a record belongs. A root contains the commit if it names this session with
+/// this epoch or a later one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct CommitId {
     /// Identity of the session.
     pub session: [u8; 16],
-    /// The commits of the session so far, this one included.
+    /// The number of commits of the session, including this one.
     pub epoch: u32,
 }
 

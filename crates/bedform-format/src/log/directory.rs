@@ -1,6 +1,6 @@
-//! A directory: the sections of one commit, and which part of which array each of them touches.
+//! Directories: the sections of one commit, and the part of each array that each section touches.
 //!
-//! Numbers are varints, columns have their length in bytes before them ([`varint`](super::varint)).
+//! Numbers are varints; each column is preceded by its length in bytes ([`varint`](super::varint)).
 //!
 //! ```text
 //! version 1
@@ -30,7 +30,7 @@ const SECTION: &str = "a section of a directory";
 const TOUCHED: &str = "the part of an array in a directory";
 const GROWN: &str = "an array that a commit makes larger";
 
-/// What a commit consists of.
+/// The content of a commit: its sections, and the arrays that it makes larger.
 ///
 /// ```
 /// use bedform_format::{Limits, log::{CommitId, Directory, SectionPlace, Touched}};
@@ -58,10 +58,10 @@ const GROWN: &str = "an array that a commit makes larger";
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Directory {
-    /// Which commit it is.
+    /// Identity of the commit.
     pub commit: CommitId,
-    /// True if its writers were told that it stands before a root says so: whoever finds it later must
-    /// bring that about.
+    /// True if the writers promised the commit before a root named it. A process that finds it
+    /// later must then create that root.
     pub is_promised: bool,
     /// Names of the segments in which the sections lie.
     pub segments: Vec<String>,
@@ -71,8 +71,8 @@ pub struct Directory {
     pub grown: Vec<GrownArray>,
 }
 
-/// An array that a commit makes larger. Elements that it did not have before are the fill value where
-/// the commit writes nothing, whatever shards of earlier commits have there.
+/// An array that a commit makes larger. New elements that the commit does not write have the fill
+/// value, even if shards of earlier commits hold other values there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrownArray {
     /// Identity of the array.
@@ -83,20 +83,20 @@ pub struct GrownArray {
     pub shape: Vec<u64>,
 }
 
-/// Where a section lies, and what it touches.
+/// The location of a section, and the parts of arrays that it touches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SectionPlace {
-    /// Which of the directory's segments.
+    /// Index of the segment in the directory's list.
     pub segment: u32,
-    /// Of the section in the segment.
+    /// Offset of the section in the segment, in bytes.
     pub offset: u64,
-    /// Bytes in the segment.
+    /// Length in the segment, in bytes.
     pub stored_bytes: u64,
-    /// Bytes when decompressed.
+    /// Length when decompressed, in bytes.
     pub bytes: u64,
-    /// The lowest rank whose writes it has.
+    /// The lowest rank with writes in the section.
     pub rank_first: u32,
-    /// What it touches, an array at a time.
+    /// The parts of arrays that the section touches, one for each array.
     pub arrays: Vec<Touched>,
 }
 
@@ -105,23 +105,23 @@ pub struct SectionPlace {
 pub struct Touched {
     /// Identity of the array.
     pub key: [u8; 16],
-    /// First coordinates of the box around all writes.
+    /// Start of the box around all writes.
     pub start: Vec<u64>,
-    /// The same box's end, exclusive.
+    /// End of that box, exclusive.
     pub end: Vec<u64>,
     /// The number of writes.
     pub entries: u64,
-    /// Their bytes.
+    /// The bytes of all writes.
     pub bytes: u64,
 }
 
 impl Touched {
-    /// Memory of a part of rank 0; each axis takes 16 bytes more.
+    /// Memory of a part of rank 0 in bytes; each axis adds 16.
     const MEMORY_BYTES: u64 = 2 * 16 + size_of::<Self>();
 
-    /// True if the box has elements in common with the one from `start` to `end`. Of another rank it
-    /// always has: then the array is not what somebody believes, which who reads the section finds
-    /// out, and who skips it does not.
+    /// Returns true if the box intersects the box from `start` to `end`. Boxes of different rank
+    /// always intersect: the caller then expects another array, and only reading the section shows
+    /// that.
     pub fn intersects(&self, start: &[u64], end: &[u64]) -> bool {
         boxes_meet((&self.start, &self.end), (start, end))
     }
@@ -137,7 +137,7 @@ impl Touched {
     }
 }
 
-/// True if two boxes, each from its start to its end, exclusive, have elements in common, or are of different ranks:
+/// Returns true if two boxes, each given by start and exclusive end, intersect or differ in rank:
 /// see [`Touched::intersects`].
 pub fn boxes_meet(own: (&[u64], &[u64]), other: (&[u64], &[u64])) -> bool {
     if own.0.len() != other.0.len() || own.1.len() != other.1.len() {
@@ -161,7 +161,7 @@ impl SectionPlace {
 }
 
 impl Directory {
-    /// The sections that touch the box from `start` to `end`, exclusive, of the array `key`.
+    /// Returns the sections that touch the box of the array `key` from `start` to `end`, exclusive.
     pub fn sections_of<'a>(
         &'a self,
         key: &[u8; 16],
@@ -174,11 +174,11 @@ impl Directory {
         })
     }
 
-    /// Checks what [`Directory::decode`] promises of what it gives: names of segments are safe, and
-    /// indexes, places and boxes are valid.
+    /// Checks that names of segments are safe, and that indexes, extents and boxes are valid.
+    /// [`Directory::decode`] returns only directories that pass.
     ///
     /// # Errors
-    /// [`LogError`] says what does not hold.
+    /// [`LogError`] names the broken rule.
     pub fn check(&self, limits: &Limits) -> Result<()> {
         self.segments.iter().try_for_each(|name| check_segment_name(name))?;
         let touched = self.sections.iter().map(|section| section.arrays.len() as u64).sum();
@@ -187,10 +187,10 @@ impl Directory {
         self.grown.iter().try_for_each(|array| array.check(limits))
     }
 
-    /// This directory as bytes; the module says how.
+    /// Encodes the directory; the module header has the layout.
     ///
     /// # Errors
-    /// As [`Directory::check`], and [`LogError::Limit`] if a reader would refuse it for its size.
+    /// As [`Directory::check`], and [`LogError::Limit`] if it exceeds the limits of readers.
     pub fn encode(&self, limits: &Limits) -> Result<Vec<u8>> {
         self.check(limits)?;
         let touched: Vec<&Touched> =
@@ -241,7 +241,7 @@ impl Directory {
         columns.iter().for_each(|column| write_column(self.sections.iter().map(column), bytes));
     }
 
-    /// The memory that decoding takes, as it is counted there.
+    /// Memory that decoding charges to its budget, in bytes.
     fn memory_bytes(&self, arrays: &[([u8; 16], usize)]) -> u64 {
         let names = self.segments.iter().map(|name| name_bytes() + name.len() as u64);
         let touched = self.sections.iter().flat_map(|section| &section.arrays);
@@ -252,11 +252,11 @@ impl Directory {
             + size_of_val(arrays) as u64
     }
 
-    /// The directory that `bytes` hold.
+    /// Decodes a directory.
     ///
     /// # Errors
-    /// [`LogError`] if they are damaged, of a newer version, over the limits, or do not hold what
-    /// [`Directory::check`] checks.
+    /// [`LogError`] if the bytes are damaged, of a newer version, over the limits, or fail
+    /// [`Directory::check`].
     pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self> {
         let mut reader = Reader::new(bytes);
         check_version(WHAT, reader.number(WHAT)?, VERSION)?;
@@ -286,7 +286,7 @@ impl Directory {
     }
 }
 
-/// The keys, each once (more often only with different ranks), and the number of each part's.
+/// Returns each distinct pair of key and rank once, and for each part the index of its pair.
 fn distinct_arrays(touched: &[&Touched]) -> (Vec<([u8; 16], usize)>, Vec<u64>) {
     let mut arrays = Vec::new();
     let mut known = HashMap::new();
@@ -327,7 +327,7 @@ pub(super) fn read_names(
     Ok(names)
 }
 
-/// Keys and ranks.
+/// Reads keys and ranks.
 fn read_arrays(
     reader: &mut Reader<'_>,
     count: u64,
@@ -348,7 +348,8 @@ fn read_arrays(
     Ok(arrays)
 }
 
-/// The sections, without what they touch, and the column that says of how many arrays.
+/// Reads the sections without the parts that they touch, and the column of the number of parts of
+/// each.
 fn read_places<'a>(
     reader: &mut Reader<'a>,
     count: u64,
@@ -390,7 +391,7 @@ fn read_touched(
     let mut numbers = reader.column(count, TOUCHED)?;
     let mut entries = reader.column(count, TOUCHED)?;
     let mut bytes = reader.column(count, TOUCHED)?;
-    // How many have each axis.
+    // The number of parts with each axis.
     let mut with_axis = vec![0_u64; rank_max(arrays)];
     let mut left = count;
     for section in sections.iter_mut() {

@@ -1,23 +1,24 @@
-//! Lanes: how several writers share a segment without talking to each other.
+//! Lanes: a layout that lets several writers append to one segment without communication.
 //!
-//! The file is cut into stripes of [`STRIPE_BYTES`], which go to the lanes in turn: byte `p` of lane `i`
-//! of `n` lies at byte `(p / S * n + i) * S + p % S` of the file. So a lane is a run of bytes that its
-//! writer appends to, as a whole segment is where there is but one lane. What lies in a segment is
-//! named by an *address*, the number of the lane above [`LANE_BYTES`]; of a single lane that is the
-//! place in the file. What was never written of a lane reads as zeros.
+//! The file is divided into stripes of [`STRIPE_BYTES`], dealt to the lanes in turn. With `S` bytes
+//! per stripe, byte `p` of lane `i` of `n` lies at byte `(p / S * n + i) * S + p % S` of the file.
+//! So each writer appends to its lane as to a file of its own. An *address* names a byte of a
+//! segment: the number of the lane times [`LANE_BYTES`], plus the position in the lane. In a
+//! segment of one lane, the address is the offset in the file. Bytes of a lane that were never
+//! written read as zeros.
 
 use super::SegmentHeader;
 use crate::metadata::{hex, parse_hex};
 use crate::shard::Extent;
 
-/// Bytes of a stripe: as much as a writer hands to the system at once.
+/// Length of a stripe in bytes: as much as a writer passes to the system at once.
 pub const STRIPE_BYTES: u64 = 2 << 20;
-/// Bytes that a lane has at most, if it is not alone.
+/// The largest length of a lane in bytes, if a segment has several.
 pub const LANE_BYTES: u64 = 1 << 44;
-/// Lanes that a segment has at most: with the bytes of each, places that 63 bits count.
+/// The largest number of lanes of a segment; all their addresses fit 63 bits.
 const LANES_MAX: u32 = 1 << 16;
 
-/// How many writers share a segment.
+/// The number of lanes of a segment.
 ///
 /// ```
 /// use bedform_format::log::{Lanes, STRIPE_BYTES};
@@ -41,31 +42,31 @@ pub struct Lane {
 }
 
 impl Lanes {
-    /// A segment of one writer.
+    /// A segment with one lane.
     pub const ONE: Self = Self { count: 1 };
 
-    /// So many; `None` for none, and for more than there can be.
+    /// Makes a segment of `count` lanes; `None` for 0 and for more than the maximum.
     pub fn new(count: u32) -> Option<Self> {
         (1..=LANES_MAX).contains(&count).then_some(Self { count })
     }
 
-    /// How many.
+    /// Returns the number of lanes.
     pub fn count(self) -> u32 {
         self.count
     }
 
-    /// The lane with this number, from 0; `None` if there is none.
+    /// Returns lane `number`, from 0; `None` if there is none.
     pub fn lane(self, number: u32) -> Option<Lane> {
         (number < self.count).then_some(Lane { lanes: self, number })
     }
 
-    /// All lanes.
+    /// Returns all lanes.
     pub fn all(self) -> impl Iterator<Item = Lane> {
         (0..self.count).map(move |number| Lane { lanes: self, number })
     }
 
-    /// Where the byte at an address lies in the file, and how many bytes from there on follow each
-    /// other in both; `None` for what is no address.
+    /// Returns the offset in the file of the byte at `address`, and the number of bytes from there
+    /// that are contiguous in both lane and file. `None` for an invalid address.
     pub fn run(self, address: u64) -> Option<Extent> {
         if self == Self::ONE {
             return Some(Extent { offset: address, length: u64::MAX - address });
@@ -74,13 +75,13 @@ impl Lanes {
         Some(lane.run(address % LANE_BYTES))
     }
 
-    /// The address of the first byte of the lane that an address is in.
+    /// Returns the address of the first byte of the lane that contains `address`.
     pub fn start_of(self, address: u64) -> u64 {
         if self == Self::ONE { 0 } else { address / LANE_BYTES * LANE_BYTES }
     }
 
-    /// The bytes that a file must have for the `length` bytes from an address on to be in it; `None`
-    /// if they do not lie in one lane.
+    /// Returns the file size that includes the `length` bytes from `address`; `None` if they do not
+    /// lie in one lane.
     pub fn end_of(self, address: u64, length: u64) -> Option<u64> {
         let last = address.checked_add(length)?.saturating_sub(1).max(address);
         if self != Self::ONE && address / LANE_BYTES != last / LANE_BYTES {
@@ -91,37 +92,37 @@ impl Lanes {
 }
 
 impl Lane {
-    /// The only lane of a segment of one writer.
+    /// The only lane of a segment with one writer.
     pub const ONLY: Self = Self { lanes: Lanes::ONE, number: 0 };
 
-    /// All lanes of the segment.
+    /// Returns the lanes of the segment.
     pub fn lanes(self) -> Lanes {
         self.lanes
     }
 
-    /// Which of them it is, from 0.
+    /// Returns the number of this lane, from 0.
     pub fn number(self) -> u32 {
         self.number
     }
 
-    /// True if nobody shares the segment.
+    /// Returns true if the segment has one lane.
     pub fn is_alone(self) -> bool {
         self.lanes == Lanes::ONE
     }
 
-    /// Bytes that the lane has at most.
+    /// Returns the largest length of the lane in bytes.
     pub fn bytes_max(self) -> u64 {
         if self.is_alone() { i64::MAX.cast_unsigned() } else { LANE_BYTES }
     }
 
-    /// The address of the lane's byte `position`; `None` if the lane has no such byte.
+    /// Returns the address of byte `position` of the lane; `None` if it is past the end.
     pub fn address(self, position: u64) -> Option<u64> {
         (position < self.bytes_max())
             .then(|| u64::from(self.number).saturating_mul(LANE_BYTES).saturating_add(position))
     }
 
-    /// Where the lane's byte `position` lies in the file, and how many bytes from there on follow each
-    /// other in both.
+    /// Returns the offset in the file of byte `position` of the lane, and the number of bytes from
+    /// there that are contiguous in both.
     pub fn run(self, position: u64) -> Extent {
         if self.is_alone() {
             return Extent { offset: position, length: u64::MAX - position };
@@ -134,7 +135,7 @@ impl Lane {
     }
 }
 
-/// The name of a segment's object: whose it is, and how to find what lies in it.
+/// The name of a segment's object: session, first writer, and number of lanes.
 ///
 /// ```
 /// use bedform_format::log::{Lanes, SegmentName};
@@ -145,22 +146,22 @@ impl Lane {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SegmentName {
-    /// Identity of the session that writes it.
+    /// Identity of the session that writes the segment.
     pub session: [u8; 16],
     /// Rank of the writer of the first lane.
     pub rank: u32,
-    /// How many writers share it.
+    /// The number of writers that share the segment.
     pub lanes: Lanes,
 }
 
 impl SegmentName {
-    /// What a name says; `None` for names of anything else.
+    /// Parses a name; `None` for names of other objects.
     pub fn parse(name: &str) -> Option<Self> {
         let (session, rest) = name.split_once('-')?;
         let session = parse_hex(session)?;
         let (rank, lanes) = match rest.split_once('x') {
             None => (number(rest)?, Lanes::ONE),
-            // One lane is not mentioned.
+            // Names omit a lane count of 1.
             Some((rank, count)) => {
                 (number(rank)?, Lanes::new(number(count)?).filter(|lanes| *lanes != Lanes::ONE)?)
             }
@@ -169,7 +170,7 @@ impl SegmentName {
     }
 }
 
-/// The number that `text` is the only way to write.
+/// Parses a number in its canonical decimal form.
 fn number(text: &str) -> Option<u32> {
     let number: u32 = text.parse().ok()?;
     (number.to_string() == text).then_some(number)
@@ -186,7 +187,7 @@ impl std::fmt::Display for SegmentName {
 }
 
 impl From<&SegmentHeader> for SegmentName {
-    /// The name of a segment of one writer.
+    /// Returns the name of a segment with one writer.
     fn from(header: &SegmentHeader) -> Self {
         Self { session: header.session, rank: header.rank, lanes: Lanes::ONE }
     }

@@ -1,25 +1,25 @@
-//! The log beside a store: its bytes, to types and back. `docs/format.md` has its layout.
+//! Types of the log beside a store, and their encoding; `docs/format.md` describes the bytes.
 //!
-//! Everything here is pure. Bodies are encoded and decoded as they are before compression; whoever
-//! does the I/O compresses them and wraps them up as [`Sealed`]. What a decoder accepts holds: indexes
-//! point at something, boxes lie in their arrays, sums do not overflow. Nothing that is decoded takes
-//! more memory than 4 x the bytes that it was given as + 64 MiB, whatever these say; nor is anything
-//! encoded that would. Roots are JSON, and bounded as all such documents are.
+//! Everything here is pure: no I/O and no compression. Callers compress an encoded body and prefix
+//! it with a [`Sealed`] head. A decoder returns only valid values: indexes point into their lists,
+//! boxes lie in their arrays, sums do not overflow. Decoding takes at most 4 x the encoded bytes +
+//! 64 MiB of memory, and an encoder refuses a value that would need more. Roots are JSON;
+//! [`Limits`](crate::Limits) bounds their size and depth.
 //!
-//! | type | is |
+//! | type | meaning |
 //! |---|---|
 //! | [`RecordHead`] | the 32 bytes before every record of a segment |
-//! | [`SegmentHeader`] | whose segment it is: the first record |
+//! | [`SegmentHeader`] | the first record of a segment: store, session and writer |
 //! | [`SegmentName`], [`Lanes`] | the name of a segment, and how several writers share one |
-//! | [`Sealed`] | what stands before a compressed body |
-//! | [`Section`], [`SectionBuilder`] | what the data of one writer mean |
+//! | [`Sealed`] | the head of a compressed body |
+//! | [`Section`], [`SectionBuilder`] | the writes of one writer in one commit |
 //! | [`Boxes`] | a selection of a section |
-//! | [`Directory`] | the sections of a commit, and what they touch |
-//! | [`CommitId`] | what tells commits apart before they have a number |
-//! | [`Promise`], [`PromiseFile`] | the commits that count before a root knows them |
-//! | [`Root`] | the commits that count |
-//! | [`Table`], [`TableIndex`] | what many commits touch, by array |
-//! | [`SettledShards`] | which commits shards contain for certain |
+//! | [`Directory`] | the sections of a commit, and the part of each array that they touch |
+//! | [`CommitId`] | the identity of a commit before it has a number |
+//! | [`Promise`], [`PromiseFile`] | the commits that count before a root names them |
+//! | [`Root`] | the commits that count, in order |
+//! | [`Table`], [`TableIndex`] | the parts of arrays that many commits touch, by array |
+//! | [`SettledShards`] | the commits that settled shards contain |
 //! | [`varint`] | numbers and columns of numbers |
 
 mod boxes;
@@ -58,71 +58,71 @@ use crate::ObjectPath;
 use crate::metadata::MetadataError;
 use crate::shard::Extent;
 
-/// Why bytes of a log were refused, or why something cannot become such bytes.
+/// The reason why bytes of a log, or a value to encode, were refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
-    /// The bytes are something else.
+    /// The magic number belongs to another format.
     #[error("not {what}: it begins with other bytes")]
     Foreign {
-        /// What was expected, with its article.
+        /// The expected object, with its article.
         what: &'static str,
     },
     /// The bytes end too soon.
     #[error("cut short in {what}")]
     CutShort {
-        /// What was being read.
+        /// The object that was being read.
         what: &'static str,
     },
-    /// There are more bytes than belong there.
+    /// Bytes follow the end of the object.
     #[error("bytes are left behind {what}")]
     Trailing {
-        /// What had been read.
+        /// The object that was read.
         what: &'static str,
     },
     /// Written by a newer version.
     #[error("{what} of version {found}; this version reads up to {supported}: use a newer one")]
     NewerVersion {
-        /// What has the version.
+        /// The object with the version.
         what: &'static str,
-        /// The version that was found.
+        /// The version that the bytes name.
         found: u64,
-        /// The newest that can be read.
+        /// The newest version that this code reads.
         supported: u64,
     },
     /// The bytes have changed since they were written.
     #[error("checksum mismatch in {what}: expected {expected:08x}, found {found:08x}")]
     Checksum {
-        /// What is damaged.
+        /// The damaged object.
         what: &'static str,
-        /// The checksum that was stored.
+        /// The stored checksum.
         expected: u32,
-        /// The checksum of the bytes.
+        /// The checksum of the bytes that were read.
         found: u32,
     },
     /// More than [`Limits`](crate::Limits) allow.
     #[error("{found} {what}, over the limit of {limit}")]
     Limit {
-        /// What is counted.
+        /// The counted items.
         what: &'static str,
-        /// How many are claimed.
+        /// The number of items that the bytes claim.
         found: u64,
         /// The limit.
         limit: u64,
     },
-    /// A value that cannot be.
+    /// An impossible value.
     #[error("{what}: {problem}")]
     Invalid {
-        /// What has the value.
+        /// The object with the value.
         what: &'static str,
-        /// What is wrong.
+        /// The rule that the value breaks.
         problem: String,
     },
-    /// The section that is being built cannot take this write: finish it and begin another, or, if
-    /// it was empty, write fewer boxes at once.
+    /// The section cannot take this write. Finish it and begin another; if the section was empty,
+    /// write fewer boxes at once.
     #[error("the section is full: begin another, or write fewer boxes at once")]
     SectionFull,
-    /// A root that is no document, damaged, of a newer version, or has a field that cannot be.
+    /// A root that is not JSON, is damaged, has a newer version, or has an impossible field.
     #[error(transparent)]
     Document(#[from] MetadataError),
 }
@@ -133,14 +133,14 @@ fn invalid(what: &'static str, problem: impl Into<String>) -> LogError {
     LogError::Invalid { what, problem: problem.into() }
 }
 
-/// Memory that a decoded body may take whatever its size.
+/// Bytes of memory that a decoder may take regardless of the encoded size.
 const MEMORY_FREE: u64 = 64 << 20;
-/// Memory that a decoded body may take for each of its bytes.
+/// Bytes of memory that a decoder may take per encoded byte.
 const MEMORY_FACTOR: u64 = 4;
-/// What the allocator takes for itself with every allocation, about.
+/// Approximate overhead of the allocator per allocation, in bytes.
 const ALLOCATION_BYTES: u64 = 16;
 
-/// The memory that a decoder may still take: asked before every allocation.
+/// The memory that a decoder may still take; checked before every allocation.
 #[derive(Debug)]
 struct Budget {
     limit: u64,
@@ -153,7 +153,7 @@ impl Budget {
         Self { limit: limit.saturating_add(MEMORY_FREE), used: 0 }
     }
 
-    /// Takes memory for `count` things of `each` bytes, and gives the count as one of this machine.
+    /// Charges `count` items of `each` bytes to the budget, and returns `count` as a `usize`.
     fn charge(&mut self, count: u64, each: u64) -> Result<usize> {
         self.used = count.saturating_mul(each).saturating_add(self.used);
         let over = LogError::Limit { what: "bytes of memory", found: self.used, limit: self.limit };
@@ -164,12 +164,12 @@ impl Budget {
     }
 }
 
-/// Memory of a value on the stack or in a list.
+/// The size of a value in bytes, without its heap memory.
 const fn size_of<T>() -> u64 {
     std::mem::size_of::<T>() as u64
 }
 
-/// Memory of a list of `count` numbers, beside the list's own value.
+/// Heap memory of a list of `count` 8-byte numbers, in bytes.
 fn list_bytes(count: usize) -> u64 {
     8 * count as u64 + ALLOCATION_BYTES
 }
@@ -178,7 +178,7 @@ fn check_limit(what: &'static str, found: u64, limit: u64) -> Result<()> {
     if found > limit { Err(LogError::Limit { what, found, limit }) } else { Ok(()) }
 }
 
-/// Checks the version of a record or body.
+/// Checks that this code reads the version of a record or body.
 fn check_version(what: &'static str, found: u64, supported: u64) -> Result<()> {
     if found == 0 {
         return Err(invalid(what, "version 0"));
@@ -189,7 +189,7 @@ fn check_version(what: &'static str, found: u64, supported: u64) -> Result<()> {
     Ok(())
 }
 
-/// A name is used to open an object: it must be one segment that stays where it is put.
+/// Checks that a segment name is one path segment, so that it cannot name an object elsewhere.
 fn check_segment_name(name: &str) -> Result<()> {
     let what = "the name of a segment";
     let path = ObjectPath::parse(name).map_err(|error| invalid(what, error.to_string()))?;
@@ -199,7 +199,7 @@ fn check_segment_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Where something lies in a segment: its end can be counted.
+/// Checks that the end of an extent of a segment fits 64 bits.
 fn check_place(what: &'static str, place: Extent) -> Result<()> {
     let Extent { offset, length } = place;
     if offset.checked_add(length).is_none() {

@@ -1,7 +1,7 @@
-//! A file of promises: which commits of a segment its writer has promised, outside the segment.
+//! Promise files: the promised commits of a segment, recorded outside the segment.
 //!
-//! It lies beside the parts of the segment in a burst tier. Without it damage to a part could not be told
-//! from what was never promised.
+//! A promise file lies beside the parts of the segment in a burst tier. It tells a damaged part
+//! from data that were never promised.
 //!
 //! ```text
 //! header, little-endian, 64 bytes          promise, 64 bytes
@@ -16,8 +16,8 @@
 //!  60  4  CRC-32C of the 60 bytes before    60  4  CRC-32C of the 60 bytes before
 //! ```
 //!
-//! The header and each promise begin a block of [`SEGMENT_ALIGNMENT`] bytes, the rest of which is zero: a
-//! sync ends each. A block of zeros is one that was set aside, or lost.
+//! The header and each promise start a block of [`SEGMENT_ALIGNMENT`] bytes, padded with zeros; a
+//! sync follows each block. A block of zeros was preallocated, or lost.
 
 use super::segment::{
     SEGMENT_ALIGNMENT, SegmentHeader, check_seal_in_place, exactly, long, seal_in_place, word,
@@ -30,31 +30,31 @@ const PROMISE_MAGIC: [u8; 4] = *b"BPRO";
 const VERSION: u32 = 1;
 const HEADER: &str = "the header of a file of promises";
 const PROMISE: &str = "a promise";
-/// Numbers up to it can be counted on from.
+/// Numbers up to it can be incremented without overflow.
 const NUMBER_MAX: u64 = i64::MAX as u64;
 const NAME_START: &str = "promises-";
 const NAME_DIGITS: usize = 6;
 
-/// A commit that its writers were told of as durable, before any root knows it.
+/// A commit that was reported durable to its writers before a root names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Promise {
     /// The commit.
     pub commit: CommitId,
     /// Number of the promise in its segment, from 0.
     pub number: u64,
-    /// Of the directory's record in the segment.
+    /// Address of the directory's record in the segment.
     pub address: u64,
-    /// Bytes of that record, head and padding included.
+    /// Length of that record in bytes, with head and padding.
     pub stored_bytes: u64,
     /// CRC-32C of that record's body.
     pub checksum: u32,
 }
 
 impl Promise {
-    /// Bytes of a promise.
+    /// Length of a promise in bytes.
     pub const BYTES: usize = 64;
 
-    /// The bytes of the promise.
+    /// Encodes the promise.
     ///
     /// ```
     /// use bedform_format::log::{CommitId, Promise};
@@ -77,10 +77,10 @@ impl Promise {
         bytes
     }
 
-    /// Reads a promise of exactly [`Promise::BYTES`] bytes.
+    /// Decodes a promise from exactly [`Promise::BYTES`] bytes.
     ///
     /// # Errors
-    /// [`LogError`] if it is damaged, or no promise.
+    /// [`LogError`] if the bytes are damaged, or not a promise.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let bytes: &[u8; Self::BYTES] = exactly(bytes, PROMISE)?;
         if bytes[..4] != PROMISE_MAGIC {
@@ -108,22 +108,22 @@ impl Promise {
     }
 }
 
-/// What a file of promises begins with.
+/// The header of a promise file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PromisesHeader {
-    /// Whose promises they are: those of the segment with this header.
+    /// Header of the segment whose commits the file promises.
     pub segment: SegmentHeader,
-    /// Number of the file, that of its name.
+    /// Number of the file, as in its name.
     pub file: u32,
-    /// Number of its first promise.
+    /// Number of the first promise in the file.
     pub first: u64,
 }
 
 impl PromisesHeader {
-    /// Bytes of a header.
+    /// Length of a header in bytes.
     pub const BYTES: usize = 64;
 
-    /// The bytes of the header.
+    /// Encodes the header.
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[..4].copy_from_slice(&HEADER_MAGIC);
@@ -137,10 +137,10 @@ impl PromisesHeader {
         bytes
     }
 
-    /// Reads a header of exactly [`PromisesHeader::BYTES`] bytes.
+    /// Decodes a header from exactly [`PromisesHeader::BYTES`] bytes.
     ///
     /// # Errors
-    /// [`LogError`] if it is damaged, of a newer version, or no header.
+    /// [`LogError`] if the bytes are damaged, of a newer version, or not a header.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let bytes: &[u8; Self::BYTES] = exactly(bytes, HEADER)?;
         if bytes[..4] != HEADER_MAGIC {
@@ -159,7 +159,7 @@ impl PromisesHeader {
     }
 }
 
-/// A file of promises, as far as it can be read.
+/// A decoded promise file, without its unreadable blocks.
 ///
 /// ```
 /// use bedform_format::Limits;
@@ -173,30 +173,30 @@ impl PromisesHeader {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromiseFile {
-    /// What it begins with.
+    /// The header of the file.
     pub header: PromisesHeader,
-    /// The promises that can be read, in order. Numbers may be missing: those blocks cannot.
+    /// The readable promises, in order. A gap in their numbers is an unreadable block.
     pub promises: Vec<Promise>,
-    /// True if something lies behind the last promise that cannot be read.
+    /// True if unreadable bytes follow the last readable promise.
     pub has_torn_end: bool,
 }
 
 impl PromiseFile {
-    /// The name of the file of this number.
+    /// Returns the name of file `number`.
     pub fn name(number: u32) -> String {
         format!("{NAME_START}{number:0NAME_DIGITS$}")
     }
 
-    /// The number of the file of this name; `None` for names of anything else.
+    /// Parses the number of a file from its name; `None` for names of other objects.
     pub fn parse_name(name: &str) -> Option<u32> {
         let number = name.strip_prefix(NAME_START)?.parse().ok()?;
         (Self::name(number) == name).then_some(number)
     }
 
-    /// Reads what can be read. A promise counts where its number says that it lies.
+    /// Decodes the readable blocks. A promise counts only in the block that its number implies.
     ///
     /// # Errors
-    /// [`LogError`] if the header is damaged, or of a newer version; over
+    /// [`LogError`] if the header is damaged or of a newer version, or if the file is longer than
     /// [`Limits::metadata_bytes_max`].
     pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self> {
         let found = bytes.len() as u64;

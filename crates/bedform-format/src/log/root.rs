@@ -1,9 +1,10 @@
-//! A root: the commits that are not settled, in order. The highest root of a log is the truth.
+//! Roots: documents that list, in order, the commits that are not settled. The root with the
+//! highest number is the state of the log.
 //!
-//! It names the last commits each, and those before them by a few [tables](super::Table), so that the cost of a
-//! commit does not grow with their number.
+//! A root names its last commits one by one, and earlier ones through a few [tables](super::Table).
+//! So the cost of a commit does not grow with the number of commits.
 //!
-//! A small JSON document that only Bedform writes, once:
+//! A root is a small JSON document that only Bedform writes, and that never changes:
 //!
 //! ```json
 //! {
@@ -28,10 +29,10 @@
 //! }
 //! ```
 //!
-//! Version 1, which is read and no longer written, has all commits in `commits`, neither `since` nor `tables`, and
-//! as `settled_shards` one list, or nothing.
-//! The seal is that of the store's own documents: length and CRC-32C. It must be there, and the
-//! document must be byte for byte what would be written for what it says.
+//! Version 1 can be read but is no longer written. It has all commits in `commits`, neither `since`
+//! nor `tables`, and at most one list as `settled_shards`. The seal, a length and a CRC-32C as in
+//! the store's own documents, is required. A reader re-encodes the content and refuses a document
+//! whose bytes differ.
 
 use std::collections::BTreeMap;
 
@@ -45,15 +46,15 @@ use crate::{Limits, json};
 const WHAT: &str = "a root";
 const COMMIT: &str = "a commit of a root";
 const TABLE: &str = "a table of a root";
-/// The version that is written.
+/// The version that is written; version 1 is read, too.
 const VERSION: i64 = 2;
-/// Tables, and lists of settled shards, that a root may name.
+/// The largest number of tables, and of lists of settled shards, in a root.
 const TABLES_MAX: u64 = 4096;
-/// The highest number that the name of a root holds.
+/// The highest number that fits the digits of a root's name.
 const NUMBER_MAX: u64 = 9_999_999_999;
 const NUMBER_DIGITS: usize = 10;
 
-/// The state of a log: which commits count.
+/// The state of a log: the commits that count and are not settled.
 ///
 /// ```
 /// use bedform_format::{Limits, log::{CommitRecord, Root, SealedCodec}};
@@ -88,39 +89,39 @@ pub struct Root {
     pub store: [u8; 16],
     /// The number of this root.
     pub number: u64,
-    /// Commits up to this one are in the shards.
+    /// All commits up to this number are in the shards.
     pub settled: u64,
-    /// From the root of this number on commits were added only: what an earlier one of these needs, this one
-    /// needs, too.
+    /// Since the root of this number, commits were only added. Every object that one of those roots
+    /// needs, this root needs, too.
     pub since: u64,
-    /// Commits after `settled`, in order. The first may have such that are settled, too.
+    /// Tables of commits after `settled`, in order. The first may include settled commits.
     pub tables: Vec<TableRecord>,
-    /// The commits after those, in order.
+    /// The commits after those of the tables, in order.
     pub commits: Vec<CommitRecord>,
-    /// The shapes of the arrays that `commits` have made larger, by their keys, after the last commit.
+    /// The shapes, after the last commit, of the arrays that `commits` made larger, by key.
     pub shapes: BTreeMap<[u8; 16], Vec<u64>>,
-    /// The last epoch of each session that was committed: what tells the records of a commit from
-    /// those that a writer left behind when it died.
+    /// The last committed epoch of each session. It separates the records of a commit from those
+    /// that a writer left behind when it died.
     pub sessions: BTreeMap<[u8; 16], u32>,
-    /// Lists of the shards that were settled since the log has had commits, the newest last. What several say of
-    /// a shard holds.
+    /// Lists of the shards that were settled since the log has had commits, newest last. If several
+    /// name a shard, all apply.
     pub settled_shards: Vec<SettledRecord>,
 }
 
-/// Where a table is, and that it is this one.
+/// The name, extent and checksum of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableRecord {
-    /// The name of the object: the number of its last commit, and what no other attempt has.
+    /// Name of the object: the number of its last commit, and a random key.
     pub name: String,
     /// Its first commit that was not settled when the root was made.
     pub first: u64,
     /// Its last commit.
     pub last: u64,
-    /// Rows and growths, those of settled commits included.
+    /// Rows and growths, including those of settled commits.
     pub rows: u64,
-    /// Bytes of the object.
+    /// Length of the object in bytes.
     pub bytes: u64,
-    /// How many of them, the last, are the index.
+    /// Length of the index at its end, in bytes.
     pub index_bytes: u64,
     /// CRC-32C of the index.
     pub checksum: u32,
@@ -139,13 +140,13 @@ impl TableRecord {
         Ok(())
     }
 
-    /// The last commit of the table of this name; `None` for names of anything else.
+    /// Parses the last commit from a table's name; `None` for names of other objects.
     pub fn parse_name(name: &str) -> Option<u64> {
         let (number, _) = name.split_once('-')?;
         if number.len() == NUMBER_DIGITS { number.parse().ok() } else { None }
     }
 
-    /// A name for a table whose last commit is `last`; `key` is what no other attempt has.
+    /// Returns the name of a table whose last commit is `last`; `key` makes it unique.
     pub fn name(last: u64, key: &[u8; 16]) -> String {
         format!("{last:0NUMBER_DIGITS$}-{}", hex(key))
     }
@@ -176,12 +177,12 @@ impl TableRecord {
     }
 }
 
-/// Where the list of settled shards is, and that it is this one.
+/// The location and checksum of a list of settled shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SettledRecord {
-    /// The number of the root that it came with.
+    /// Number of the root that it was written with.
     pub number: u64,
-    /// Bytes of the object.
+    /// Length of the object in bytes.
     pub bytes: u64,
     /// CRC-32C of these bytes.
     pub checksum: u32,
@@ -199,27 +200,27 @@ impl SettledRecord {
     }
 }
 
-/// A commit: where its directory lies.
+/// A commit, as the location of its directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommitRecord {
-    /// The number of the root that it came with.
+    /// Number of the root that made the commit visible.
     pub number: u64,
-    /// The name of the segment.
+    /// Name of the segment with the directory.
     pub segment: String,
-    /// Of the directory's record in the segment.
+    /// Offset of the directory's record in the segment, in bytes.
     pub offset: u64,
-    /// Bytes in the segment.
+    /// Length in the segment, in bytes.
     pub stored_bytes: u64,
-    /// Bytes when decompressed.
+    /// Length when decompressed, in bytes.
     pub bytes: u64,
-    /// How they are compressed.
+    /// Compression of the directory.
     pub codec: SealedCodec,
 }
 
 impl CommitRecord {
     fn check(&self, limits: &Limits) -> Result<()> {
         check_segment_name(&self.segment)?;
-        // Other readers of JSON have no larger integers.
+        // JSON readers in other languages hold integers of at most 63 bits.
         let end = self.offset.checked_add(self.stored_bytes);
         if end.is_none_or(|end| i64::try_from(end).is_err()) {
             let problem = format!("bytes {} + {} of a segment", self.offset, self.stored_bytes);
@@ -254,23 +255,23 @@ impl CommitRecord {
 }
 
 impl Root {
-    /// The name of the root of this number, which is at most 9,999,999,999.
+    /// Returns the name of root `number`, which is at most 9,999,999,999.
     pub fn name(number: u64) -> String {
         format!("{number:0NUMBER_DIGITS$}.json")
     }
 
-    /// The number of the root of this name; `None` for names of anything else.
+    /// Parses the number of a root from its name; `None` for names of other objects.
     pub fn parse_name(name: &str) -> Option<u64> {
         let digits = name.strip_suffix(".json")?;
         let is_number = digits.len() == NUMBER_DIGITS && digits.bytes().all(|b| b.is_ascii_digit());
         if is_number { digits.parse().ok() } else { None }
     }
 
-    /// Checks what [`Root::decode`] promises of what it gives: commits follow each other, none is
-    /// settled or newer than the root, and names are safe.
+    /// Checks that the numbers of commits ascend, that none is settled or newer than the root, and
+    /// that names are safe. [`Root::decode`] returns only roots that pass.
     ///
     /// # Errors
-    /// [`LogError`](super::LogError) says what does not hold.
+    /// [`LogError`](super::LogError) names the broken rule.
     pub fn check(&self, limits: &Limits) -> Result<()> {
         check_limit("as the number of a root", self.number, NUMBER_MAX)?;
         check_limit("tables in a root", self.tables.len() as u64, TABLES_MAX)?;
@@ -310,15 +311,17 @@ impl Root {
         self.commits.iter().try_for_each(|commit| commit.check(limits))
     }
 
-    /// This root as bytes, sealed.
+    /// Encodes the root, sealed.
     ///
     /// # Errors
-    /// As [`Root::check`], and [`LogError::Limit`](super::LogError::Limit) if it becomes too large.
+    /// As [`Root::check`], and [`LogError::Limit`](super::LogError::Limit) if the document is too
+    /// large.
     pub fn encode(&self, limits: &Limits) -> Result<Vec<u8>> {
         self.encode_as(VERSION, limits)
     }
 
-    /// This root as the first version wrote it, for tests: without tables, and with one list of shards at most.
+    /// Encodes the root as version 1, for tests: without tables, and with at most one list of
+    /// shards.
     ///
     /// # Errors
     /// As [`Root::encode`].
@@ -351,11 +354,11 @@ impl Root {
         Ok(bytes)
     }
 
-    /// The root that `bytes` hold.
+    /// Decodes a root.
     ///
     /// # Errors
-    /// [`LogError`](super::LogError) if a bit of them has changed, they are of a newer version, over
-    /// the limits, or do not hold what [`Root::check`] checks.
+    /// [`LogError`](super::LogError) if a bit of the document has changed, or if it is of a newer
+    /// version, over the limits, or fails [`Root::check`].
     pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self> {
         let document = json::parse(bytes, limits).map_err(metadata::MetadataError::from)?;
         if !check_seal_in_form(bytes, &document)? {
@@ -411,18 +414,18 @@ impl Root {
         Ok((version, root))
     }
 
-    /// True if there are commits that are not settled.
+    /// Returns true if there are commits that are not settled.
     pub fn has_commits(&self) -> bool {
         !self.tables.is_empty() || !self.commits.is_empty()
     }
 
-    /// The number of the first commit that is not settled.
+    /// Returns the number of the first commit that is not settled.
     pub fn first_commit(&self) -> Option<u64> {
         let tables = self.tables.iter().map(|table| table.first);
         tables.chain(self.commits.iter().map(|commit| commit.number)).next()
     }
 
-    /// The number of the last commit that is not settled.
+    /// Returns the number of the last commit that is not settled.
     pub fn last_commit(&self) -> Option<u64> {
         let tables = self.tables.iter().map(|table| table.last);
         tables.chain(self.commits.iter().map(|commit| commit.number)).next_back()
@@ -434,7 +437,7 @@ fn checksum(fields: &Fields<'_, '_>) -> Result<u32> {
     u32::try_from(checksum).map_err(|_| invalid(WHAT, format!("a checksum of {checksum}")))
 }
 
-/// An integer that is not negative.
+/// Reads a non-negative integer.
 fn number(fields: &Fields<'_, '_>, key: &str) -> Result<u64> {
     let value = fields.integer(key, 0..=i64::MAX, None)?;
     Ok(value.cast_unsigned())
@@ -444,7 +447,7 @@ fn by_hex<T>(values: &BTreeMap<[u8; 16], T>) -> BTreeMap<String, &T> {
     values.iter().map(|(key, value)| (hex(key), value)).collect()
 }
 
-/// An object whose names are identities.
+/// Reads an object whose keys are identities in hexadecimal.
 fn by_key<T>(
     fields: &Fields<'_, '_>,
     name: &str,

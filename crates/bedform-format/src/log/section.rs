@@ -1,8 +1,8 @@
-//! A section: what one writer wrote in one commit, readable alone.
+//! Sections: the writes of one writer in one commit, readable without other sections.
 //!
-//! The data of a section are one stream of bytes: entry after entry, of an entry box after box, of a
-//! box its elements in C order. The stream is cut into blocks without regard to entries; so neither
-//! an entry nor a box says where its data lie. `section_wire.rs` has the bytes.
+//! The data of a section are one stream of bytes: the entries in order, the boxes of each entry in
+//! order, the elements of each box in C order. Blocks divide the stream regardless of entries, so
+//! entries and boxes store no location. `section_wire.rs` has the encoding.
 
 use std::collections::BTreeMap;
 
@@ -19,51 +19,51 @@ const ENTRY: &str = "an entry of a section";
 const BLOCK: &str = "a block of a section";
 const SECTION: &str = "a section";
 
-/// An array as it was when a section was written.
+/// An array, as it was when the section was written.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SectionArray {
     /// Identity of the array.
     pub key: [u8; 16],
-    /// Bytes of an element.
+    /// Bytes of one element.
     pub item_size: u32,
     /// Elements along each axis.
     pub shape: Vec<u64>,
-    /// As `shape`, but for the axes along which the session had appended: the length before. The writes
-    /// hold only while nobody else has appended there.
+    /// The shape before the appends of the session: equal to `shape` except along the axes of
+    /// appends. The writes are valid only while no other writer has appended along these axes.
     pub base: Vec<u64>,
 }
 
-/// A piece of the data of a section.
+/// The extent of one piece of the section's data, with checksum and compression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Block {
-    /// Of its first byte in the segment.
+    /// Offset of its first byte in the segment.
     pub offset: u64,
-    /// Bytes in the segment.
+    /// Length in the segment, in bytes.
     pub stored_bytes: u64,
-    /// Bytes when decoded.
+    /// Length when decoded, in bytes.
     pub bytes: u64,
     /// CRC-32C of the stored bytes.
     pub checksum: u32,
-    /// How it is compressed; 0 for not at all.
+    /// Number of its codec; 0 if it is not compressed.
     pub codec: u8,
 }
 
-/// One write.
+/// One write: a selection of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Entry {
-    /// Which of the section's arrays.
+    /// Index of the array in the section.
     pub array: u32,
-    /// The index along the first axis, where the selection lacks that axis.
+    /// Index along the first axis, if the selection lacks that axis.
     pub record: Option<u64>,
-    /// Which of the section's selections.
+    /// Index of the selection in the section.
     pub selection: u32,
-    /// Of two overlapping writes the one of the later epoch counts.
+    /// Of two overlapping writes, the one with the later epoch counts.
     pub epoch: u32,
-    /// Of two overlapping writes of one epoch that of the higher rank counts.
+    /// Of two overlapping writes in one epoch, the one with the higher rank counts.
     pub rank: u32,
 }
 
-/// What one writer wrote in one commit.
+/// The writes of one writer in one commit, with the location of their data.
 ///
 /// ```
 /// use bedform_format::Limits;
@@ -84,15 +84,15 @@ pub struct Entry {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Section {
-    /// The commit that it is part of.
+    /// Identity of the commit.
     pub commit: CommitId,
-    /// The arrays that entries name.
+    /// The arrays that the entries name.
     pub arrays: Vec<SectionArray>,
-    /// The selections that entries name, each once.
+    /// The distinct selections that the entries name.
     pub selections: Vec<Boxes>,
-    /// The writes, in their order.
+    /// The writes, in order.
     pub entries: Vec<Entry>,
-    /// The data, in the same order.
+    /// The blocks of the data, in the order of the writes.
     pub blocks: Vec<Block>,
 }
 
@@ -113,7 +113,7 @@ impl SectionArray {
         check_limit("axes of an array", self.shape.len() as u64, limits.rank_max as u64)
     }
 
-    /// The shape in which the boxes of an entry with this `record` lie.
+    /// Returns the shape that contains the boxes of an entry with this `record`.
     pub(super) fn inner_shape(&self, record: Option<u64>) -> Result<&[u64]> {
         let Some(record) = record else { return Ok(&self.shape) };
         match self.shape.split_first() {
@@ -122,7 +122,7 @@ impl SectionArray {
         }
     }
 
-    /// The bytes of a write of the selection that `summary` is of.
+    /// Returns the bytes of a write of the selection with this `summary`.
     pub(super) fn bytes_of(&self, record: Option<u64>, summary: &Summary) -> Result<u64> {
         let shape = self.inner_shape(record)?;
         if !summary.fits(shape) {
@@ -134,11 +134,11 @@ impl SectionArray {
 }
 
 impl Section {
-    /// Checks what [`Section::decode`] promises of what it gives.
+    /// Checks that the section is consistent; [`Section::decode`] returns only sections that pass.
     ///
     /// # Errors
-    /// [`LogError`](super::LogError) if an index points nowhere, a box is empty or lies outside its
-    /// array, the entries have not exactly the bytes of the blocks, or anything is over the limits.
+    /// [`LogError`](super::LogError) if an index is out of range, a box is empty or lies outside
+    /// its array, the entries and the blocks differ in bytes, or a limit is exceeded.
     pub fn check(&self, limits: &Limits) -> Result<()> {
         check_limit("entries", self.entries.len() as u64, limits.section_entries_max)?;
         let boxes = self.selections.iter().map(|boxes| boxes.count() as u64);
@@ -179,14 +179,15 @@ impl Section {
         })
     }
 
-    /// What a directory says of this section: for each array the bounding box of its writes, their
-    /// number and bytes, by key.
+    /// Returns the part of each array that the section touches, sorted by key: the bounding box,
+    /// number and bytes of its writes. A directory stores these.
     ///
     /// # Errors
-    /// As [`Section::check`], where an index points nowhere or bytes cannot be counted.
+    /// As [`Section::check`], for an index out of range or a number of bytes beyond 64 bits.
     pub fn touched(&self) -> Result<Vec<Touched>> {
         let summaries = self.summaries()?;
-        // By key, and by rank: of an array that was made anew nothing must be lost.
+        // Keyed by rank, too: an array that was made anew may have another rank, and no part may be
+        // lost.
         let mut touched = BTreeMap::<([u8; 16], usize), Touched>::new();
         for entry in &self.entries {
             let (array, summary) = self.parts(&summaries, entry)?;
@@ -206,7 +207,7 @@ impl Section {
         Ok(touched.into_values().collect())
     }
 
-    /// The memory that this takes when it is decoded, as [`Section::decode`] counts it.
+    /// Memory that [`Section::decode`] charges to its budget for this section, in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
         let arrays = self.arrays.iter().map(|array| SectionArray::memory_bytes(array.shape.len()));
         let selections = self.selections.iter().map(|boxes| {

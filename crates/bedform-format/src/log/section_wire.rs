@@ -1,6 +1,6 @@
-//! A section as bytes, and from bytes.
+//! The encoding of a section.
 //!
-//! Numbers are varints, columns have their length in bytes before them ([`varint`](super::varint)).
+//! Numbers are varints; each column is preceded by its length in bytes ([`varint`](super::varint)).
 //!
 //! ```text
 //! version 2
@@ -26,7 +26,7 @@ use super::{
 use crate::Limits;
 
 const VERSION: u64 = 2;
-/// The first version with the shapes from which sessions had appended.
+/// The first version that stores `base`, the shape before the appends of a session.
 const VERSION_OF_BASES: u64 = 2;
 const WHAT: &str = "a section";
 const ARRAYS: &str = "the arrays of a section";
@@ -36,10 +36,11 @@ const ENTRIES: &str = "the entries of a section";
 const BLOCKS: &str = "the blocks of a section";
 
 impl Section {
-    /// This section as bytes; `section_wire.rs` says how.
+    /// Encodes the section; the header of `section_wire.rs` has the layout.
     ///
     /// # Errors
-    /// As [`Section::check`], and [`LogError::Limit`](super::LogError::Limit) if a reader would refuse it for its size.
+    /// As [`Section::check`], and [`LogError::Limit`](super::LogError::Limit) if it exceeds the
+    /// limits of readers.
     pub fn encode(&self, limits: &Limits) -> Result<Vec<u8>> {
         self.check(limits)?;
         let mut shapes = Shapes::default();
@@ -76,11 +77,11 @@ impl Section {
         Ok(bytes)
     }
 
-    /// The section that `bytes` hold.
+    /// Decodes a section.
     ///
     /// # Errors
-    /// [`LogError`](super::LogError) if they are damaged, of a newer version, over the limits, or do not hold what
-    /// [`Section::check`] checks.
+    /// [`LogError`](super::LogError) if the bytes are damaged, of a newer version, over the limits,
+    /// or fail [`Section::check`].
     pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self> {
         let mut reader = Reader::new(bytes);
         let version = reader.number(WHAT)?;
@@ -109,8 +110,8 @@ impl Section {
         Ok(section)
     }
 
-    /// Of each selection the shape in which its boxes are encoded: that of the first entry that has
-    /// it, or where it ends, if none does.
+    /// Returns for each selection the shape that encodes its boxes: the shape of the first entry
+    /// with the selection, or the selection's end if no entry has it.
     fn frames(&self) -> Result<Vec<Vec<u64>>> {
         let mut frames = vec![None; self.selections.len()];
         for entry in &self.entries {
@@ -126,7 +127,7 @@ impl Section {
     }
 
     fn write_entries(&self, bytes: &mut Vec<u8>) {
-        // A record is below the length of its axis, so that 1 can be added.
+        // Adding 1 cannot overflow: a record is below the length of its axis.
         let record = |entry: &Entry| entry.record.map_or(0, |record| record + 1);
         let columns: [&dyn Fn(&Entry) -> u64; 5] = [
             &|entry| u64::from(entry.array),
@@ -155,12 +156,12 @@ impl Section {
     }
 }
 
-/// Shapes, each once.
+/// Distinct shapes, numbered in the order of their first use.
 #[derive(Debug, Default)]
 struct Shapes {
     list: Vec<Vec<u64>>,
     numbers: HashMap<Vec<u64>, u64>,
-    /// Memory that the list takes in a reader.
+    /// Memory of the list in a reader, in bytes.
     memory: u64,
 }
 
@@ -260,7 +261,7 @@ fn read_selections(
         let (shape, count) = (numbers.next_of(shapes)?, counts.next()?);
         boxes_count = boxes_count.saturating_add(count);
         check_limit("boxes", boxes_count, limits.section_boxes_max)?;
-        // Starts and lengths of each, and the bounds of all.
+        // Charges the starts and lengths of each box, and the bounds of all.
         budget.charge(count.saturating_mul(2).saturating_add(2), 8 * shape.len() as u64)?;
         selections.push(Boxes::read(reader, shape, count)?);
     }
@@ -299,7 +300,7 @@ fn read_blocks(reader: &mut Reader<'_>, count: u64) -> Result<Vec<Block>> {
     let mut end = 0_u64;
     for checksum in checksums {
         let (offset, stored_bytes) = (end.wrapping_add(distances.next()?), stored.next()?);
-        // Whether it wraps is found out when the block is checked.
+        // The check of the block detects an overflow.
         end = offset.wrapping_add(stored_bytes);
         let codec = codecs.next()?;
         blocks.push(Block {

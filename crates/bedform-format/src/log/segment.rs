@@ -1,4 +1,4 @@
-//! The records of a segment: what stands before their bodies.
+//! The records of a segment: their heads, the header record, and the sealing of bodies.
 //!
 //! ```text
 //! head of a record, little-endian, 32 bytes     header, the body of the first record, 40 bytes
@@ -14,16 +14,16 @@
 //!                                                16  .  the stored bytes
 //! ```
 //!
-//! A body is followed by zeros up to a multiple of 8 bytes.
+//! Zeros pad each body to a multiple of 8 bytes.
 
 use super::{LogError, Result, check_limit, check_version, invalid};
 use crate::Limits;
 use crate::checksum::crc32c;
 
-/// What the size of a segment is a multiple of after every sync.
+/// The size of a segment is a multiple of this number of bytes after every sync.
 pub const SEGMENT_ALIGNMENT: u64 = 4096;
 const RECORD_ALIGNMENT: u64 = 8;
-/// No file is larger, and offsets below it can be added.
+/// No file is larger, so offsets up to it can be added without overflow.
 const BODY_BYTES_MAX: u64 = i64::MAX as u64;
 
 const MAGIC: [u8; 4] = *b"BSEG";
@@ -32,7 +32,7 @@ const RECORD: &str = "a record";
 const HEADER: &str = "the header of a segment";
 const SEALED: &str = "a sealed body";
 
-/// What a record holds.
+/// The kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RecordKind {
     /// A [`SegmentHeader`].
@@ -62,7 +62,7 @@ impl RecordKind {
     }
 }
 
-/// The bytes of a body of `body_bytes` with its padding.
+/// Returns the length of a body with its padding, in bytes.
 ///
 /// ```
 /// use bedform_format::log::padded_bytes;
@@ -72,27 +72,27 @@ pub fn padded_bytes(body_bytes: u64) -> u64 {
     body_bytes.checked_next_multiple_of(RECORD_ALIGNMENT).unwrap_or(u64::MAX)
 }
 
-/// What stands before the body of a record.
+/// The head of a record: the 32 bytes before its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordHead {
-    /// What the body is.
+    /// The kind of the body.
     pub kind: RecordKind,
-    /// Bytes of the body as it is stored, without padding.
+    /// Length of the stored body in bytes, without padding.
     pub body_bytes: u64,
-    /// Number of the record in its segment, from 0.
+    /// Index of the record in its segment, from 0.
     pub sequence: u64,
 }
 
 impl RecordHead {
-    /// Bytes of a head.
+    /// Length of a head in bytes.
     pub const BYTES: usize = 32;
 
-    /// Bytes of the record: head, body and padding.
+    /// Returns the length of the record: head, body and padding.
     pub fn record_bytes(&self) -> u64 {
         padded_bytes(self.body_bytes).saturating_add(Self::BYTES as u64)
     }
 
-    /// The bytes of the head.
+    /// Encodes the head.
     ///
     /// ```
     /// use bedform_format::log::{RecordHead, RecordKind};
@@ -113,10 +113,10 @@ impl RecordHead {
         bytes
     }
 
-    /// Reads a head of exactly [`RecordHead::BYTES`] bytes.
+    /// Decodes a head from exactly [`RecordHead::BYTES`] bytes.
     ///
     /// # Errors
-    /// [`LogError`] if it is damaged, of a newer version, or no head.
+    /// [`LogError`] if the bytes are damaged, of a newer version, or not a head.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let bytes: &[u8; Self::BYTES] = exactly(bytes, RECORD)?;
         if bytes[..4] != MAGIC {
@@ -135,22 +135,22 @@ impl RecordHead {
     }
 }
 
-/// Whose segment, or lane of one, it is: the body of its first record.
+/// The body of the first record of a segment or lane: store, session and writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SegmentHeader {
     /// Identity of the store.
     pub store: [u8; 16],
-    /// Identity of the session that writes it: random.
+    /// Random identity of the session that writes the segment.
     pub session: [u8; 16],
     /// Rank of the writer in the session.
     pub rank: u32,
 }
 
 impl SegmentHeader {
-    /// Bytes of a header.
+    /// Length of a header in bytes.
     pub const BYTES: usize = 40;
 
-    /// The bytes of the header.
+    /// Encodes the header.
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[..16].copy_from_slice(&self.store);
@@ -160,10 +160,10 @@ impl SegmentHeader {
         bytes
     }
 
-    /// Reads a header of exactly [`SegmentHeader::BYTES`] bytes.
+    /// Decodes a header from exactly [`SegmentHeader::BYTES`] bytes.
     ///
     /// # Errors
-    /// [`LogError`] if it is damaged.
+    /// [`LogError`] if the bytes are damaged.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let bytes: &[u8; Self::BYTES] = exactly(bytes, HEADER)?;
         check_seal_in_place(bytes, HEADER)?;
@@ -172,17 +172,17 @@ impl SegmentHeader {
     }
 }
 
-/// How a sealed body is compressed.
+/// Compression of a sealed body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SealedCodec {
-    /// Not at all.
+    /// Not compressed.
     None,
-    /// As one zstd frame.
+    /// One zstd frame.
     Zstd,
 }
 
 impl SealedCodec {
-    /// The number that stands for the codec.
+    /// Returns the number of the codec in the format.
     pub fn code(self) -> u32 {
         match self {
             Self::None => 0,
@@ -190,10 +190,10 @@ impl SealedCodec {
         }
     }
 
-    /// The codec that a number stands for.
+    /// Returns the codec with this number in the format.
     ///
     /// # Errors
-    /// [`LogError::Invalid`] for numbers that stand for none.
+    /// [`LogError::Invalid`] for an unknown number.
     pub fn from_code(code: u64) -> Result<Self> {
         match code {
             0 => Ok(Self::None),
@@ -203,22 +203,22 @@ impl SealedCodec {
     }
 }
 
-/// What stands before the stored bytes of a section or directory.
+/// The head of the stored bytes of a section or directory: length, codec and checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sealed {
-    /// Bytes when decompressed.
+    /// Length when decompressed, in bytes.
     pub bytes: u64,
-    /// How they are compressed.
+    /// Compression of the stored bytes.
     pub codec: SealedCodec,
     /// CRC-32C of the stored bytes.
     pub checksum: u32,
 }
 
 impl Sealed {
-    /// Bytes of a head.
+    /// Length of the head in bytes.
     pub const HEAD_BYTES: usize = 16;
 
-    /// The head of `stored`, which are `bytes` bytes when decompressed.
+    /// Returns the head for `stored`, which decompresses to `bytes` bytes.
     ///
     /// ```
     /// use bedform_format::{Limits, log::{Sealed, SealedCodec}};
@@ -231,7 +231,7 @@ impl Sealed {
         Self { bytes, codec, checksum: crc32c(stored) }
     }
 
-    /// The bytes of the head.
+    /// Encodes the head.
     pub fn encode_head(&self) -> [u8; Self::HEAD_BYTES] {
         let mut bytes = [0; Self::HEAD_BYTES];
         bytes[..8].copy_from_slice(&self.bytes.to_le_bytes());
@@ -240,10 +240,10 @@ impl Sealed {
         bytes
     }
 
-    /// Reads the head at the beginning of `body`.
+    /// Decodes the head at the start of `body`.
     ///
     /// # Errors
-    /// [`LogError`] if it is cut short, of an unknown codec, or claims more bytes than
+    /// [`LogError`] if the head is cut short, has an unknown codec, or claims more bytes than
     /// [`Limits::index_bytes_max`].
     pub fn decode_head(body: &[u8], limits: &Limits) -> Result<Self> {
         let short = LogError::CutShort { what: SEALED };
@@ -257,10 +257,10 @@ impl Sealed {
         Ok(sealed)
     }
 
-    /// The head of a whole body and the stored bytes behind it, checked.
+    /// Splits a whole body into its head and the stored bytes, and verifies the checksum.
     ///
     /// # Errors
-    /// As [`Sealed::decode_head`], and if the stored bytes have changed.
+    /// As [`Sealed::decode_head`], and [`LogError::Checksum`] if the stored bytes have changed.
     pub fn open<'a>(body: &'a [u8], limits: &Limits) -> Result<(Self, &'a [u8])> {
         let sealed = Self::decode_head(body, limits)?;
         let stored = &body[Self::HEAD_BYTES..];
@@ -280,7 +280,7 @@ pub(super) fn exactly<'a, const N: usize>(
     if bytes.len() > N { Err(LogError::Trailing { what }) } else { Ok(head) }
 }
 
-/// Makes the last four bytes the checksum of the others.
+/// Writes the CRC-32C of the other bytes into the last four bytes.
 pub(super) fn seal_in_place<const N: usize>(bytes: &mut [u8; N]) {
     let checksum = crc32c(&bytes[..N - 4]);
     bytes[N - 4..].copy_from_slice(&checksum.to_le_bytes());

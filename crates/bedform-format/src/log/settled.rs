@@ -1,7 +1,9 @@
-//! The shards that were settled while a log has had commits: which commit each contains at least.
+//! Settled lists: the shards that were settled while a log has had commits, each with its last
+//! commit.
 //!
-//! What a shard that is lost, or an older version of itself, could not tell. Numbers are varints,
-//! columns have their length in bytes before them ([`varint`](super::varint)).
+//! A shard names its last commit, but a lost shard, or an old version restored from a copy, does
+//! not. The list shows the loss. Numbers are varints; each column is preceded by its length in
+//! bytes ([`varint`](super::varint)).
 //!
 //! ```text
 //! version 1
@@ -18,7 +20,7 @@ use crate::Limits;
 const VERSION: u64 = 1;
 const WHAT: &str = "a list of settled shards";
 
-/// Which shards contain which commits.
+/// The settled shards of a store, each with the last commit that it contains.
 ///
 /// ```
 /// use bedform_format::{Limits, log::{SettledArray, SettledShards}};
@@ -34,34 +36,34 @@ const WHAT: &str = "a list of settled shards";
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SettledShards {
-    /// By array, in the order of their keys.
+    /// By array, sorted by key.
     pub arrays: Vec<SettledArray>,
 }
 
-/// The shards of one array.
+/// The settled shards of one array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettledArray {
     /// Identity of the array.
     key: [u8; 16],
-    /// Objects along each axis when the list was made.
+    /// Number of objects along each axis when the list was made.
     grid: Vec<u64>,
-    /// Number in the C order of the grid, and commit, by number.
+    /// Number of the shard in the C order of the grid, and its commit, sorted by number.
     shards: Vec<(u64, u64)>,
 }
 
 impl SettledArray {
-    /// No shards of an array that has so many objects along each axis.
+    /// Makes an empty list for an array with `grid` objects along each axis.
     pub fn new(key: [u8; 16], grid: Vec<u64>) -> Self {
         Self { key, grid, shards: Vec::new() }
     }
 
-    /// The array's key.
+    /// Returns the array's key.
     pub fn key(&self) -> &[u8; 16] {
         &self.key
     }
 
-    /// Says that the shard at `coordinates` contains the commits up to `commit`; a later one that is
-    /// known stays, and shards outside the grid are left out.
+    /// Records that the shard at `coordinates` contains all commits up to `commit`. An earlier
+    /// commit than the recorded one changes nothing; shards outside the grid are ignored.
     pub fn add(&mut self, coordinates: &[u64], commit: u64) {
         let Some(number) = self.number(coordinates) else { return };
         match self.shards.binary_search_by_key(&number, |(number, _)| *number) {
@@ -78,12 +80,12 @@ impl SettledArray {
         self.shards.dedup_by_key(|(number, _)| *number);
     }
 
-    /// The coordinates of the shards, and their commits.
+    /// Returns the coordinates and commit of each shard.
     pub fn iter(&self) -> impl Iterator<Item = (Vec<u64>, u64)> {
         self.shards.iter().map(|(number, commit)| (self.coordinates(*number), *commit))
     }
 
-    /// How many shards there are.
+    /// Returns the number of shards.
     pub fn count(&self) -> usize {
         self.shards.len()
     }
@@ -126,10 +128,10 @@ impl SettledArray {
 }
 
 impl SettledShards {
-    /// The shards that a list may have: more would take too much memory to read.
+    /// The largest number of shards in a list; reading more would take too much memory.
     pub const COUNT_MAX: usize = 1 << 21;
 
-    /// The last commit that the shard at `coordinates` contains for certain.
+    /// Returns the last commit that the shard at `coordinates` is known to contain.
     pub fn commit_of(&self, key: &[u8; 16], coordinates: &[u64]) -> Option<u64> {
         let at = self.arrays.binary_search_by_key(key, |array| array.key).ok()?;
         let array = &self.arrays[at];
@@ -138,8 +140,8 @@ impl SettledShards {
         Some(array.shards[at].1)
     }
 
-    /// Adds what `other` says. Its grids count, since they are the later ones; of more shards than
-    /// [`SettledShards::COUNT_MAX`] those with the oldest commits are left out.
+    /// Merges the list with a later one, whose grids replace the older grids. Beyond
+    /// [`SettledShards::COUNT_MAX`] shards, the ones with the oldest commits are dropped.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         let mut arrays: std::collections::BTreeMap<[u8; 16], SettledArray> =
@@ -173,10 +175,10 @@ impl SettledShards {
         self.arrays.iter().try_for_each(|array| array.check(limits))
     }
 
-    /// This list as bytes; the module says how.
+    /// Encodes the list; the module header has the layout.
     ///
     /// # Errors
-    /// [`LogError`](super::LogError) if it is over the limits or does not hold.
+    /// [`LogError`](super::LogError) if the list is over the limits or invalid.
     pub fn encode(&self, limits: &Limits) -> Result<Vec<u8>> {
         self.check(limits)?;
         let mut bytes = Vec::new();
@@ -193,11 +195,11 @@ impl SettledShards {
         Ok(bytes)
     }
 
-    /// Reads a list that is `bytes`.
+    /// Decodes a list.
     ///
     /// # Errors
-    /// [`LogError`](super::LogError) if it is damaged, of a newer version, over the limits, or does not
-    /// hold.
+    /// [`LogError`](super::LogError) if the bytes are damaged, of a newer version, over the limits,
+    /// or invalid.
     pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self> {
         let mut reader = Reader::new(bytes);
         check_version(WHAT, reader.number(WHAT)?, VERSION)?;

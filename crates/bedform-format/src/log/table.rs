@@ -1,7 +1,8 @@
-//! A table: what many commits touch, by array. A root names a few in the place of many commits.
+//! Tables: an index, by array, of the parts of arrays that many commits touch.
 //!
-//! A file of blocks, and behind them the index that says what each holds. Numbers are varints, columns have
-//! their length in bytes before them ([`varint`](super::varint)).
+//! A root names a few tables instead of many commits, so that a root stays small. A table is a file
+//! of blocks, followed by an index that gives the content of each block. Numbers are varints; each
+//! column is preceded by its length in bytes ([`varint`](super::varint)).
 //!
 //! ```text
 //! index
@@ -23,8 +24,8 @@
 //!   growths   column: commit; columns of all lengths before and after
 //! ```
 //!
-//! Rows follow each other by key, commit, and the order of their sections in the commit. A block has at most
-//! [`BLOCK_ITEMS_MAX`] of them, so that who reads one array reads little else.
+//! Rows are sorted by key, then commit, then the order of their sections within the commit. A block
+//! has at most [`BLOCK_ITEMS_MAX`] rows, so that a reader of one array reads few rows of others.
 
 use std::collections::BTreeSet;
 
@@ -42,12 +43,13 @@ const VERSION: u64 = 1;
 const WHAT: &str = "a table";
 const BLOCK: &str = "a block of a table";
 
-/// Rows, or growths, of a block.
+/// The largest number of rows, or growths, in a block.
 pub const BLOCK_ITEMS_MAX: usize = 256;
-/// Of an array with so many rows no other array is in the same block: its box says where they are.
+/// An array with at least this many rows shares no block, so that the block's bounding box
+/// describes it.
 const ALONE: usize = 32;
 
-/// What some commits touch.
+/// The parts of arrays that a range of commits touches, ready to encode or just decoded.
 ///
 /// ```
 /// use bedform_format::{Limits, log::{BlockKind, Table, TableIndex, TableRow, TableSegment}};
@@ -67,43 +69,43 @@ const ALONE: usize = 32;
 pub struct Table {
     /// The numbers of the commits, ascending.
     pub commits: Vec<u64>,
-    /// The segments that have their data.
+    /// The segments that hold the data of the commits.
     pub segments: Vec<TableSegment>,
-    /// What they touch, by key, commit and order.
+    /// The parts of arrays that the commits touch, sorted by key, commit and order.
     pub rows: Vec<TableRow>,
-    /// Which arrays they make larger, by key and commit.
+    /// The arrays that the commits make larger, sorted by key and commit.
     pub growths: Vec<TableGrowth>,
 }
 
-/// A segment that the commits of a table have data in.
+/// A segment that holds data of a table's commits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableSegment {
-    /// Its name.
+    /// The name of the segment.
     pub name: String,
-    /// The last commit of the table that needs it.
+    /// The last commit of the table with data in the segment.
     pub last: u64,
-    /// Of each lane the address at which its last record ends that a commit of the table has.
+    /// For each lane, the address at which the last record of the table's commits ends.
     pub ends: Vec<u64>,
 }
 
-/// The part of an array that a section of a commit touches.
+/// The bounding box of one section's writes to one array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableRow {
     /// Identity of the array.
     pub key: [u8; 16],
     /// Number of the commit.
     pub commit: u64,
-    /// Which of its sections, in the order in which they count.
+    /// Index of the section, in the order in which the sections of the commit apply.
     pub order: u32,
-    /// Which of the table's segments has it.
+    /// Index of the segment in the table.
     pub segment: u32,
-    /// Address of the section.
+    /// Address of the section's record in the segment.
     pub offset: u64,
-    /// Bytes of its record.
+    /// Bytes of that record.
     pub stored_bytes: u64,
-    /// First coordinates of the box around its writes.
+    /// Start of the box around the writes.
     pub start: Vec<u64>,
-    /// The same box's end, exclusive.
+    /// End of that box, exclusive.
     pub end: Vec<u64>,
 }
 
@@ -112,11 +114,11 @@ pub struct TableRow {
 pub struct TableGrowth {
     /// Number of the commit.
     pub commit: u64,
-    /// The array, and its shapes before and after.
+    /// The array, with its shapes before and after the commit.
     pub grown: GrownArray,
 }
 
-/// What a block holds.
+/// The kind of the items in a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BlockKind {
     /// Of [`TableRow`]s.
@@ -125,35 +127,35 @@ pub enum BlockKind {
     Growths,
 }
 
-/// A block: where it lies, and what it may have.
+/// The entry of the index for one block: its extent, and bounds on its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableBlock {
-    /// What it holds.
+    /// The kind of its items.
     pub kind: BlockKind,
-    /// Keys of its first and last array.
+    /// Keys of its first and its last array.
     pub keys: ([u8; 16], [u8; 16]),
-    /// How many rows or growths.
+    /// The number of its rows or growths.
     pub items: u64,
-    /// The first and the last of its commits.
+    /// Numbers of its first and its last commit.
     pub commits: (u64, u64),
-    /// The box around all rows, start and end, where they are of one array.
+    /// Start and end of the box around all rows, if all belong to one array.
     pub bounds: Option<(Vec<u64>, Vec<u64>)>,
-    /// Where it begins in the file.
+    /// Offset of the block in the file, in bytes.
     pub offset: u64,
-    /// Its bytes.
+    /// Length of the block in bytes.
     pub bytes: u64,
-    /// CRC-32C of these.
+    /// CRC-32C of these bytes.
     pub checksum: u32,
 }
 
-/// What a table has, and where.
+/// The decoded index of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableIndex {
     /// The numbers of the commits, ascending.
     pub commits: Vec<u64>,
-    /// The segments that have their data.
+    /// The segments that hold the data of the commits.
     pub segments: Vec<TableSegment>,
-    /// By kind and key, those of one key by commit.
+    /// The blocks, sorted by kind and key, and by commit within a key.
     pub blocks: Vec<TableBlock>,
 }
 
@@ -173,7 +175,7 @@ impl TableRow {
 }
 
 impl TableSegment {
-    /// Notes a record of commit `commit` that ends at address `end`.
+    /// Records that the segment has a record of commit `commit` that ends at address `end`.
     fn note(&mut self, commit: u64, end: u64) {
         self.last = self.last.max(commit);
         match self.ends.iter_mut().find(|known| lane_of(**known) == lane_of(end)) {
@@ -183,13 +185,13 @@ impl TableSegment {
     }
 }
 
-/// The lane of the record that ends at an address.
+/// Returns the number of the lane with the record that ends at address `end`.
 fn lane_of(end: u64) -> u64 {
     end.saturating_sub(1) / LANE_BYTES
 }
 
 impl Table {
-    /// Adds a commit, later than those that are there: `record` says where its `directory` lies.
+    /// Adds a commit that is later than all present ones; `record` locates its `directory`.
     pub fn add(&mut self, record: &CommitRecord, directory: &Directory) {
         let own = self.segment(&record.segment);
         let end = record.offset.saturating_add(record.stored_bytes);
@@ -215,7 +217,7 @@ impl Table {
         self.growths.extend(grown.map(|grown| TableGrowth { commit: record.number, grown }));
     }
 
-    /// The number of the segment of this name.
+    /// Returns the index of the segment with this name, and adds it if it is new.
     fn segment(&mut self, name: &str) -> u32 {
         let known = self.segments.iter().position(|segment| segment.name == name);
         let number = known.unwrap_or_else(|| {
@@ -225,7 +227,7 @@ impl Table {
         u32::try_from(number).unwrap_or(u32::MAX)
     }
 
-    /// Adds a table of later commits.
+    /// Appends a table of later commits.
     pub fn extend(&mut self, later: Self) {
         self.commits.extend(later.commits);
         let mut numbers = Vec::with_capacity(later.segments.len());
@@ -241,7 +243,7 @@ impl Table {
         self.growths.extend(later.growths);
     }
 
-    /// Leaves out the commits up to `settled`.
+    /// Removes the commits up to and including `settled`.
     pub fn drop_settled(&mut self, settled: u64) {
         self.commits.retain(|commit| *commit > settled);
         self.rows.retain(|row| row.commit > settled);
@@ -259,16 +261,16 @@ impl Table {
         }
     }
 
-    /// Puts rows and growths in their order.
+    /// Sorts rows and growths into the order of the format.
     pub fn sort(&mut self) {
         self.rows.sort_by_key(TableRow::place);
         self.growths.sort_by_key(|growth| (growth.grown.key, growth.commit));
     }
 
-    /// This table as bytes, and how many of them, the last, are the index; the module says how.
+    /// Encodes the table; the second value is the length in bytes of the index at its end.
     ///
     /// # Errors
-    /// [`LogError`](super::LogError) if it does not hold, or is over the limits.
+    /// [`LogError`](super::LogError) if the table is invalid or over the limits.
     pub fn encode(&self, limits: &Limits) -> Result<(Vec<u8>, usize)> {
         let mut bytes = Vec::new();
         let mut blocks = Vec::new();
@@ -290,7 +292,7 @@ impl Table {
     }
 }
 
-/// What blocks hold.
+/// A row or growth, as the blocks store them.
 trait Item {
     fn key(&self) -> [u8; 16];
     fn rank(&self) -> usize;
@@ -345,7 +347,7 @@ impl Item for TableGrowth {
     }
 }
 
-/// The blocks of items, which are in the order of their keys.
+/// Cuts items, sorted by key, into blocks.
 fn cut<T>(items: &[T], key: impl Fn(&T) -> [u8; 16]) -> Vec<&[T]> {
     let mut ends = Vec::new();
     let mut begin = 0;
@@ -375,7 +377,7 @@ fn cut<T>(items: &[T], key: impl Fn(&T) -> [u8; 16]) -> Vec<&[T]> {
     starts.zip(&ends).map(|(start, end)| &items[start..*end]).collect()
 }
 
-/// Puts the block of `items`, encoded as `block`, behind `bytes`.
+/// Appends `block`, the encoding of `items`, and returns its entry of the index.
 fn append<T: Item>(bytes: &mut Vec<u8>, kind: BlockKind, items: &[T], block: &[u8]) -> TableBlock {
     let offset = bytes.len() as u64;
     bytes.extend_from_slice(block);
@@ -393,7 +395,7 @@ fn append<T: Item>(bytes: &mut Vec<u8>, kind: BlockKind, items: &[T], block: &[u
     }
 }
 
-/// Writes which items are of which arrays; gives the ranks of the items.
+/// Writes the arrays of the items and the number of items of each.
 fn write_arrays<T: Item>(items: &[T], bytes: &mut Vec<u8>) {
     let arrays: Vec<&[T]> =
         items.chunk_by(|one, next| (one.key(), one.rank()) == (next.key(), next.rank())).collect();
@@ -431,7 +433,7 @@ fn encode_growths(growths: &[TableGrowth]) -> Vec<u8> {
     bytes
 }
 
-/// Two columns for each axis of those boxes that have it: starts and lengths.
+/// Writes two columns for each axis, starts and lengths, of the boxes that have the axis.
 fn write_boxes<'a>(
     boxes: impl Iterator<Item = (&'a [u64], &'a [u64])> + Clone,
     bytes: &mut Vec<u8>,
@@ -445,7 +447,7 @@ fn write_boxes<'a>(
     }
 }
 
-/// Fills boxes, which have their ranks, from what [`write_boxes`] has written.
+/// Reads the columns of [`write_boxes`] into boxes whose ranks are set.
 fn read_boxes<'a>(
     reader: &mut Reader<'_>,
     boxes: &mut [(&'a mut Vec<u64>, &'a mut Vec<u64>)],
@@ -478,10 +480,11 @@ fn check_row(row: &TableRow, segments: usize, limits: &Limits) -> Result<()> {
 }
 
 impl TableBlock {
-    /// The rows of a block of rows that is stored as `bytes`.
+    /// Decodes the rows of a block that is stored as `bytes`.
     ///
     /// # Errors
-    /// [`LogError`](super::LogError) if they are damaged, over the limits, or not what the index says.
+    /// [`LogError`](super::LogError) if the bytes are damaged, over the limits, or contradict the
+    /// index.
     pub fn rows(&self, bytes: &[u8], index: &TableIndex, limits: &Limits) -> Result<Vec<TableRow>> {
         let mut reader = self.open(bytes)?;
         let mut budget = Budget::new(bytes.len());
@@ -508,7 +511,7 @@ impl TableBlock {
         Ok(rows)
     }
 
-    /// The growths of a block of growths that is stored as `bytes`.
+    /// Decodes the growths of a block that is stored as `bytes`.
     ///
     /// # Errors
     /// As [`TableBlock::rows`].
@@ -546,7 +549,7 @@ impl TableBlock {
         Ok(Reader::new(bytes))
     }
 
-    /// The items of a block, of which `new` knows key and rank.
+    /// Reads the arrays of a block, and makes its items with `new` from their key and rank.
     fn items<T>(
         &self,
         reader: &mut Reader<'_>,
@@ -580,7 +583,7 @@ impl TableBlock {
         Ok(items)
     }
 
-    /// Fails if items are not in their order, or not what the index says.
+    /// Checks that the items are sorted and agree with the index.
     fn check<T: Item>(
         &self,
         items: &[T],
@@ -595,19 +598,19 @@ impl TableBlock {
         if is_ordered && is_said { Ok(()) } else { Err(invalid(BLOCK, "not what its index says")) }
     }
 
-    /// True if the block may have something of the array `key`.
+    /// Returns true if the block may have items of the array `key`.
     pub fn may_have(&self, key: &[u8; 16]) -> bool {
         (self.keys.0..=self.keys.1).contains(key)
     }
 
-    /// True if its rows may have something of the box from `start` to `end`.
+    /// Returns true if the block's rows may intersect the box from `start` to `end`.
     pub fn intersects(&self, start: &[u64], end: &[u64]) -> bool {
         let own = self.bounds.as_ref();
         own.is_none_or(|(low, high)| boxes_meet((low, high), (start, end)))
     }
 }
 
-/// Fills a field of each item from the next column.
+/// Sets a field of each item from the next column.
 fn fill<T>(reader: &mut Reader<'_>, items: &mut [T], set: impl Fn(&mut T, u64)) -> Result<()> {
     let mut column = reader.column(items.len() as u64, BLOCK)?;
     for item in items {
@@ -616,7 +619,7 @@ fn fill<T>(reader: &mut Reader<'_>, items: &mut [T], set: impl Fn(&mut T, u64)) 
     column.finish()
 }
 
-/// As [`fill`], of 32 bits.
+/// Sets a field of each item from the next column, whose numbers fit 32 bits.
 fn fill_u32<T>(reader: &mut Reader<'_>, items: &mut [T], set: impl Fn(&mut T, u32)) -> Result<()> {
     let mut column = reader.column(items.len() as u64, BLOCK)?;
     for item in items {
@@ -626,7 +629,7 @@ fn fill_u32<T>(reader: &mut Reader<'_>, items: &mut [T], set: impl Fn(&mut T, u3
 }
 
 impl TableIndex {
-    /// The blocks of a kind that may have something of the array `key`, in their order.
+    /// Returns the blocks of a kind that may have items of the array `key`, in order.
     pub fn blocks_of(
         &self,
         kind: BlockKind,
@@ -638,7 +641,7 @@ impl TableIndex {
         self.blocks[first..behind.max(first)].iter()
     }
 
-    /// Memory that it takes, about.
+    /// Approximate memory of the index, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         let segments = self.segments.iter().map(|segment| {
             size_of::<TableSegment>() + segment.name.len() as u64 + list_bytes(segment.ends.len())
@@ -683,10 +686,10 @@ impl TableIndex {
         Ok(())
     }
 
-    /// This index as bytes; the module says how.
+    /// Encodes the index; the module header has the layout.
     ///
     /// # Errors
-    /// [`LogError`](super::LogError) if it does not hold.
+    /// [`LogError`](super::LogError) if the index is invalid.
     fn encode(&self, limits: &Limits) -> Result<Vec<u8>> {
         self.check(limits)?;
         let Self { commits, segments, blocks } = self;
@@ -726,10 +729,11 @@ impl TableIndex {
         Ok(bytes)
     }
 
-    /// The index that is `bytes`, whose checksum was looked at.
+    /// Decodes an index; the caller has verified the checksum of `bytes`.
     ///
     /// # Errors
-    /// [`LogError`](super::LogError) if they are damaged, of a newer version, over the limits, or do not hold.
+    /// [`LogError`](super::LogError) if the bytes are damaged, of a newer version, over the limits,
+    /// or invalid.
     pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self> {
         let mut reader = Reader::new(bytes);
         check_version(WHAT, reader.number(WHAT)?, VERSION)?;
@@ -754,12 +758,12 @@ impl TableIndex {
         Ok(index)
     }
 
-    /// The bytes of all blocks: what lies before the index.
+    /// The length of all blocks in bytes; the index follows them.
     pub fn blocks_bytes(&self) -> u64 {
         self.blocks.iter().fold(0, |all, block| all.saturating_add(block.bytes))
     }
 
-    /// The segments that commits after `settled` need.
+    /// Returns the segments with data of commits after `settled`.
     pub fn segments_after(&self, settled: u64) -> impl Iterator<Item = &TableSegment> {
         self.segments.iter().filter(move |segment| segment.last > settled)
     }

@@ -1,18 +1,18 @@
-//! Numbers of as many bytes as they need, and columns of numbers as the steps between them.
+//! Varints, and columns of numbers that store the differences between neighbours.
 //!
-//! A number is LEB128: seven bits a byte, the lowest first. Only its shortest form is read, so that
-//! equal values have equal bytes. A **column** holds the difference of each number to the one before
-//! (to 0, for the first), zigzag-coded; where two equal differences follow each other, the number of
-//! further equal ones follows. So a constant column takes a few bytes whatever its length, and one
-//! that counts up does too; one of random numbers pays nothing for that.
+//! A number is LEB128: seven bits per byte, lowest first. Only the shortest form is accepted, so
+//! that equal values have equal bytes. A **column** holds the difference of each number from its
+//! predecessor (of the first, from 0), zigzag-coded. After two equal differences follows the number
+//! of further equal ones. So columns of equal numbers and arithmetic sequences take a few bytes at
+//! any length, and random numbers cost nothing extra.
 
 use super::{LogError, Result, invalid};
 
 const NUMBER: &str = "a number";
-/// 64 bits, seven at a time.
+/// 64 bits at seven bits per byte.
 const VARINT_BYTES_MAX: usize = 10;
 
-/// Puts `value` behind `bytes`.
+/// Appends `value` to `bytes`.
 ///
 /// ```
 /// use bedform_format::log::varint::{read_varint, write_varint};
@@ -34,10 +34,10 @@ pub fn write_varint(mut value: u64, bytes: &mut Vec<u8>) {
     bytes.push(value as u8);
 }
 
-/// The number that `bytes` begin with, and what follows it.
+/// Splits `bytes` into the number at the start and the bytes after it.
 ///
 /// # Errors
-/// [`LogError`] if there is none, if it has more than 64 bits, or is longer than need be.
+/// [`LogError`] if there is no number, or it has more than 64 bits or is not in its shortest form.
 pub fn read_varint(bytes: &[u8]) -> Result<(u64, &[u8])> {
     let mut value = 0;
     for (at, &byte) in bytes.iter().take(VARINT_BYTES_MAX).enumerate() {
@@ -55,7 +55,7 @@ pub fn read_varint(bytes: &[u8]) -> Result<(u64, &[u8])> {
     Err(LogError::CutShort { what: NUMBER })
 }
 
-/// Small numbers of either sign as small numbers: 0, -1, 1, -2 become 0, 1, 2, 3.
+/// Maps small numbers of either sign to small unsigned numbers: 0, -1, 1, -2 to 0, 1, 2, 3.
 ///
 /// ```
 /// use bedform_format::log::varint::{unzigzag, zigzag};
@@ -71,7 +71,7 @@ pub fn unzigzag(value: u64) -> i64 {
     (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
 }
 
-/// `values` as a column; the module says how.
+/// Encodes `values` as a column; the module header has the layout.
 ///
 /// ```
 /// use bedform_format::log::varint::{decode_column, encode_column};
@@ -88,17 +88,17 @@ pub fn encode_column(values: &[u64]) -> Vec<u8> {
     bytes
 }
 
-/// The `count` numbers of a column that takes exactly `bytes`.
+/// Decodes a column of `count` numbers that takes all of `bytes`.
 ///
-/// Takes memory for `count` numbers: hold it against a limit first, since a column may be far shorter
-/// than what it holds.
+/// Allocates memory for `count` numbers: check `count` against a limit first, since a column may be
+/// far shorter than its content.
 ///
 /// # Errors
 /// [`LogError`] if there are fewer or more numbers, or any is not in its shortest form.
 pub fn decode_column(bytes: &[u8], count: usize) -> Result<Vec<u64>> {
     let mut column = Column::new(bytes, count as u64, "a column");
-    // A column that is cut short is found out before memory is taken for all of it, unless it is
-    // made of runs.
+    // Reserves at most one number per byte, so that a short column without runs fails before a
+    // large allocation.
     let mut values = Vec::with_capacity(count.min(bytes.len()));
     for _ in 0..count {
         values.push(column.next()?);
@@ -131,7 +131,7 @@ fn end_run(run: u64, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Puts a column with its length in bytes behind `bytes`, as [`Reader::column`] takes it.
+/// Appends a column, preceded by its length in bytes; [`Reader::column`] reads it.
 pub(super) fn write_column(values: impl Iterator<Item = u64>, bytes: &mut Vec<u8>) {
     let mut column = Vec::new();
     write_steps(values, &mut column);
@@ -139,16 +139,16 @@ pub(super) fn write_column(values: impl Iterator<Item = u64>, bytes: &mut Vec<u8
     bytes.extend_from_slice(&column);
 }
 
-/// The numbers of a column, one at a time: they take no memory before they are where they belong.
+/// An iterator over the numbers of an encoded column, without an allocation.
 #[derive(Debug)]
 pub(super) struct Column<'a> {
     rest: &'a [u8],
     what: &'static str,
-    /// Numbers not yet given.
+    /// Numbers still to return.
     left: u64,
     previous: u64,
     step: Option<u64>,
-    /// Whether the step was there twice, and how often it comes again without being there.
+    /// True once the current step was stored twice; `further` counts its repeats still to return.
     is_run: bool,
     further: u64,
 }
@@ -158,7 +158,7 @@ impl<'a> Column<'a> {
         Self { rest: bytes, what, left: count, previous: 0, step: None, is_run: false, further: 0 }
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub(super) fn next(&mut self) -> Result<u64> {
         let short = LogError::CutShort { what: self.what };
         self.left = self.left.checked_sub(1).ok_or(short)?;
@@ -198,13 +198,13 @@ impl<'a> Column<'a> {
         Ok(number)
     }
 
-    /// The next number, which must fit 32 bits.
+    /// Returns the next number, which must fit 32 bits.
     pub(super) fn next_u32(&mut self) -> Result<u32> {
         let value = self.next()?;
         u32::try_from(value).map_err(|_| invalid(self.what, format!("{value} is too large")))
     }
 
-    /// The item of `list` that the next number points at.
+    /// Returns the item of `list` at the index that is the next number.
     pub(super) fn next_of<'l, T>(&mut self, list: &'l [T]) -> Result<&'l T> {
         let index = self.next()?;
         usize::try_from(index).ok().and_then(|at| list.get(at)).ok_or_else(|| {
@@ -212,7 +212,7 @@ impl<'a> Column<'a> {
         })
     }
 
-    /// Checks that all numbers have been given and that no bytes are left.
+    /// Checks that all numbers have been returned and that no bytes remain.
     pub(super) fn finish(self) -> Result<()> {
         if self.left > 0 {
             return Err(LogError::CutShort { what: self.what });
@@ -224,7 +224,7 @@ impl<'a> Column<'a> {
     }
 }
 
-/// What is left of the bytes; every read says whether there was enough.
+/// A reader of the remaining bytes of an object; each read fails if too few are left.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
@@ -257,7 +257,7 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
-    /// `count` pieces of `N` bytes each.
+    /// Reads `count` pieces of `N` bytes each.
     pub(super) fn pieces<const N: usize>(
         &mut self,
         count: u64,
@@ -266,7 +266,7 @@ impl<'a> Reader<'a> {
         Ok(self.take(count.saturating_mul(N as u64), what)?.as_chunks().0)
     }
 
-    /// A column of `count` numbers with its length in bytes before it.
+    /// Reads a column of `count` numbers, preceded by its length in bytes.
     pub(super) fn column(&mut self, count: u64, what: &'static str) -> Result<Column<'a>> {
         let bytes = self.number(what)?;
         Ok(Column::new(self.take(bytes, what)?, count, what))

@@ -1,58 +1,59 @@
-//! How the codecs of an array were chosen, as our own key in its document keeps it.
+//! The choice of an array's codecs, stored under the key `bedform` of its document.
 //!
-//! An array whose codecs are **open** has no shard yet: its document names codecs that other programs can
-//! read an empty array by, and the first write replaces them. Such a document has version 2 of our own
-//! key, so that a program that does not know this refuses the array and writes no shard by them. Once the
-//! codecs are chosen the version is 1 again, and a note says what was compared.
+//! An array with **open** codecs has no shard yet. Its document names codecs with which other
+//! programs can read an empty array; the first write replaces them. The `bedform` key of such a
+//! document has version 2. A program that does not know version 2 refuses the array and so cannot
+//! write shards with the wrong codecs. Once the codecs are chosen, the version is 1, and a note
+//! lists the comparison.
 
 use serde_json::{Map, Value, json};
 
-/// Codecs that are compared at most: a note of more is none of ours.
+/// Largest number of compared codecs; a note with more is not from Bedform.
 const COMPARED_MAX: usize = 16;
-/// Bytes of the name of a candidate.
+/// Largest length of a candidate's name in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// How the codecs of an array were chosen, or that they are not yet.
+/// The state of an array's codec choice.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CodecChoice {
-    /// The first write chooses.
+    /// The first write will choose.
     Open {
-        /// Whether codecs that are not in Zarr's core may be taken.
+        /// True if codecs outside of Zarr's core are allowed.
         beyond_zarr: bool,
     },
-    /// They were chosen; what was compared.
+    /// The first write has chosen, by this comparison.
     Made(CodecComparison),
 }
 
-/// What was compared when codecs were chosen.
+/// The measurements that decided the choice of codecs.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct CodecComparison {
-    /// Bytes of elements that were encoded by each candidate; 0 where none were.
+    /// Bytes of elements that each candidate encoded; 0 if there was no sample.
     pub sampled_bytes: u64,
-    /// Bytes a second of the storage that reads were predicted for.
+    /// Bandwidth of the storage for which reads were predicted, in bytes per second.
     pub read_bytes_per_second: f64,
-    /// The candidates: first the one that was taken.
+    /// The candidates; the chosen one is first.
     pub compared: Vec<ComparedCodec>,
 }
 
-/// One candidate.
+/// One candidate of a comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComparedCodec {
-    /// Its name, as `info` shows it.
+    /// Its name, as `bedform info` shows it.
     pub name: String,
-    /// Encoded bytes for each byte of elements.
+    /// Encoded bytes per byte of elements.
     pub size: f64,
-    /// Bytes of elements that one core decodes in a second.
+    /// Bytes of elements per second that one core decodes.
     pub decode_bytes_per_second: f64,
 }
 
 impl CodecChoice {
-    /// True if the first write is to choose.
+    /// Returns true if the first write will choose.
     pub fn is_open(&self) -> bool {
         matches!(self, Self::Open { .. })
     }
 
-    /// As it stands in the document.
+    /// Returns the choice in its JSON form.
     pub fn to_value(&self) -> Value {
         match self {
             Self::Open { beyond_zarr } => json!({"open": true, "beyond_zarr": beyond_zarr}),
@@ -60,7 +61,7 @@ impl CodecChoice {
         }
     }
 
-    /// What `value` says; nothing for a note that is none of ours: it is for people.
+    /// Parses a choice; `None` for a note that Bedform did not write, which is for people.
     pub(super) fn parse(value: &Value) -> Option<Self> {
         let object = value.as_object()?;
         if object.get("open").and_then(Value::as_bool) == Some(true) {
@@ -72,7 +73,7 @@ impl CodecChoice {
 }
 
 impl CodecComparison {
-    /// As it stands in the document.
+    /// Returns the comparison in its JSON form.
     pub fn to_value(&self) -> Value {
         let one = |codec: &ComparedCodec| {
             json!({
@@ -100,7 +101,7 @@ impl CodecComparison {
         })
     }
 
-    /// Encoded bytes for each byte of elements, as the sample had it.
+    /// Returns the encoded bytes per byte of elements of the chosen codecs, as sampled.
     pub fn size(&self) -> Option<f64> {
         self.compared.first().map(|taken| taken.size)
     }
@@ -121,7 +122,7 @@ fn positive(value: Option<&Value>) -> Option<f64> {
     value?.as_f64().filter(|number| number.is_finite() && *number >= 0.0)
 }
 
-/// Four digits: more are noise.
+/// Rounds to four digits; more are noise.
 fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }

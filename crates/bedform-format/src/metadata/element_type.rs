@@ -1,4 +1,4 @@
-//! Types of elements by their names in Zarr v3.
+//! Element types by their names in Zarr v3.
 
 use serde_json::Value;
 
@@ -9,18 +9,18 @@ use crate::{DataType, Endian, TimeUnit};
 
 type Result<T> = std::result::Result<T, MetadataError>;
 
-/// zarr-python's names for NumPy's bytes of any content and for its times.
+/// zarr-python's names of opaque bytes, times and durations.
 pub(super) const RAW_BYTES: &str = "raw_bytes";
 pub(super) const DATE_TIME: &str = "numpy.datetime64";
 pub(super) const TIME_DELTA: &str = "numpy.timedelta64";
-/// zarr-python's names for NumPy's fixed-size text.
+/// zarr-python's names of fixed-size text.
 pub(super) const FIXED_BYTES: &str = "null_terminated_bytes";
 pub(super) const FIXED_UNICODE: &str = "fixed_length_utf32";
 
-/// Reads the data type of an array: its name, or the object that fixed-size text needs.
+/// Parses the data type of an array: a name, or an object for fixed-size text.
 ///
 /// # Errors
-/// `Unsupported` by the name, `Field` by a length over the limit.
+/// `Unsupported` for an unknown name, `Field` for a length over the limit.
 pub fn parse_data_type(value: &Value) -> Result<DataType> {
     let named = Named::parse("data_type", value)?;
     let text = match named.name {
@@ -41,7 +41,7 @@ pub fn parse_data_type(value: &Value) -> Result<DataType> {
         .ok_or_else(|| invalid(fields.at("length_bytes"), "not a length of fixed-size text"))
 }
 
-/// The core specification's `r` with a number of bits.
+/// Parses the core specification's `r` with a number of bits.
 fn raw_bits(name: &str) -> Option<DataType> {
     let bits: u64 = name.strip_prefix('r')?.parse().ok()?;
     (bits > 0 && bits.is_multiple_of(8)).then(|| DataType::raw(bits / 8)).flatten()
@@ -54,7 +54,7 @@ fn time_unit(named: &Named<'_>) -> Result<TimeUnit> {
         .ok_or_else(|| invalid(fields.at("unit"), "not a unit of NumPy"))
 }
 
-/// The type of the elements, and the fields of structured ones.
+/// Parses the type of the elements, and the fields of structured elements.
 pub(super) fn element_type(fields: &Fields<'_, '_>) -> Result<(DataType, Option<Structure>)> {
     let value = fields.need("data_type")?;
     let named = Named::parse("data_type", value)?;
@@ -65,7 +65,7 @@ pub(super) fn element_type(fields: &Fields<'_, '_>) -> Result<(DataType, Option<
     Ok((structure.data_type("data_type")?, Some(structure)))
 }
 
-/// The byte order that the codec `bytes` gives the fields of structured elements.
+/// Returns the byte order that the codec `bytes` gives the fields of structured elements.
 fn structure_order(fields: &Fields<'_, '_>) -> Endian {
     fn is_big(codec: &Value) -> bool {
         let configuration = codec.get("configuration");

@@ -1,4 +1,4 @@
-//! Fill values: what elements are that were never written.
+//! Fill values: the values of elements that were never written.
 
 use half::f16;
 use serde_json::{Number, Value};
@@ -7,7 +7,7 @@ use super::MetadataError;
 use crate::fields::{invalid, shown};
 use crate::{DataType, json};
 
-/// A fill value as the bytes of one element in the machine's order, or as text.
+/// A fill value: the bytes of one element in the machine's byte order, or a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FillValue {
     /// The bytes of one fixed-size element.
@@ -17,7 +17,7 @@ pub enum FillValue {
 }
 
 impl FillValue {
-    /// Zero, false or the empty text.
+    /// Returns zero, false or the empty text.
     pub fn zero(data_type: DataType) -> Self {
         match data_type.item_size() {
             Some(size) => Self::Bytes(vec![0; size]),
@@ -25,7 +25,7 @@ impl FillValue {
         }
     }
 
-    /// The element's bytes; empty for text.
+    /// Returns the element's bytes; empty for text.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -33,15 +33,15 @@ impl FillValue {
         }
     }
 
-    /// True if every byte is zero.
+    /// Returns true if every byte is zero.
     pub fn is_zero(&self) -> bool {
         self.bytes().iter().all(|byte| *byte == 0)
     }
 
-    /// Reads a fill value of Zarr v3 (and of v2, which has a subset and `null`).
+    /// Parses a fill value of Zarr v3, or of v2 (a subset plus `null`).
     ///
     /// # Errors
-    /// [`MetadataError::Field`] if `value` is none of `data_type`.
+    /// [`MetadataError::Field`] if `value` does not fit `data_type`.
     pub fn parse(value: &Value, data_type: DataType) -> Result<Self, MetadataError> {
         let refuse = || {
             invalid(
@@ -60,7 +60,7 @@ impl FillValue {
         }
         if value.is_null() {
             return Ok(match data_type {
-                // As zarr-python has it.
+                // zarr-python has the same default.
                 DataType::DateTime(_) | DataType::TimeDelta(_) => Self::Bytes(nat()),
                 _ => Self::zero(data_type),
             });
@@ -68,7 +68,7 @@ impl FillValue {
         element(value, data_type).map(Self::Bytes).ok_or_else(refuse)
     }
 
-    /// Writes the fill value as Zarr v3 has it. NaNs other than the usual one keep their bits.
+    /// Returns the fill value in its Zarr v3 form. NaNs with unusual bits keep them.
     pub fn to_json(&self, data_type: DataType) -> Value {
         match self {
             Self::Text(text) => Value::String(text.clone()),
@@ -84,7 +84,7 @@ fn element(value: &Value, data_type: DataType) -> Option<Vec<u8>> {
             <$type>::try_from($number).ok()?.to_ne_bytes().to_vec()
         };
     }
-    // Other writers give 0.0 for 0.
+    // Some writers write 0.0 for 0.
     let signed = || {
         value.as_i64().or_else(|| {
             let number = value.as_f64()?;
@@ -136,13 +136,13 @@ fn element(value: &Value, data_type: DataType) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Not a time: the least number.
+/// Returns NaT ("not a time"): the smallest 64-bit integer.
 #[allow(clippy::host_endian_bytes)]
 fn nat() -> Vec<u8> {
     i64::MIN.to_ne_bytes().to_vec()
 }
 
-/// Fixed text: as it is, 0 for nothing.
+/// Parses fixed-size text: a string, or 0 for the empty text.
 #[allow(clippy::host_endian_bytes)]
 fn unicode_element(value: &Value, count: usize) -> Option<Vec<u8>> {
     let text = match value {
@@ -160,7 +160,7 @@ fn unicode_element(value: &Value, count: usize) -> Option<Vec<u8>> {
     })
 }
 
-/// The inverse of [`unicode_element`], without padding.
+/// Reverses [`unicode_element`], without padding.
 #[allow(clippy::host_endian_bytes)]
 fn unicode_text(bytes: &[u8]) -> String {
     let (codes, _) = bytes.as_chunks::<4>();
@@ -168,7 +168,7 @@ fn unicode_text(bytes: &[u8]) -> String {
     json::text_of_codes(codes).trim_end_matches('\0').to_owned()
 }
 
-/// Fixed bytes: base64 in Zarr v2, empty or 0 for nothing.
+/// Parses fixed-size bytes: base64 in Zarr v2; "" or 0 for no bytes.
 fn text_element(value: &Value, size: usize) -> Option<Vec<u8>> {
     let mut bytes = match value {
         Value::String(text) => base64(text)?,
@@ -222,7 +222,7 @@ fn base64(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The bits of a float given as `0x...`, in the machine's order.
+/// Parses the bits of a float, `0x...`, into the machine's byte order.
 fn bits(value: &Value, size: usize) -> Option<Vec<u8>> {
     let digits = value.as_str()?.strip_prefix("0x")?;
     if digits.len() != size * 2 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
@@ -309,7 +309,7 @@ fn float_json(bytes: &[u8]) -> Value {
     if value.is_infinite() {
         return Value::from(if value > 0.0 { "Infinity" } else { "-Infinity" });
     }
-    // A 32-bit float is written with the fewest digits that give it back.
+    // Writes a 32-bit float with the fewest digits that restore it.
     if let [a, b, c, d] = *bytes {
         let short = f32::from_ne_bytes([a, b, c, d]).to_string().parse().unwrap_or(value);
         return Number::from_f64(short).map_or(Value::Null, Value::Number);

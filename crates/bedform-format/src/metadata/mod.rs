@@ -1,8 +1,8 @@
-//! What an array or group is: parsed from Zarr v3 and v2 documents, written as v3.
+//! Metadata of arrays and groups: parsed from Zarr v3 and v2 documents, written as v3.
 //!
-//! The documents are read by hand from [`serde_json::Value`] and not through a metadata crate: an
-//! error can then name the field at fault, a document can be written back with every key that we do
-//! not know in its place, and doubtful documents (keys twice, bare NaN) are ours to judge.
+//! The parser works on [`serde_json::Value`] instead of a metadata crate. So an error names the
+//! field at fault, unknown keys survive rewriting, and Bedform decides about irregular documents
+//! (duplicate keys, bare NaN).
 
 mod choice;
 mod element_type;
@@ -37,38 +37,38 @@ pub use writer::{
     write_consolidated, write_data_type, write_group,
 };
 
-/// The parsed description of one array.
+/// The parsed metadata of one array.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArrayMetadata {
-    /// Elements along each axis.
+    /// Length of each axis in elements.
     pub shape: Vec<u64>,
     /// Type of the elements.
     pub data_type: DataType,
-    /// The fields of structured elements, which `data_type` has as bytes.
+    /// The fields of structured elements; `data_type` holds such an element as opaque bytes.
     pub structure: Option<Structure>,
-    /// Elements of a chunk object (of a shard, where arrays are sharded) along each axis.
+    /// Shape of a chunk object in elements; of a shard, if the array is sharded.
     pub chunk_shape: Vec<u64>,
-    /// How objects are named.
+    /// The naming of chunk objects.
     pub keys: ChunkKeys,
-    /// What elements are that were never written.
+    /// The value of elements that were never written.
     pub fill_value: FillValue,
-    /// What lies in a chunk object.
+    /// The encoding of a chunk object.
     pub encoding: Encoding,
-    /// Names of the axes, where given.
+    /// Names of the axes, if given.
     pub dimension_names: Option<Vec<Option<String>>>,
-    /// The user's attributes, which stay text until somebody asks for one.
+    /// The user's attributes as text, parsed on demand.
     pub attributes: ObjectText,
-    /// Identity and stamps, if Bedform made the array.
+    /// Random identity of the store and array, if Bedform made the array.
     pub identity: Option<Identity>,
-    /// The order of the chunks in a shard that Bedform writes, by name.
+    /// Name of the order of the chunks in a shard that Bedform writes.
     pub order: Option<String>,
-    /// How the codecs were chosen, or that they are not yet; nothing where they were named.
+    /// State of the codec choice; `None` if the user named the codecs.
     pub choice: Option<CodecChoice>,
-    /// 2 or 3.
+    /// Zarr version: 2 or 3.
     pub zarr_format: u8,
 }
 
-/// What lies in a chunk object.
+/// The encoding of a chunk object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Encoding {
     /// One encoded chunk.
@@ -80,20 +80,20 @@ pub enum Encoding {
 /// A shard: the `sharding_indexed` codec.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ShardEncoding {
-    /// Elements of an inner chunk along each axis.
+    /// Shape of an inner chunk in elements.
     pub chunk_shape: Vec<u64>,
-    /// How an inner chunk becomes bytes.
+    /// The encoding of an inner chunk.
     pub inner: Box<Encoding>,
-    /// Whether a CRC-32C follows the index.
+    /// True if a CRC-32C follows the index.
     pub index_checked: bool,
-    /// Whether the index lies before the chunks.
+    /// True if the index precedes the chunks.
     pub index_at_start: bool,
 }
 
-/// How the coordinates of a chunk object become its name below the array.
+/// The naming of chunk objects below an array, by coordinates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkKeys {
-    /// Whether the name starts with `c` (Zarr v3's default keys).
+    /// True if names start with `c`, as in Zarr v3's default keys.
     pub prefixed: bool,
     /// `/` or `.`.
     pub separator: char,
@@ -103,7 +103,7 @@ impl ChunkKeys {
     /// Zarr v3's default: `c/0/1`.
     pub const DEFAULT: Self = Self { prefixed: true, separator: '/' };
 
-    /// The name of the chunk object at `coordinates`.
+    /// Returns the name of the chunk object at `coordinates`.
     ///
     /// ```
     /// use bedform_format::metadata::ChunkKeys;
@@ -129,7 +129,7 @@ impl ChunkKeys {
         name
     }
 
-    /// The coordinates that a name of [`ChunkKeys::name`] stands for.
+    /// Parses the coordinates from a name; reverses [`ChunkKeys::name`].
     pub fn parse(self, name: &str, rank: usize) -> Option<Vec<u64>> {
         let digits = match (self.prefixed, rank) {
             (true, 0) => return (name == "c").then(Vec::new),
@@ -145,22 +145,22 @@ impl ChunkKeys {
     }
 }
 
-/// Who made an array: what stamps in its shards are held against.
+/// The identity of an array; stamps in its shards must match it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {
-    /// Random, of the store.
+    /// Random identity of the store.
     pub store: [u8; 16],
-    /// Random, of the array.
+    /// Random identity of the array.
     pub array: [u8; 16],
 }
 
 impl ArrayMetadata {
-    /// The number of axes.
+    /// Returns the number of axes.
     pub fn rank(&self) -> usize {
         self.shape.len()
     }
 
-    /// The shard encoding, if the array is sharded.
+    /// Returns the shard encoding, if the array is sharded.
     pub fn shard(&self) -> Option<&ShardEncoding> {
         match &self.encoding {
             Encoding::Shard(shard) => Some(shard),
@@ -168,8 +168,8 @@ impl ArrayMetadata {
         }
     }
 
-    /// Elements along each axis of the unit of encoding: of an inner chunk where the array is
-    /// sharded, of a chunk object where it is not.
+    /// Returns the shape of the unit of encoding in elements: an inner chunk of a sharded array, or
+    /// else a chunk object.
     pub fn inner_chunk_shape(&self) -> &[u64] {
         self.shard().map_or(&self.chunk_shape, |shard| &shard.chunk_shape)
     }

@@ -1,4 +1,5 @@
-//! Structured elements: their fields as NumPy describes them. The engine takes such an element as so many bytes.
+//! Structured elements: NumPy descriptions of their fields. The engine handles such an element as
+//! opaque bytes.
 
 use serde_json::{Value, json};
 
@@ -8,42 +9,42 @@ use crate::{DataType, Endian};
 
 type Result<T> = std::result::Result<T, MetadataError>;
 
-/// Fields of an element, those of inner structures among them.
+/// Largest number of fields of an element, with those of nested structures.
 const FIELDS_MAX: usize = 1024;
-/// Structures within structures.
+/// Largest depth of nested structures.
 const DEPTH_MAX: usize = 8;
 
-/// A structured element.
+/// The type of a structured element.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Structure {
-    /// The fields as NumPy describes them: lists of names and types, and perhaps shapes.
+    /// NumPy's description of the fields: a list of names, types, and optional shapes.
     numpy: Value,
     bytes: u64,
 }
 
 impl Structure {
-    /// The list that `dtype` is in Zarr v2.
+    /// Parses the list that is the `dtype` in Zarr v2.
     pub(super) fn parse_v2(list: &[Value]) -> Result<Self> {
         Parser { left: FIELDS_MAX }.fields_v2("dtype", list, 0)
     }
 
-    /// The `fields` of a data type of Zarr v3, whose numbers are stored in this order.
+    /// Parses the `fields` of a Zarr v3 data type whose numbers have this byte order.
     pub(super) fn parse_v3(named: &Named<'_>, endian: Endian) -> Result<Self> {
         Parser { left: FIELDS_MAX }.fields_v3(&named.fields()?, endian, 0)
     }
 
-    /// The fields as NumPy describes them.
+    /// Returns NumPy's description of the fields.
     pub fn numpy(&self) -> &Value {
         &self.numpy
     }
 
-    /// The type that stands for the element.
+    /// Returns the opaque type of the whole element.
     pub(super) fn data_type(&self, field: &str) -> Result<DataType> {
         DataType::raw(self.bytes).ok_or_else(|| invalid(field, "elements of too many bytes"))
     }
 }
 
-/// Reads fields, of which so many are left.
+/// A parser that may read `left` more fields.
 struct Parser {
     left: usize,
 }
@@ -131,7 +132,7 @@ impl Parser {
     }
 }
 
-/// True for zarr-python's names of structured types.
+/// Returns true for zarr-python's names of structured types.
 pub(super) fn is_structured(name: &str) -> bool {
     matches!(name, "structured" | "struct")
 }
@@ -153,7 +154,7 @@ fn described(at: &str, data_type: DataType, endian: Endian) -> Result<(Value, u6
     Ok((Value::from(format!("{order}{}", data_type.numpy())), size as u64))
 }
 
-/// Elements of a field that is an array.
+/// Returns the number of elements in a field that is an array.
 fn count_of(shape: &Value) -> Option<u64> {
     match shape {
         Value::Array(lengths) if lengths.len() <= 32 => {

@@ -1,4 +1,5 @@
-//! What lists of nodes need of the documents in consolidated metadata, without building these.
+//! Summaries of documents in consolidated metadata, for listings; much cheaper than parsing the
+//! documents.
 
 use std::borrow::Cow;
 
@@ -9,14 +10,14 @@ use super::parse_hex;
 use crate::Limits;
 use crate::json::{JsonError, JsonText};
 
-/// What a list of nodes says of one of them.
+/// The properties of a node in a listing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeSummary {
-    /// An array; else a group.
+    /// True for an array, false for a group.
     pub is_array: bool,
     /// The identity of an array that Bedform made.
     pub key: Option<[u8; 16]>,
-    /// Elements along each axis of an array.
+    /// Length of each axis, for an array.
     pub shape: Option<Vec<u64>>,
 }
 
@@ -37,10 +38,10 @@ struct Own<'a> {
 }
 
 impl NodeSummary {
-    /// That of the document `text`.
+    /// Returns the summary of the document `text`.
     ///
     /// # Errors
-    /// As [`JsonText::parse`], of a document that has other types in these fields than one of ours.
+    /// As [`JsonText::parse`], if these fields have unexpected types.
     pub fn of(text: &JsonText, limits: &Limits) -> Result<Self, JsonError> {
         let Ok(fields) = serde_json::from_str::<Fields<'_>>(text.as_str()) else {
             return Ok(Self::of_value(&text.parse(limits)?));
@@ -53,7 +54,7 @@ impl NodeSummary {
         })
     }
 
-    /// That of a document that was built.
+    /// Returns the summary of a parsed document.
     pub fn of_value(document: &Value) -> Self {
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
         let key = document.get("bedform").and_then(|own| text(own.get("array")));
@@ -65,7 +66,7 @@ impl NodeSummary {
         }
     }
 
-    /// The identity and shape of an array that Bedform made.
+    /// Returns identity and shape, if Bedform made the array.
     pub fn key_and_shape(self) -> Option<([u8; 16], Vec<u64>)> {
         Some((self.key?, self.shape?))
     }

@@ -55,7 +55,7 @@ fn every_changed_bit_of_a_sealed_document_is_reported_or_leaves_its_meaning() {
             Ok(read) => read,
             Err(_) => continue,
         };
-        // Only the seal itself or our own key can have changed.
+        // Only the seal or the `bedform` key can have changed.
         read.identity = metadata.identity;
         assert_eq!(read, metadata, "bit {bit}");
     }
@@ -188,7 +188,7 @@ fn a_group_that_is_being_replaced_is_in_its_stores_document() {
     let parse = |document: Value| {
         let bytes = seal(document);
         let (document, texts) = parse_document(&bytes, &Limits::default()).unwrap();
-        // What was taken belongs where it was.
+        // The kept texts restore the document.
         assert_eq!(seal_with(document.clone(), &texts.kept()), bytes);
         let mut whole = document.clone();
         texts.clone().put_back(&mut whole, &Limits::default()).unwrap();

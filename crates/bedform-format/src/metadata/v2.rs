@@ -1,4 +1,4 @@
-//! Zarr v2 documents: `.zarray`, with the attributes of `.zattrs` beside it.
+//! Zarr v2 documents: `.zarray`, with the attributes of a separate `.zattrs`.
 
 use serde_json::{Map, Value};
 
@@ -16,8 +16,8 @@ type Result<T> = std::result::Result<T, MetadataError>;
 /// The attribute in which xarray keeps dimension names in Zarr v2.
 const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
 
-/// The paths that consolidated metadata, `.zmetadata`, name, the root's being empty, and whether each is of an
-/// array. What their documents say is not looked at.
+/// Returns the paths in consolidated metadata (`.zmetadata`), each with true for an array; the
+/// root's path is empty. Does not parse the documents.
 ///
 /// # Errors
 /// [`MetadataError`] names the field at fault.
@@ -38,7 +38,7 @@ pub fn parse_consolidated_v2(document: &Value) -> Result<Vec<(&str, bool)>> {
     Ok(named.collect())
 }
 
-/// Reads a `.zarray` document and the attributes beside it.
+/// Parses a `.zarray` document with the array's attributes.
 ///
 /// # Errors
 /// [`MetadataError`] names the field at fault.
@@ -97,13 +97,13 @@ pub fn parse_array_v2(
     Ok(metadata)
 }
 
-/// A codec of numcodecs, by what it takes.
+/// A numcodecs codec: a serializer or a codec from bytes to bytes.
 enum Numcodec {
     Serializer(Serializer),
     Bytes(BytesCodec),
 }
 
-/// The filters, then the compressor: the first may take elements, all others take bytes.
+/// Parses the filters, then the compressor. The first may take elements, all others take bytes.
 fn codecs(
     fields: &Fields<'_, '_>,
     data_type: DataType,
@@ -176,7 +176,7 @@ fn numcodecs(
     Ok(codecs)
 }
 
-/// Takes the dimension names out of the attributes, as xarray does.
+/// Removes the dimension names from the attributes, as xarray does.
 fn dimension_names(
     attributes: &mut Map<String, Value>,
     rank: usize,

@@ -17,27 +17,28 @@ use crate::{DataType, Endian, Limits};
 
 type Result<T> = std::result::Result<T, MetadataError>;
 
-/// A group's document.
+/// The parsed document of a group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroupDocument {
-    /// The user's attributes, which stay text until somebody asks for one.
+    /// The user's attributes as text, parsed on demand.
     pub attributes: ObjectText,
-    /// Consolidated documents of everything below the group, by path; `None` without them.
+    /// Consolidated documents of all nodes below the group, by path; `None` without consolidated
+    /// metadata.
     pub consolidated: Option<Texts>,
     /// The store's identity, if Bedform made the group.
     pub store: Option<[u8; 16]>,
-    /// What the store says of its log.
+    /// State of the store's log.
     pub log: LogState,
-    /// The group that is about to take another one's place, or has.
+    /// A pending or finished replacement of a group by another.
     pub replacing: Option<Replacing>,
-    /// 2 or 3.
+    /// Zarr version: 2 or 3.
     pub zarr_format: u8,
 }
 
-/// Reads an array's document.
+/// Parses an array's document.
 ///
 /// # Errors
-/// [`MetadataError`] names the field at fault. Nothing is allocated for what the document claims.
+/// [`MetadataError`] names the field at fault. Counts in the document cause no allocation.
 pub fn parse_array(document: &Value, limits: &Limits) -> Result<ArrayMetadata> {
     let fields = Fields::new("", document)?;
     check_node(&fields, "array", ARRAY_KEYS)?;
@@ -72,12 +73,12 @@ pub fn parse_array(document: &Value, limits: &Limits) -> Result<ArrayMetadata> {
     Ok(metadata)
 }
 
-/// What the document of a group says of others, which may be much: their documents, as texts.
+/// Documents of other nodes inside the document of a group, kept as text because there may be many.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GroupTexts {
-    /// Of everything below the group, by path.
+    /// Documents of all nodes below the group, by path.
     pub consolidated: Option<Texts>,
-    /// Of a group that is about to take another one's place, by the paths below it.
+    /// Documents of a group that is about to replace another, by path below it.
     pub replacing: Option<Texts>,
 }
 
@@ -87,7 +88,7 @@ impl GroupTexts {
         &["consolidated_metadata", "replacing", "metadata"],
     ];
 
-    /// Puts what was taken back into its document.
+    /// Parses the kept documents and inserts them into their document.
     ///
     /// # Errors
     /// As [`parse_document`].
@@ -103,7 +104,7 @@ impl GroupTexts {
         Ok(())
     }
 
-    /// The places in the document, with what belongs there.
+    /// Returns the kept documents with their paths in the document.
     pub fn kept(&self) -> Vec<Kept<'_>> {
         let texts = [&self.consolidated, &self.replacing];
         Self::PATHS
@@ -114,7 +115,8 @@ impl GroupTexts {
     }
 }
 
-/// Reads the document of a group or array. Attributes, and what a group's says of others, stay text.
+/// Parses the document of a group or array; keeps attributes and the documents of other nodes as
+/// text.
 ///
 /// # Errors
 /// As [`json::parse`].
@@ -123,14 +125,15 @@ pub fn parse_document(bytes: &[u8], limits: &Limits) -> Result<(Value, GroupText
         json::parse_keeping(bytes, limits, GroupTexts::PATHS)?;
     let texts = GroupTexts { consolidated, replacing };
     if texts != GroupTexts::default() && document.get("node_type") == Some(&"array".into()) {
-        // Nothing of a group: the array's own, if odd.
+        // The document is an array's, and its odd member is its own: parses it without keeping
+        // texts.
         let (document, []) = json::parse_keeping(bytes, limits, [])?;
         return Ok((document, GroupTexts::default()));
     }
     Ok((document, texts))
 }
 
-/// Reads a group's document, of which `texts` were taken.
+/// Parses a group's document from which `texts` were kept.
 ///
 /// # Errors
 /// As [`parse_array`].
@@ -166,13 +169,13 @@ fn no_object(field: &str, found: &Value) -> MetadataError {
     invalid(field, format!("expected an object, found {}", shown(found)))
 }
 
-/// A group that takes the place of another one, whose documents the consolidated metadata still have. The step
-/// in which the directories change places decides which of the two counts.
+/// A replacement of a group, while the consolidated metadata still have the old documents. The
+/// exchange of the two directories decides which group counts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Replacing {
-    /// The path of the group.
+    /// Path of the group.
     pub group: String,
-    /// The new documents, by their paths below the group; that of the group itself has an empty one.
+    /// The new documents, by path below the group; the group's own path is empty.
     pub metadata: Texts,
 }
 
@@ -186,31 +189,32 @@ impl Replacing {
         Ok(Self { group: fields.text("group")?.to_owned(), metadata })
     }
 
-    /// As it stands in the consolidated metadata of a store's root, without the new documents.
+    /// Returns the JSON form for the consolidated metadata of a store's root, without the new
+    /// documents.
     pub fn to_value(&self) -> Value {
         serde_json::json!({"group": self.group, "metadata": {}})
     }
 }
 
-/// What a store says of its log.
+/// The state of the log, as a store's root document records it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LogState {
-    /// Whether there are commits that are not settled.
+    /// True if there are commits that are not settled.
     pub pending: bool,
-    /// Whether there is a log although all is settled: somebody writes, or reads what was. It lists the shards
-    /// that must be there; without it the store is whole.
+    /// True if a log exists although all commits are settled, because a writer or reader still
+    /// needs it. The log lists the shards that must exist. Without the log, the store is complete.
     pub kept: bool,
-    /// Commits up to this number are settled. Numbers are never used again.
+    /// All commits up to this number are settled. Numbers are never reused.
     pub settled: u64,
 }
 
 impl LogState {
-    /// All commits up to `settled` are in the shards, and there is no log.
+    /// Makes the state without a log: all commits up to `settled` are in the shards.
     pub fn all_settled(settled: u64) -> Self {
         Self { settled, ..Self::default() }
     }
 
-    /// Whether a log is to be looked for.
+    /// Returns true if the reader must look for a log.
     pub fn has_log(self) -> bool {
         self.pending || self.kept
     }
@@ -277,7 +281,7 @@ pub(super) fn same_rank(field: &str, found: usize, expected: usize) -> Result<()
     Err(invalid(field, format!("{found} dimensions, but the array has {expected}")))
 }
 
-/// Lengths of chunks: zarr-python has 0 along an axis of the array that is empty, where any other is as good.
+/// Checks chunk lengths. zarr-python writes 0 along an empty axis; any other length serves as well.
 pub(super) fn chunk_lengths(field: &str, mut chunks: Vec<u64>, shape: &[u64]) -> Result<Vec<u64>> {
     same_rank(field, chunks.len(), shape.len())?;
     for (axis, (chunk, length)) in chunks.iter_mut().zip(shape).enumerate() {
@@ -341,7 +345,7 @@ fn identity(fields: &Fields<'_, '_>) -> Result<Option<Identity>> {
     Ok(store.zip(array).map(|(store, array)| Identity { store, array }))
 }
 
-/// The name of the order; which orders there are is not this crate's business.
+/// Returns the name of the chunk order; this crate does not know the orders.
 fn order(fields: &Fields<'_, '_>) -> Result<Option<String>> {
     let Some(value) = fields.get("bedform") else { return Ok(None) };
     let own = Fields::new("bedform", value)?;
@@ -351,7 +355,7 @@ fn order(fields: &Fields<'_, '_>) -> Result<Option<String>> {
     }
 }
 
-/// How the codecs were chosen. Version 2 of our own key is that of open ones, and of nothing else.
+/// Returns the codec choice. Version 2 of the `bedform` key means open codecs, and nothing else.
 fn choice(fields: &Fields<'_, '_>) -> Result<Option<CodecChoice>> {
     let Some(own) = fields.get("bedform") else { return Ok(None) };
     let choice = own.get("choice").and_then(CodecChoice::parse);
@@ -362,12 +366,12 @@ fn choice(fields: &Fields<'_, '_>) -> Result<Option<CodecChoice>> {
     Ok(choice)
 }
 
-/// The identity under `key` of our own key in a document of a version that is known.
+/// Returns the identity under `key` of the `bedform` key, whose version must be 1.
 fn identity_field(fields: &Fields<'_, '_>, key: &str) -> Result<Option<[u8; 16]>> {
     identity_field_up_to(1, fields, key)
 }
 
-/// As [`identity_field`], in a document of a kind of which the versions up to `newest` are known.
+/// As [`identity_field`], for versions up to `newest`.
 pub(crate) fn identity_field_up_to(
     newest: i64,
     fields: &Fields<'_, '_>,
@@ -387,7 +391,7 @@ pub(crate) fn identity_field_up_to(
     parsed.map(Some).ok_or_else(|| invalid(own.at(key), "expected 32 hexadecimal digits"))
 }
 
-/// The identity whose hexadecimal digits, all in lower case, `text` is.
+/// Parses an identity of 32 lower-case hexadecimal digits.
 pub fn parse_hex(text: &str) -> Option<[u8; 16]> {
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     if text.len() != 32 || !text.bytes().all(is_digit) {
@@ -400,7 +404,7 @@ pub fn parse_hex(text: &str) -> Option<[u8; 16]> {
     Some(bytes)
 }
 
-/// Reads a list of codecs for chunks of `chunk_shape`.
+/// Parses a list of codecs for chunks of `chunk_shape`.
 ///
 /// # Errors
 /// As [`parse_array`].
@@ -458,7 +462,7 @@ fn codecs_at_depth(
             }
             "transpose" => {
                 let order = transpose_order(&codec, chunk_shape.len())?;
-                // Two transpositions in a row are one.
+                // Combines two consecutive transpositions.
                 transpose = Some(match transpose {
                     None => order,
                     Some(first) => {
@@ -492,15 +496,15 @@ fn codecs_at_depth(
         }
         (Some(serializer), None) => {
             let (serializer, bytes) = filtered(path, serializer, filters, bytes, data_type)?;
-            // The identity needs no work.
+            // The identity permutation is dropped.
             let transpose = transpose.filter(|order| !order.is_sorted());
             Ok(Encoding::Chunk(CodecChain { transpose, serializer, bytes }))
         }
     }
 }
 
-/// A serializer and codecs behind filters: the order of the bytes that come out of the first of these, and all
-/// codecs from bytes to bytes.
+/// Combines filters with a serializer and codecs from bytes to bytes. Returns the serializer with
+/// the byte order of decoded elements, and all codecs from bytes to bytes.
 fn filtered(
     path: &str,
     serializer: Serializer,
@@ -569,11 +573,12 @@ fn shard_encoding(
     Ok(ShardEncoding { chunk_shape, inner: Box::new(inner), index_checked, index_at_start })
 }
 
-/// The codecs of a shard's index: little-endian bytes, with or without a CRC-32C.
+/// Checks the codecs of a shard's index: little-endian bytes, with or without a CRC-32C. Returns
+/// true with a CRC-32C.
 fn index_is_checked(fields: &Fields<'_, '_>, limits: &Limits) -> Result<bool> {
     let path = fields.at("index_codecs");
     let value = fields.need("index_codecs")?;
-    // The index is an array of u64, whatever the elements are.
+    // The index is an array of u64, regardless of the array's element type.
     let encoding = codecs_at_depth(&path, value, &[1], DataType::UInt64, limits, usize::MAX)?;
     match encoding {
         Encoding::Chunk(CodecChain {
@@ -589,13 +594,13 @@ fn index_is_checked(fields: &Fields<'_, '_>, limits: &Limits) -> Result<bool> {
     }
 }
 
-/// Holds the sizes that shapes imply against the limits.
+/// Checks the sizes implied by shapes against the limits.
 pub(super) fn check_sizes(metadata: &ArrayMetadata, limits: &Limits) -> Result<()> {
     let bytes = |shape: &[u64]| {
         let item = metadata.data_type.item_size().unwrap_or(1) as u64;
         shape.iter().try_fold(item, |product, length| product.checked_mul(*length))
     };
-    // A zero anywhere makes the product zero whatever the rest says, so zeros are left out.
+    // Leaves out zeros: a zero length would make the product zero and hide the other lengths.
     let lengths: Vec<u64> = metadata.shape.iter().copied().filter(|length| *length > 0).collect();
     if bytes(&lengths).is_none_or(|total| i64::try_from(total).is_err()) {
         return Err(invalid("shape", format!("{:?} has more than 2^63 bytes", metadata.shape)));

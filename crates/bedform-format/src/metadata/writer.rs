@@ -1,10 +1,10 @@
-//! Documents that Bedform writes, and the seal that shows a changed bit in them.
+//! Writing of documents, and their seal, which detects changed bits.
 //!
-//! A sealed document carries its own length and CRC-32C in `bedform.seal`. Other writers keep keys
-//! that they do not know when they rewrite a document, so a seal may stand in a document that it no
-//! longer fits; they never reproduce our form (indented by one space) at the same length. So: a
-//! document in our form and of the sealed length must match its checksum, any other was rewritten by
-//! someone else and is taken as it is.
+//! A sealed document stores its own length and CRC-32C in `bedform.seal`. Other programs that
+//! rewrite a document keep unknown keys, so a rewritten document may contain an outdated seal. But
+//! they do not reproduce Bedform's format (indented by one space) at the same length. So a document
+//! in that format and of the sealed length must match its checksum. Any other document was
+//! rewritten by another program, and is accepted as it is.
 
 use serde_json::{Map, Value, json};
 
@@ -17,10 +17,11 @@ use crate::codec::{CodecChain, definitions};
 use crate::json::Kept;
 use crate::{DataType, TimeUnit};
 
-/// The version of our own key in the document of an array whose codecs are open.
+/// The version of the `bedform` key in the document of an array with open codecs.
 pub(super) const OPEN_VERSION: u32 = 2;
 
-/// The document of an array, not yet sealed. Its attributes stay [text](crate::json::object_text).
+/// Returns the document of an array, not yet sealed. Its attributes stay
+/// [text](crate::json::object_text).
 pub fn write_array(metadata: &ArrayMetadata) -> Value {
     let mut document = Map::new();
     document.insert("zarr_format".into(), json!(3));
@@ -57,7 +58,7 @@ pub fn write_array(metadata: &ArrayMetadata) -> Value {
     Value::Object(document)
 }
 
-/// Says in our own key of an array how its codecs were chosen.
+/// Writes the codec choice into the `bedform` key of an array.
 fn set_choice(own: &mut Value, choice: Option<&CodecChoice>) {
     let is_open = choice.is_some_and(CodecChoice::is_open);
     own["version"] = json!(if is_open { OPEN_VERSION } else { 1 });
@@ -66,8 +67,7 @@ fn set_choice(own: &mut Value, choice: Option<&CodecChoice>) {
     }
 }
 
-/// Gives an array's document, whose codecs are open, those that were chosen: `encoding` is what lies in its
-/// objects then.
+/// Replaces the open codecs in an array's document by the chosen `encoding` of its objects.
 pub fn close_choice(
     document: &mut Value,
     encoding: &Encoding,
@@ -80,7 +80,7 @@ pub fn close_choice(
     }
 }
 
-/// The data type of an array as metadata have it.
+/// Returns a data type in its Zarr v3 form.
 pub fn write_data_type(data_type: DataType) -> Value {
     let fixed = |name: &str| json!({"name": name, "configuration": {"length_bytes": data_type.item_size()}});
     let time = |name: &str, unit: TimeUnit| json!({"name": name, "configuration": {"unit": unit.unit(), "scale_factor": unit.count()}});
@@ -94,11 +94,12 @@ pub fn write_data_type(data_type: DataType) -> Value {
     }
 }
 
-/// The document of a group, not yet sealed.
+/// Returns the document of a group, not yet sealed.
 ///
-/// `consolidated` holds the documents of everything below; the root of a store has it, and carries our
-/// own key in it: zarr-python refuses groups with keys of others at the top level, and ignores those
-/// in the consolidated metadata. Groups below the root carry nothing of ours.
+/// `consolidated` holds the documents of all nodes below; only the root of a store has it. The
+/// root's `bedform` key is inside the consolidated metadata: zarr-python refuses groups with
+/// unknown top-level keys, and ignores unknown keys there. Groups below the root have no `bedform`
+/// key.
 pub fn write_group(
     store: &[u8; 16],
     attributes: &Map<String, Value>,
@@ -115,7 +116,8 @@ pub fn write_group(
     Value::Object(document)
 }
 
-/// The consolidated metadata of a store's root, with our own key and what it says of the log.
+/// Returns the consolidated metadata of a store's root, with the `bedform` key and the state of the
+/// log.
 pub fn write_consolidated(store: &[u8; 16], log: LogState, metadata: Map<String, Value>) -> Value {
     let mut own = own_key(store, None);
     if log.pending {
@@ -135,7 +137,7 @@ pub fn write_consolidated(store: &[u8; 16], log: LogState, metadata: Map<String,
     })
 }
 
-/// Our own key in the document of an array or of a store's root.
+/// Returns the `bedform` key in the document of an array or of a store's root.
 pub fn own_value(document: &Value) -> Option<&Value> {
     let holder = match document.get("consolidated_metadata") {
         Some(consolidated) => consolidated,
@@ -160,12 +162,12 @@ fn own_key(store: &[u8; 16], identity: Option<&Identity>) -> Value {
     own
 }
 
-/// A key as it stands in documents: two hexadecimal digits a byte.
+/// Returns the hexadecimal form of a key: two digits per byte.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The codecs of an array as metadata have them.
+/// Returns the codecs of an array in their Zarr v3 form.
 pub fn write_codecs(encoding: &Encoding, data_type: DataType) -> Value {
     match encoding {
         Encoding::Chunk(chain) => write_chain(chain, data_type),
@@ -194,7 +196,7 @@ fn write_chain(chain: &CodecChain, data_type: DataType) -> Value {
     if let Some(order) = &chain.transpose {
         list.push(json!({"name": "transpose", "configuration": {"order": order}}));
     }
-    // Filters of Zarr v2 may stand anywhere; those in front stand before the bytes in v3.
+    // Zarr v2 allows filters anywhere in a chain; in v3, the leading ones precede the serializer.
     let filters = chain.bytes.iter().take_while(|codec| codec.is_filter()).count();
     let (filters, bytes) = chain.bytes.split_at(filters);
     let written = |codec| definitions::write_bytes_codec(codec, data_type);
@@ -206,13 +208,13 @@ fn write_chain(chain: &CodecChain, data_type: DataType) -> Value {
 
 const FORM: &[u8] = b"{\n \"zarr_format\"";
 
-/// The bytes of `document` with its seal, as they are stored. A document without the key `bedform`
-/// is written without one.
+/// Returns `document` as stored bytes, with its seal. A document without the key `bedform` gets no
+/// seal.
 pub fn seal(document: Value) -> Vec<u8> {
     seal_with(document, &[])
 }
 
-/// As [`seal`], of a document with the members `kept` of objects that are empty in it.
+/// As [`seal`], with the members `kept` of objects that are empty in the document.
 pub fn seal_with(mut document: Value, kept: &[Kept<'_>]) -> Vec<u8> {
     let own = own_value_mut(&mut document);
     let sealed = own.map(|own| own.insert("seal".into(), json!(UNSEALED))).is_some();
@@ -224,23 +226,23 @@ pub fn seal_with(mut document: Value, kept: &[Kept<'_>]) -> Vec<u8> {
     bytes
 }
 
-/// Where the text of the seal lies. The key `bedform` comes before anything of the user's.
+/// Returns the offset of the seal's text. The key `bedform` precedes all of the user's members.
 fn seal_position(bytes: &[u8], seal: &str) -> Option<usize> {
     let pattern = format!("\"seal\": \"{seal}\"");
     let at = bytes.windows(pattern.len()).position(|window| window == pattern.as_bytes())?;
     Some(at + "\"seal\": \"".len())
 }
 
-/// Checks the seal of a stored document, and says whether it has one that is still in force: whether
-/// Bedform was the last to write it.
+/// Checks the seal of a stored document. Returns true if the seal is in force, which means that
+/// Bedform wrote the document last.
 ///
 /// # Errors
-/// [`MetadataError::Checksum`] if bytes have changed.
+/// [`MetadataError::Checksum`] if the bytes have changed.
 pub fn check_seal(bytes: &[u8], document: &Value) -> Result<bool, MetadataError> {
     if bytes.starts_with(FORM) { check_seal_in_form(bytes, document) } else { Ok(false) }
 }
 
-/// As [`check_seal`], of a document that is known to be in our form.
+/// As [`check_seal`], for a document that is known to be in Bedform's format.
 pub(crate) fn check_seal_in_form(bytes: &[u8], document: &Value) -> Result<bool, MetadataError> {
     let seal = own_value(document).and_then(|own| own.get("seal")).and_then(Value::as_str);
     let Some((seal, (length, checksum))) =

@@ -1,4 +1,4 @@
-//! What the parser makes of golden files, cut files, changed files and claims that cannot be.
+//! Parses golden files, cut files, changed files and impossible claims.
 #![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
 
 use super::*;
@@ -38,7 +38,7 @@ fn stored(bytes: &[u8], array: &ForeignArray) -> Vec<u8> {
     }
 }
 
-/// The elements as the script that made the golden files defines them.
+/// The elements, by the rule of the script that made the golden files.
 fn expected(data_type: DataType, count: u64) -> Vec<u8> {
     let number = |i: u64| i % 100;
     (0..count)
@@ -118,7 +118,7 @@ fn a_header_cut_at_any_byte_asks_for_more_and_a_file_cut_there_is_an_error() {
                     assert!(bytes_needed > length as u64 && bytes_needed <= bytes.len() as u64);
                 }
             }
-            // Only the padding behind the last record can go without harm.
+            // Only the padding after the last record can be missing without damage.
             assert!(parse_all(&bytes[..length]).is_err() || bytes.len() - length < 4, "{length}");
         }
     }
@@ -213,8 +213,8 @@ fn names_that_are_no_segments_of_a_path_are_shown_with_their_bytes() {
     }
 }
 
-/// The same file is read by the Python tests, which compare it with the netCDF4 library's words.
-/// `UPDATE_SNAPSHOTS=1` writes it again.
+/// The Python tests read the same file, and compare it with the output of the netCDF4 library.
+/// `UPDATE_SNAPSHOTS=1` rewrites it.
 #[test]
 fn the_description_of_a_classic_file_is_the_one_that_python_is_tested_with() {
     let place = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/classic-5-description.json");

@@ -1,4 +1,4 @@
-//! Documents of kerchunk: <https://fsspec.github.io/kerchunk/spec.html>.
+//! A parser for kerchunk's documents: <https://fsspec.github.io/kerchunk/spec.html>.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,19 +17,20 @@ use crate::Limits;
 
 type Result<T> = std::result::Result<T, ReferencesError>;
 
-/// What text begins with that stands for other bytes.
+/// Prefix of inline values in base64.
 const BASE64: &str = "base64:";
-/// The base64 of such text, with padding or without.
+/// Decodes base64 with or without padding.
 const BASE64_ENGINE: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
-/// Names of the documents of Zarr, in references.
+/// Names of Zarr documents, as keys of references.
 const DOCUMENTS: [&str; 5] = [".zgroup", ".zarray", ".zattrs", ".zmetadata", "zarr.json"];
 /// Members of a document of version 1.
 const MEMBERS: [&str; 4] = ["version", "templates", "gen", "refs"];
 
-/// Whether a document that begins with `start` may be a set of references: by its first key, and what that has.
+/// Returns true if a document that starts with `start` may be a set of references, judged by its
+/// first key and the start of that key's value.
 ///
 /// ```
 /// use bedform_format::references::looks_like_references;
@@ -38,7 +39,7 @@ const MEMBERS: [&str; 4] = ["version", "templates", "gen", "refs"];
 /// assert!(!looks_like_references(br#"{"type": "FeatureCollection"}"#));
 /// ```
 pub fn looks_like_references(start: &[u8]) -> bool {
-    // A character that the end cuts in two does not matter.
+    // Ignores a character that is cut at the end.
     let valid = start.utf8_chunks().next().map_or("", |chunk| chunk.valid());
     let Some(rest) = valid.trim_start().strip_prefix('{') else { return false };
     let Some((key, rest)) =
@@ -56,10 +57,10 @@ pub fn looks_like_references(start: &[u8]) -> bool {
         || (key.contains('/') && is_list)
 }
 
-/// Reads a set of references.
+/// Parses a set of references.
 ///
 /// # Errors
-/// [`ReferencesError`] for everything that the module's header refuses.
+/// [`ReferencesError`] for all documents that the module header excludes.
 pub fn parse(bytes: &[u8], limits: &Limits) -> Result<References> {
     let limit = limits.references_bytes_max;
     if bytes.len() as u64 > limit {
@@ -75,10 +76,10 @@ fn syntax(error: &dyn fmt::Display) -> ReferencesError {
     ReferencesError::Syntax(shown(&error.to_string()))
 }
 
-/// What was read of a document.
+/// A document while its members are read.
 struct Document<'a> {
     limits: &'a Limits,
-    /// Keys beside `refs`: all of version 0.
+    /// References outside of `refs`; in version 0, all of them.
     flat: Option<ReferencesBuilder>,
     refs: Option<ReferencesBuilder>,
     templates: Option<BTreeMap<String, String>>,
@@ -95,7 +96,7 @@ impl Document<'_> {
         builder.finish()
     }
 
-    /// Takes a member of the document, of which the key is known.
+    /// Reads a member of the document.
     fn member(&mut self, key: &str, raw: &RawValue) -> Result<()> {
         let text = raw.get();
         match key {
@@ -132,12 +133,12 @@ impl Document<'_> {
     }
 }
 
-/// Adds the value of a key.
+/// Adds the reference under a key.
 fn add(builder: &mut ReferencesBuilder, key: &str, raw: &RawValue) -> Result<()> {
     let text = raw.get();
     let bad = |reason| ReferencesError::value(key, reason);
     match text.as_bytes().first() {
-        // A document that was not made text.
+        // A Zarr document that is an object instead of a string.
         Some(b'{') => builder.add(key, Reference::Inline(text.as_bytes())),
         Some(b'"') => {
             let Text(value) = text_of(text)?;
@@ -174,7 +175,7 @@ fn add(builder: &mut ReferencesBuilder, key: &str, raw: &RawValue) -> Result<()>
     }
 }
 
-/// A target with its templates filled in; nothing for one without.
+/// Substitutes templates in a target; `None` if it has none.
 fn expanded(target: &str, templates: &BTreeMap<String, String>) -> Result<Option<String>> {
     let refused = || ReferencesError::Expression(shown(target));
     if target.contains("{%") {
@@ -187,7 +188,7 @@ fn expanded(target: &str, templates: &BTreeMap<String, String>) -> Result<Option
     while let Some((before, after)) = rest.split_once("{{") {
         let (name, after) = after.split_once("}}").ok_or_else(refused)?;
         let value = templates.get(name.trim()).ok_or_else(refused)?;
-        // A template of templates is a function.
+        // A template that contains templates is a function.
         if value.contains("{{") || value.contains("{%") {
             return Err(refused());
         }
@@ -205,7 +206,7 @@ fn expanded(target: &str, templates: &BTreeMap<String, String>) -> Result<Option
     }
 }
 
-/// A string, where it lies if it has no escapes.
+/// A JSON string, borrowed from the document if it has no escapes.
 struct Text<'a>(Cow<'a, str>);
 
 fn text_of(raw: &str) -> Result<Text<'_>> {
@@ -242,7 +243,7 @@ impl<'de> DeserializeSeed<'de> for TextVisitor {
     }
 }
 
-/// The first three items of a list, and whether it has more.
+/// The first three items of a list, and true if there are more.
 struct Items<'de>([Option<&'de RawValue>; 3], bool);
 
 struct ItemsVisitor;
@@ -270,10 +271,10 @@ impl<'de> Visitor<'de> for ItemsVisitor {
     }
 }
 
-/// What takes a member of an object: its key and its value.
+/// A callback for the key and value of each member of an object.
 type TakeMember<'a> = &'a mut dyn FnMut(&str, &RawValue) -> Result<()>;
 
-/// Gives the members of the object that `text` is to `take`, in their order. Its error ends the reading.
+/// Calls `take` for each member of the object `text`, in order, until it returns an error.
 fn members(text: &str, take: TakeMember<'_>) -> Result<()> {
     let mut failed = None;
     let mut deserializer = serde_json::Deserializer::from_str(text);
@@ -287,7 +288,7 @@ fn members(text: &str, take: TakeMember<'_>) -> Result<()> {
 
 struct Members<'a> {
     take: TakeMember<'a>,
-    /// Why reading ended, in words of our own.
+    /// The error of the callback, which serde's error cannot carry.
     failed: &'a mut Option<ReferencesError>,
 }
 

@@ -1,16 +1,17 @@
-//! Sets of references: the keys of a Zarr store whose values lie in other files, as kerchunk writes them.
+//! Sets of references: Zarr stores whose values lie in other files, as kerchunk writes them.
 //!
-//! A value is bytes of its own ("inline"), a whole file, or a range of one. A set has many keys and few files,
-//! so that it is kept as a [table](References) of 24 bytes for each key beside the bytes of its name.
+//! A value is inline bytes, a whole file, or a byte range of one. A set has many keys and few
+//! files. It is stored as a [table](References) with 24 bytes per key plus the key's name.
 //!
-//! What is read of [JSON](parse): version 0 (an object of keys) and version 1 (`refs`, and `templates` that stand
-//! for parts of paths as `{{name}}`). Refused are expressions in templates and the generator `gen`: they are
-//! programs. So are keys that no object of a store can have, keys that appear twice, and ranges that are none.
+//! The [parser](parse) reads JSON of version 0 (an object of keys) and version 1 (`refs`, and
+//! `templates` that stand for parts of paths as `{{name}}`). It refuses expressions in templates
+//! and the generator `gen`, which are programs. It also refuses keys that are not valid object
+//! names, duplicate keys, and invalid ranges.
 //!
-//! | module | holds |
+//! | module | content |
 //! |---|---|
-//! | `json` | documents of kerchunk |
-//! | `table` | [`References`], and what makes them |
+//! | `json` | the parser of kerchunk's documents |
+//! | `table` | [`References`], and its builder |
 
 mod json;
 mod table;
@@ -23,20 +24,20 @@ use crate::shown::printable;
 pub use json::{looks_like_references, parse};
 pub use table::{Reference, References, ReferencesBuilder, ReferencesEntry};
 
-/// Bytes of a path or URL of a file.
+/// Largest length of a file's path or URL in bytes.
 pub const TARGET_BYTES_MAX: usize = 8192;
-/// Characters of a key in a message.
+/// Largest number of characters of a key in a message.
 const SHOWN_CHARS: usize = 80;
 
-/// Why a set of references is refused.
+/// The reason why a set of references was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReferencesError {
-    /// More bytes than [`Limits::references_bytes_max`](crate::Limits::references_bytes_max), or other counts that
-    /// are beyond what is taken.
+    /// More bytes than [`Limits::references_bytes_max`](crate::Limits::references_bytes_max), or
+    /// another count over its limit.
     #[error("the references have {what}, over the limit of {limit}")]
     TooLarge {
-        /// What there is too much of.
+        /// The items whose number exceeds the limit.
         what: &'static str,
         /// The limit.
         limit: u64,
@@ -44,33 +45,33 @@ pub enum ReferencesError {
     /// Not JSON.
     #[error("not valid JSON: {0}")]
     Syntax(String),
-    /// No set of references.
+    /// The document is not a set of references.
     #[error("it is no set of references: {0}")]
     NotReferences(&'static str),
-    /// A version that is not known.
+    /// An unknown version.
     #[error("version {0} of kerchunk's references is not known: 0 and 1 are")]
     Version(String),
-    /// A key that no object has.
+    /// A key that is not a valid object name.
     #[error("the key of a reference is refused: {0}")]
     Key(#[from] PathError),
-    /// A key that is there twice.
+    /// A duplicate key.
     #[error("the key {0:?} appears twice")]
     Twice(String),
-    /// A value that is no reference.
+    /// A value that is not a reference.
     #[error("the reference {key:?} is refused: {reason}")]
     Value {
-        /// The key, cut to a length that fits a message.
+        /// The key, shortened to fit a message.
         key: String,
-        /// What is wrong.
+        /// The broken rule.
         reason: &'static str,
     },
-    /// An expression, where only names of templates are taken.
+    /// An expression in place of a template's name.
     #[error(
         "{0:?} has an expression or names no template: only {{{{name}}}} is read; expand the references with \
          fsspec first"
     )]
     Expression(String),
-    /// References that are made by a program.
+    /// References that a program generates.
     #[error(
         "the references are generated (`gen`), which is not read: expand them with fsspec first"
     )]

@@ -1,4 +1,4 @@
-//! References as a table, sorted by directory and name.
+//! The table of references, sorted by directory and name.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,36 +8,36 @@ use crate::{Limits, ObjectPath};
 
 type Result<T> = std::result::Result<T, ReferencesError>;
 
-/// In the place of a target: bytes of the table.
+/// In place of a target: the bytes are inline.
 const INLINE: u32 = u32::MAX;
-/// In the place of a length: up to the end of the file.
+/// In place of a length: the range extends to the end of the file.
 const TO_END: u64 = u64::MAX;
-/// What all paths of files may take beside four times the bytes of the references.
+/// Bytes of memory for all targets, in addition to four times the length of the references.
 const TARGETS_BYTES_FREE: u64 = 64 << 20;
 
-/// Where the bytes of a key are; `T` says which file.
+/// The location of a key's bytes; `T` identifies the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reference<'a, T = u32> {
-    /// Here.
+    /// The bytes.
     Inline(&'a [u8]),
-    /// In a file.
+    /// A byte range of a file.
     Range {
-        /// Which one: a number for [`References::target`], or its path or URL in what is
-        /// [added](ReferencesBuilder::add).
+        /// The file: an index for [`References::target`], or its path or URL when
+        /// [adding](ReferencesBuilder::add).
         target: T,
-        /// The first byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// Bytes; all that follow without.
+        /// Length in bytes; `None` extends to the end of the file.
         length: Option<u64>,
     },
 }
 
-/// A name directly below a directory.
+/// An entry of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReferencesEntry {
-    /// The last segment of its path.
+    /// Last segment of the entry's path.
     pub name: String,
-    /// True if keys lie below it.
+    /// True if keys lie below the path.
     pub is_directory: bool,
 }
 
@@ -58,9 +58,9 @@ pub struct References {
     targets: Vec<Arc<str>>,
     /// Sorted by path.
     directories: Vec<Directory>,
-    /// Those of a directory together, sorted by name.
+    /// The entries of each directory are consecutive and sorted by name.
     entries: Vec<Entry>,
-    /// Names of entries, in their order.
+    /// Concatenated names of the entries.
     names: String,
     inline: Vec<u8>,
 }
@@ -68,13 +68,13 @@ pub struct References {
 #[derive(Debug)]
 struct Directory {
     path: Box<str>,
-    /// The index of its first entry; its last is before the first of the next directory.
+    /// Index of its first entry; its entries end before the first of the next directory.
     first: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    /// Where its name begins; it ends where the next one begins.
+    /// Offset of its name in `names`; the name ends at the offset of the next entry.
     name: u32,
     target: u32,
     offset: u64,
@@ -82,27 +82,27 @@ struct Entry {
 }
 
 impl References {
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// True without any key.
+    /// Returns true if there are no keys.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The paths and URLs of files, each once.
+    /// Returns the distinct paths and URLs of files.
     pub fn targets(&self) -> &[Arc<str>] {
         &self.targets
     }
 
-    /// The path or URL of a file, as the references have it; empty for a number that is none.
+    /// Returns the path or URL of a file, as in the references; empty for an unknown index.
     pub fn target(&self, number: u32) -> &str {
         self.targets.get(number as usize).map_or("", |target| target)
     }
 
-    /// Where the bytes of a key are.
+    /// Returns the location of a key's bytes.
     pub fn find(&self, path: &ObjectPath) -> Option<Reference<'_>> {
         let (parent, name) = path.as_str().rsplit_once('/').unwrap_or(("", path.as_str()));
         let directory =
@@ -119,7 +119,7 @@ impl References {
         None
     }
 
-    /// True if keys lie below `path`; the root always is a directory.
+    /// Returns true if keys lie below `path`; the root is always a directory.
     pub fn is_directory(&self, path: &ObjectPath) -> bool {
         path.is_root() || {
             let at = self.directories.partition_point(|other| &*other.path < path.as_str());
@@ -128,7 +128,7 @@ impl References {
         }
     }
 
-    /// What lies directly below `path`, sorted by name.
+    /// Returns the entries directly below `path`, sorted by name.
     pub fn list(&self, path: &ObjectPath) -> Vec<ReferencesEntry> {
         let mut found = Vec::new();
         if let Ok(at) = self.directories.binary_search_by(|other| (*other.path).cmp(path.as_str()))
@@ -145,12 +145,13 @@ impl References {
             }
         }
         found.sort();
-        // A key below another key is none that a file system could have.
+        // A path that is a key and also has keys below it is listed once; no file system could hold
+        // both.
         found.dedup_by(|next, before| next.name == before.name);
         found
     }
 
-    /// The next segment of each directory below `path`, sorted by the paths of directories.
+    /// Returns the next path segment of each directory below `path`, in the order of their paths.
     fn below<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a str> {
         let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
         let first = self.directories.partition_point(|other| *other.path < *prefix);
@@ -163,7 +164,7 @@ impl References {
             .filter(|name| !name.is_empty())
     }
 
-    /// The first entry of a directory, and that behind its last one.
+    /// Returns the index of a directory's first entry, and the index after its last.
     fn entries_of(&self, directory: usize) -> (usize, usize) {
         let first = |at: usize| self.directories.get(at).map(|found| found.first as usize);
         let end = first(directory + 1).unwrap_or(self.entries.len());
@@ -188,13 +189,13 @@ impl References {
     }
 }
 
-/// Makes a [`References`] of keys in any order.
+/// A builder of [`References`] from keys in any order.
 #[derive(Debug)]
 pub struct ReferencesBuilder {
     limit: u64,
     targets: Vec<Arc<str>>,
     numbers: HashMap<Arc<str>, u32>,
-    /// Bytes of all targets.
+    /// Length of all targets in bytes.
     targets_bytes: u64,
     keys: String,
     entries: Vec<Added>,
@@ -204,7 +205,7 @@ pub struct ReferencesBuilder {
 #[derive(Debug, Clone, Copy)]
 struct Added {
     key: u32,
-    /// Bytes of the key, and of the directory in it.
+    /// Length of the key, and of the directory in it, in bytes.
     bytes: u16,
     directory: u16,
     target: u32,
@@ -223,9 +224,9 @@ impl Added {
 }
 
 impl ReferencesBuilder {
-    /// Without keys.
+    /// Makes an empty builder.
     pub fn new(limits: &Limits) -> Self {
-        // Positions of names have 32 bits.
+        // Offsets of names have 32 bits.
         let limit = limits.references_bytes_max.min(u64::from(u32::MAX - 1));
         Self {
             limit,
@@ -238,10 +239,10 @@ impl ReferencesBuilder {
         }
     }
 
-    /// Adds a key.
+    /// Adds a reference under a key.
     ///
     /// # Errors
-    /// Of a key that no object has, of a range that is none, and of too much of anything.
+    /// [`ReferencesError`] for an invalid key, an invalid range, or a count over its limit.
     pub fn add(&mut self, key: &str, value: Reference<'_, &str>) -> Result<()> {
         let path = ObjectPath::parse(key)?;
         if path.is_root() {
@@ -282,10 +283,10 @@ impl ReferencesBuilder {
         Ok(())
     }
 
-    /// The table.
+    /// Sorts the keys and returns the table.
     ///
     /// # Errors
-    /// `Twice`.
+    /// [`ReferencesError::Twice`] for a duplicate key.
     pub fn finish(self) -> Result<References> {
         let Self { targets, keys, mut entries, inline, .. } = self;
         entries.sort_by(|one, other| one.split(&keys).cmp(&other.split(&keys)));
@@ -300,7 +301,7 @@ impl ReferencesBuilder {
                 let key = keys.get(start..start + usize::from(added.bytes));
                 return Err(ReferencesError::Twice(shown(key.unwrap_or_default())));
             }
-            // Fewer than `limit` of both, which 32 bits hold.
+            // Both counts are below `limit`, which fits 32 bits.
             let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
             if last.is_none_or(|(before, _)| before != directory) {
                 let first = count(set.entries.len());
@@ -315,7 +316,7 @@ impl ReferencesBuilder {
         Ok(set)
     }
 
-    /// Gives each target another path.
+    /// Replaces the path of each target by the result of `rename`, unless it is `None`.
     pub(super) fn rename(&mut self, rename: impl Fn(&str) -> Result<Option<String>>) -> Result<()> {
         let mut bytes = 0_u64;
         for target in &mut self.targets {
@@ -335,7 +336,7 @@ impl ReferencesBuilder {
         if target.is_empty() || target.len() > TARGET_BYTES_MAX || target.contains('\0') {
             return Err(ReferencesError::value(key, "its file has no path, or a very long one"));
         }
-        // Keys mostly come file by file.
+        // Consecutive keys mostly name the same file.
         if let Some(last) = self.entries.last().filter(|last| last.target != INLINE)
             && self.targets.get(last.target as usize).is_some_and(|other| **other == *target)
         {

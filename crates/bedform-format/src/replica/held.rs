@@ -1,19 +1,19 @@
-//! The elements of an array that a replica has, and their places in the replica.
+//! The elements of an array that a replica holds, and their positions in the replica.
 
 use bedform_geometry::{
     AxisRange, AxisSelection, PlacedAxis, PlacedBox, Region, Selection, element_count, split_by,
 };
 use serde::{Deserialize, Serialize};
 
-/// Runs of positions along an axis: a first one and a count each, ascending and apart.
+/// Runs of positions along an axis, each a first position and a count: ascending and not adjacent.
 pub type Runs = Vec<(u64, u64)>;
 
-/// Single elements that a replica may have: their places are in memory while it is read.
+/// Largest number of single elements in a replica; their positions are in memory while it is read.
 const POINTS_MAX: u64 = 1 << 28;
-/// Runs along an axis that a replica may have.
+/// Largest number of runs along an axis of a replica.
 const RUNS_MAX: usize = 1 << 20;
 
-/// The elements that a replica has, in the order of the array, without the gaps between them.
+/// The elements that a replica holds, in the order of the array, without the gaps between them.
 ///
 /// ```
 /// use bedform_format::replica::Held;
@@ -26,43 +26,44 @@ const RUNS_MAX: usize = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Held {
-    /// All combinations of positions in runs along each axis: runs, a first position and a count each, ascending
-    /// and apart.
+    /// The product of runs along each axis. Each run is a first position and a count; runs ascend
+    /// and are not adjacent.
     Runs(Vec<Vec<(u64, u64)>>),
-    /// Single elements. Their places in the C order of the array, ascending, are an array of the replica.
+    /// Single elements. An array of the replica holds their positions in C order of the source
+    /// array, ascending.
     Points {
-        /// How many.
+        /// Number of elements.
         count: u64,
-        /// The first place.
+        /// The first position.
         first: u64,
-        /// The last place.
+        /// The last position.
         last: u64,
     },
 }
 
 impl Held {
-    /// The elements in these runs along each axis of an array of `shape`; `None` for runs that are empty, overlap
-    /// or leave the array.
+    /// Makes the product of these runs along each axis of an array of `shape`; `None` if a run is
+    /// empty, overlaps another or leaves the array.
     pub fn of_runs(runs: Vec<Vec<(u64, u64)>>, shape: &[u64]) -> Option<Self> {
         let held = Self::Runs(runs.into_iter().map(|axis| joined(&axis)).collect());
         held.fits(shape).then_some(held)
     }
 
-    /// A box of an array.
+    /// Makes the elements of a box.
     pub fn region(region: &Region) -> Self {
         let run = |(start, length): (&u64, &u64)| vec![(*start, *length)];
         Self::Runs(region.start().iter().zip(region.shape()).map(run).collect())
     }
 
-    /// The elements at `places`, which ascend, in the C order of an array; `None` without any, and for more than a
-    /// replica may have.
+    /// Makes single elements from ascending positions in C order of an array; `None` for an empty
+    /// list, and for more elements than a replica may hold.
     pub fn points(places: &[u64]) -> Option<Self> {
         let (first, last) = (*places.first()?, *places.last()?);
         let count = places.len() as u64;
         (count <= POINTS_MAX).then_some(Self::Points { count, first, last })
     }
 
-    /// True if this can be of an array of `shape`.
+    /// Returns true if an array of `shape` can contain the elements.
     pub(super) fn fits(&self, shape: &[u64]) -> bool {
         match self {
             Self::Points { count, first, last } => {
@@ -79,7 +80,7 @@ impl Held {
         }
     }
 
-    /// Elements along each axis of the replica.
+    /// Returns the shape of the replica.
     pub fn shape(&self) -> Vec<u64> {
         match self {
             Self::Points { count, .. } => vec![*count],
@@ -89,7 +90,7 @@ impl Held {
         }
     }
 
-    /// The runs along each axis; `None` for points.
+    /// Returns the runs along each axis; `None` for points.
     pub fn runs(&self) -> Option<&[Vec<(u64, u64)>]> {
         match self {
             Self::Runs(runs) => Some(runs),
@@ -97,7 +98,7 @@ impl Held {
         }
     }
 
-    /// The smallest box of the array that has all elements; `None` for points.
+    /// Returns the bounding box in the array; `None` for points.
     pub fn bounds(&self) -> Option<Region> {
         let ends = self.runs()?.iter().map(|runs| {
             let (start, (last, count)) = (runs.first()?.0, runs.last()?);
@@ -108,7 +109,8 @@ impl Held {
         Region::new(start, shape).ok()
     }
 
-    /// Cuts a part of a read into the box inside the replica, in positions of the array, and the rest.
+    /// Splits a part of a read into the box inside the replica, in positions of the array, and the
+    /// remainder.
     pub fn split(&self, part: &[PlacedAxis]) -> (Option<PlacedBox>, Vec<PlacedBox>) {
         match self {
             Self::Runs(runs) => split_by(part, |axis, placed| placed.in_runs(&runs[axis])),
@@ -116,7 +118,7 @@ impl Held {
         }
     }
 
-    /// A part that lies in the replica, in positions of the replica.
+    /// Converts a part inside the replica to positions of the replica.
     pub fn inner(&self, part: &[PlacedAxis]) -> PlacedBox {
         let inner = |(placed, runs): (&PlacedAxis, &Vec<(u64, u64)>)| match runs.as_slice() {
             [(first, _)] => placed.relative_to(*first),
@@ -125,7 +127,7 @@ impl Held {
         part.iter().zip(self.runs().unwrap_or_default()).map(inner).collect()
     }
 
-    /// The elements of the array that a region of the replica has; none for points.
+    /// Returns the elements of the array in a region of the replica; empty for points.
     pub fn outer(&self, region: &Region) -> Selection {
         let axis = |(axis, runs): (usize, &Vec<(u64, u64)>)| {
             let (start, length) = (region.start()[axis], region.shape()[axis]);
@@ -136,7 +138,7 @@ impl Held {
     }
 }
 
-/// True for runs that ascend, are apart, and lie on an axis of this length.
+/// Returns true if the runs ascend, do not overlap, and lie on an axis of this length.
 fn run_within(runs: &[(u64, u64)], length: u64) -> bool {
     let mut end = 0;
     let ascend = runs.iter().all(|(first, count)| {
@@ -152,7 +154,7 @@ fn run_within(runs: &[(u64, u64)], length: u64) -> bool {
     ascend && !runs.is_empty() && runs.len() <= RUNS_MAX
 }
 
-/// The positions of the array at `length` places of all runs, from place `start` on.
+/// Returns the positions in the array of `length` elements along the runs, from element `start` on.
 fn outer_positions(runs: &[(u64, u64)], start: u64, length: u64) -> AxisSelection {
     let (mut left, mut place) = (length, start);
     let mut parts = Vec::new();
@@ -178,7 +180,7 @@ fn outer_positions(runs: &[(u64, u64)], start: u64, length: u64) -> AxisSelectio
     }
 }
 
-/// Runs of which none touches the next.
+/// Joins adjacent runs.
 fn joined(runs: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut all: Vec<(u64, u64)> = Vec::with_capacity(runs.len());
     for (first, count) in runs {

@@ -1,7 +1,7 @@
-//! Catalogues: the replicas of a source, and the elements that each has.
+//! Catalogues: the replicas of a source, and the elements that each holds.
 //!
-//! A catalogue is a [sealed](crate::sealed) JSON object. Nothing that [`Catalogue::decode`] returns names a place
-//! outside the replica's directory or an element outside its array.
+//! A catalogue is a [sealed](crate::sealed) JSON object. [`Catalogue::decode`] refuses paths
+//! outside the replica's directory and elements outside its array.
 
 mod held;
 
@@ -16,118 +16,120 @@ use crate::sealed::{from_sealed, to_sealed};
 pub use held::{Held, Runs};
 
 const VERSION: u64 = 3;
-/// Replicas of a source.
+/// Largest number of replicas of a source.
 const REPLICAS_MAX: usize = 1024;
-/// Bytes of a replica's name.
+/// Largest length of a replica's name in bytes.
 const ID_BYTES_MAX: usize = 64;
-/// Bytes that a replica may claim: sums of them fit 64 bits.
+/// Largest size that a replica may claim, in bytes; sums of such sizes fit 64 bits.
 const CLAIMED_BYTES_MAX: u64 = 1 << 53;
-/// Kinds of reads that one replica was made for.
+/// Largest number of kinds of reads for which one replica was made.
 const EXPECTED_MAX: usize = 1 << 10;
 
-/// A kind of read that a replica was made for, and its predicted time without and with the replica.
+/// A kind of read for which a replica was made, with its predicted time without and with the
+/// replica.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Expected {
-    /// Elements along each axis of such a read.
+    /// Shape of such a read in elements.
     pub shape: Vec<u64>,
-    /// The number of such reads, as recorded or by their weight.
+    /// Number of such reads: as recorded, or weighted.
     pub reads: f64,
-    /// Seconds of one, cold, without the replica.
+    /// Predicted seconds of one cold read without the replica.
     pub seconds_without: f64,
-    /// Seconds of one, cold, with it.
+    /// Predicted seconds of one cold read with the replica.
     pub seconds_with: f64,
 }
 
-/// A replica.
+/// A replica, as its catalogue describes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Replica {
-    /// The name of the replica and of its directory.
+    /// Name of the replica and of its directory.
     pub id: String,
-    /// The path of the array in the source.
+    /// Path of the array in the source.
     pub array: String,
-    /// Elements along each axis of the array when the replica was made.
+    /// Shape of the array when the replica was made.
     pub array_shape: Vec<u64>,
-    /// The elements that it has.
+    /// The elements that the replica holds.
     pub held: Held,
-    /// Bytes that it takes in storage, documents and indexes among them.
+    /// Size in storage in bytes, with documents and indexes.
     pub stored_bytes: u64,
-    /// Bytes of its elements.
+    /// Size of its elements in bytes.
     pub raw_bytes: u64,
-    /// Every object that holds its chunks: one that is absent or another makes the replica unreadable.
+    /// Every object with its chunks. If one is absent or has another version, the replica cannot be
+    /// read.
     pub objects: Vec<OwnObject>,
-    /// The document of its array: a reader need not fetch it.
+    /// The document of its array, so that a reader need not fetch it.
     pub document: Value,
-    /// The time when it was made, in seconds since 1970.
+    /// Time of its creation, in seconds since 1970.
     pub made: u64,
-    /// Seconds that making it took.
+    /// Seconds that its creation took.
     pub building_seconds: f64,
-    /// A fingerprint of the type, grid, codecs and fill value of the array: the objects of the source mean the same
-    /// elements only under the same.
+    /// Fingerprint of the array's type, grid, codecs and fill value. The source's objects hold the
+    /// same elements only if it matches.
     pub meaning: String,
-    /// The objects of the source that it was made of.
+    /// The objects of the source from which it was made.
     pub of: ObjectsOf,
-    /// The places of its elements, if it has single ones.
+    /// The positions of its elements, if it holds single elements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub places: Option<PlacesOf>,
-    /// The reads that it was made for.
+    /// The reads for which it was made.
     pub expected: Vec<Expected>,
 }
 
-/// The places of a replica's elements, without reading them.
+/// The location and fingerprint of a list of positions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlacesOf {
-    /// Their fingerprint: a read of just these places does not load them, and replicas of several arrays that
-    /// have the same places share them in memory.
+    /// Fingerprint of the positions. A read of exactly these positions need not load them, and
+    /// replicas of several arrays with equal positions share them in memory.
     pub fingerprint: String,
-    /// The document of the array that holds the places: a reader need not fetch it.
+    /// The document of the array with the positions, so that a reader need not fetch it.
     pub document: Value,
-    /// Every object that holds chunks of that array.
+    /// Every object with chunks of that array.
     pub objects: Vec<OwnObject>,
 }
 
 /// An object of a replica.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnObject {
-    /// Its coordinates.
+    /// Coordinates of the object.
     pub at: Vec<u64>,
-    /// Its version, which no archive that is unpacked can forge: the time of the last change of attributes and the
-    /// file number are the system's.
+    /// Its version. An unpacked archive cannot forge it: the operating system sets the time of
+    /// attribute changes and the file number.
     pub version: SourceVersion,
 }
 
-/// The fingerprint of a list of places.
+/// Returns the fingerprint of a list of positions.
 pub fn fingerprint_of(places: &[u64]) -> String {
     let mut fingerprint = Fingerprint::new();
     fingerprint.update_numbers(places);
     format!("{:032x}", fingerprint.finish())
 }
 
-/// The fingerprint of a text that says how an array is stored: see [`Replica::meaning`].
+/// Returns the fingerprint of a text that describes an array's storage: see [`Replica::meaning`].
 pub fn meaning_of(text: &str) -> String {
     let mut fingerprint = Fingerprint::new();
     fingerprint.update(text.as_bytes());
     format!("{:032x}", fingerprint.finish())
 }
 
-/// The objects of an array that a replica was made of.
+/// The objects of an array from which a replica was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectsOf {
-    /// The random key of the array, in hexadecimal digits; of an archive the joined dimension; empty for a file, and
-    /// for an array that Bedform has not made.
+    /// The random key of the array, in hexadecimal digits; for an archive, the joined dimension.
+    /// Empty for a file, and for an array that Bedform did not make.
     pub key: String,
-    /// The objects. An object that is not listed counts as changed.
+    /// The objects. An unlisted object counts as changed.
     pub objects: Vec<SourceObject>,
 }
 
-/// An object of the source, as it was when a replica was made of it.
+/// An object of the source when a replica was made from it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceObject {
-    /// Its coordinates: of a file of an archive its first position and its end along the joined axis; none for a
-    /// source that is one file.
+    /// Coordinates of the object. A file of an archive has its first position and its end along the
+    /// joined axis; a source of one file has none.
     pub at: Vec<u64>,
     /// Its version; `None` for an object that was absent.
     pub version: Option<SourceVersion>,
-    /// The last commit that it contained; 0 where objects contain no commits.
+    /// The last commit in the object; 0 if objects contain no commits.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub commit: u64,
 }
@@ -137,15 +139,15 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// The most objects that one replica is made of, and the most that it has.
+/// Largest number of objects from which a replica is made, and of its own objects.
 pub const OBJECTS_MAX: usize = 1 << 16;
 
-/// The replicas of a source, each with the states of the objects that it was made of.
+/// The replicas of a source, each with the versions of the objects from which it was made.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Catalogue {
     version: u64,
-    /// The source as the user named it: the name of a sidecar among many does not say whose it is. Only people read
-    /// this.
+    /// The source as the user named it, for people who look at one sidecar among many. No program
+    /// reads it.
     #[serde(default)]
     pub source: String,
     /// All replicas.
@@ -153,20 +155,20 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// The catalogue of these replicas of `source`.
+    /// Makes the catalogue of these replicas of `source`.
     pub fn new(source: impl Into<String>, replicas: Vec<Replica>) -> Self {
         Self { version: VERSION, source: source.into(), replicas }
     }
 
-    /// The bytes of the catalogue.
+    /// Encodes the catalogue.
     pub fn encode(&self) -> Option<Vec<u8>> {
         to_sealed(self)
     }
 
-    /// The catalogue of bytes that nobody has checked; `None` for damaged ones, for replicas that cannot be believed,
-    /// and for an unknown version.
+    /// Decodes untrusted bytes; `None` if they are damaged, have an unknown version, or describe an
+    /// invalid replica.
     pub fn decode(bytes: &[u8], limits: &Limits) -> Option<Self> {
-        // A changed digit of a run would be a replica of other elements.
+        // The seal detects a changed digit of a run, which would describe other elements.
         let found: Self = from_sealed(bytes)?;
         let is_valid = found.version == VERSION
             && found.replicas.len() <= REPLICAS_MAX
@@ -176,12 +178,13 @@ impl Catalogue {
 }
 
 impl Replica {
-    /// True for a replica that can be believed: above all, its name leads out of no directory.
+    /// Returns true for a valid replica; above all, its name must stay within its directory.
     fn is_valid(&self, limits: &Limits) -> bool {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         let rank = self.array_shape.len();
         let is_time = |seconds: f64| seconds.is_finite() && seconds >= 0.0;
-        // Objects of an archive have the begin and the end of a file; a file has no coordinates.
+        // An object of an archive has the start and end of a file; a source of one file has no
+        // coordinates.
         let is_at = |object: &SourceObject| [0, 2, rank].contains(&object.at.len());
         let are_own = |objects: &[OwnObject], rank: usize| {
             objects.len() <= OBJECTS_MAX && objects.iter().all(|object| object.at.len() == rank)

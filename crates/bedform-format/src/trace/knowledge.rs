@@ -1,7 +1,7 @@
 //! Knowledge: the merged traces of a store or file, as a JSON document.
 //!
-//! [`Knowledge::decode`] bounds the numbers of arrays and replicas; patterns have limits of their own in
-//! `bedform_patterns`. Missing members have their defaults, so that documents of earlier releases are read.
+//! [`Knowledge::decode`] bounds the numbers of arrays and replicas; `bedform_patterns` bounds
+//! patterns. Missing members get defaults, so that documents of earlier releases can be read.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 use crate::Limits;
 
 const VERSION: u64 = 1;
-/// The most arrays of a document.
+/// Largest number of arrays in a document.
 pub const ARRAYS_MAX: usize = 4096;
-/// The most replicas of a document.
+/// Largest number of replicas in a document.
 pub const REPLICAS_MAX: usize = 4096;
-/// Equal stretches that each axis is cut into to count reads.
+/// Number of equal parts of each axis, for histograms of reads.
 pub const STRETCHES: u64 = 64;
 
-/// A number of reads, and their bytes.
+/// A number of reads, and the bytes of their results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Explained {
     /// The number of reads.
@@ -28,101 +28,101 @@ pub struct Explained {
 }
 
 impl Explained {
-    /// Adds `reads` reads with `bytes` bytes.
+    /// Adds `reads` reads of `bytes` bytes in all.
     pub fn add(&mut self, reads: u64, bytes: u64) {
         self.reads = self.reads.saturating_add(reads);
         self.bytes = self.bytes.saturating_add(bytes);
     }
 }
 
-/// Reads of one kind: of the same lengths and steps, at any place.
+/// Reads with equal counts and steps along each axis, at any position.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ReadKind {
-    /// Positions along each axis.
+    /// Number of positions along each axis.
     pub counts: Vec<u64>,
-    /// From one position to the next.
+    /// Step between positions along each axis.
     pub steps: Vec<u64>,
     /// The number of reads.
     pub reads: u64,
     /// Bytes of their results.
     pub bytes: u64,
-    /// Seconds that they took together.
+    /// Total duration of the reads in seconds.
     pub seconds: f64,
-    /// The time when the last one began, in nanoseconds since 1970.
+    /// Start of the last read, in nanoseconds since 1970.
     pub last_ns: u64,
-    /// The smallest box around all of them: first positions.
+    /// Start of the bounding box of all reads.
     pub start: Vec<u64>,
-    /// The box's ends, exclusive.
+    /// End of that box, exclusive.
     pub end: Vec<u64>,
-    /// For each axis the number of reads in each of its 64 stretches.
+    /// For each axis, the number of reads in each of its 64 parts.
     pub bins: Vec<Vec<u64>>,
 }
 
-/// Kinds of reads of one array.
+/// The kinds of reads of one array.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ReadKinds(pub Vec<ReadKind>);
 
-/// A selection that was read of an array.
+/// A selection of an array that was read.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LearnedSelection {
     /// Its content hash, in 16 hexadecimal digits.
     pub hash: String,
-    /// The lengths of the axes of the array at the last read.
+    /// Shape of the array at the last read.
     pub shape: Vec<u64>,
     /// The number of reads.
     pub reads: u64,
     /// Bytes of their results.
     pub bytes: u64,
-    /// Seconds that they took together.
+    /// Total duration of the reads in seconds.
     pub seconds: f64,
-    /// The time when the last one began, in nanoseconds since 1970.
+    /// Start of the last read, in nanoseconds since 1970.
     pub last_ns: u64,
-    /// The box around the positions: first ones.
+    /// Start of the bounding box of the positions.
     pub start: Vec<u64>,
-    /// The box's ends, exclusive.
+    /// End of that box, exclusive.
     pub end: Vec<u64>,
-    /// True if the sidecar has the positions; else only the box is known.
+    /// True if the sidecar holds the positions; otherwise only the box is known.
     pub is_kept: bool,
-    /// Content hashes of other selections that count as this one: of the same elements in another order, or of
-    /// nearly the same.
+    /// Content hashes of other selections that count as this one: equal elements in another order,
+    /// or nearly equal ones.
     pub alike: Vec<String>,
 }
 
-/// Selections of one array.
+/// The selections of one array.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LearnedSelections {
-    /// All of them, sorted by the time that their reads took, the longest first.
+    /// All selections, sorted by the total duration of their reads, longest first.
     pub all: Vec<LearnedSelection>,
 }
 
-/// The reads of one array.
+/// The reads of one array, with their patterns.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LearnedArray {
     /// The shape of the array at the last read.
     pub shape: Vec<u64>,
-    /// Bytes of an element.
+    /// Length of an element in bytes.
     pub item_size: u64,
     /// All reads.
     pub read: Explained,
-    /// Seconds that they took together.
+    /// Total duration of the reads in seconds.
     pub seconds: f64,
-    /// Reads whose elements had been read ahead.
+    /// Reads whose elements were already prefetched.
     pub was_ahead: Explained,
-    /// Reads of lists of positions and points, which have no pattern.
+    /// Reads of lists of positions and of points, which have no pattern.
     pub lists: Explained,
-    /// The selections of these.
+    /// The selections of these reads.
     pub selections: LearnedSelections,
-    /// Reads that a pattern of the reads before them had predicted, by kind of pattern.
+    /// Reads that a pattern of earlier reads predicted, by kind of pattern.
     pub predicted: BTreeMap<String, Explained>,
-    /// Kinds of reads, with their places and times.
+    /// Kinds of reads, with their positions and durations.
     pub kinds: ReadKinds,
-    /// The patterns, the newest at the end.
+    /// The patterns, newest last.
     pub patterns: Patterns,
-    /// The merged patterns of the processes of one run, the newest at the end.
+    /// The patterns merged over the processes of one run, newest last.
     pub global: Globals,
 }
 
@@ -130,38 +130,38 @@ pub struct LearnedArray {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReplicaUse {
-    /// Reads that took some of their elements from it.
+    /// Reads that took elements from it.
     pub reads: u64,
-    /// Bytes that they took.
+    /// Bytes taken from it.
     pub bytes: u64,
-    /// Seconds that these reads took together.
+    /// Total duration of these reads in seconds.
     pub seconds: f64,
-    /// The time when the last of them began, in nanoseconds since 1970.
+    /// Start of the last of these reads, in nanoseconds since 1970.
     pub last_ns: u64,
 }
 
-/// The reads of a store or file, in all of its states.
+/// The merged reads of a store or file, across all of its versions.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Knowledge {
     version: u64,
-    /// Merged traces by name, each with the number of its merged bytes.
+    /// Merged traces by name, with the number of merged bytes of each.
     pub traces: BTreeMap<String, u64>,
-    /// The key of the store, in hexadecimal digits; empty where there is none.
+    /// The key of the store, in hexadecimal digits; empty if there is none.
     pub store: String,
     /// Arrays by path.
     pub arrays: BTreeMap<String, LearnedArray>,
-    /// The use of replicas, by their names.
+    /// The use of each replica, by name.
     pub replicas: BTreeMap<String, ReplicaUse>,
 }
 
 impl Knowledge {
-    /// The bytes of the document.
+    /// Encodes the document.
     pub fn encode(&self) -> Option<Vec<u8>> {
         serde_json::to_vec(&Self { version: VERSION, ..self.clone() }).ok()
     }
 
-    /// The knowledge of bytes that nobody has checked; `None` for damaged ones and for an unknown version.
+    /// Decodes untrusted bytes; `None` if they are damaged or of an unknown version.
     pub fn decode(bytes: &[u8], _: &Limits) -> Option<Self> {
         let found: Self = serde_json::from_slice(bytes).ok()?;
         let is_valid = found.version == VERSION

@@ -1,23 +1,24 @@
-//! Traces: which reads a process has made of the arrays of a store or file.
+//! Traces: records of the reads of a process from the arrays of a store or file.
 //!
-//! A trace file is a sequence of **blocks**, each of reads of one array:
+//! A trace file is a sequence of **blocks**; each records reads of one array:
 //!
-//! | bytes | are |
+//! | bytes | content |
 //! |---|---|
 //! | 4 | `BfTr` |
 //! | 4 | length of the rest, without the checksum, little-endian |
 //! | 4 | CRC-32C of the rest |
 //! | rest | version 3, weight, source, array, columns, replicas: varints and [columns](crate::log::varint) |
 //!
-//! Equal steps take a few bytes whatever their number, so that most of a trace are its times. A process appends
-//! blocks; what a crash has cut off at the end is left out. Blocks stand for themselves: after a damaged one
-//! nothing is believed, for its length may be damaged, too. Earlier versions are still read: 1 has no computations,
-//! 1 and 2 have no selections and no replicas.
+//! Equal steps take a few bytes at any number, so most of a trace is times. A process appends
+//! blocks; a reader ignores a block that a crash has cut off. After a damaged block, all further
+//! blocks are ignored, since the length of the damaged one may be wrong. Earlier versions can be
+//! read: 1 has no computations, 1 and 2 have no selections and no replicas.
 //!
-//! Of a read of lists or points a block has the box around it, and the [content hash](selection::TracedSelection) of
-//! the selection. The selection itself lies in a file beside the trace, once for each hash.
+//! For a read of lists or points, a block has the bounding box and the [content
+//! hash](selection::TracedSelection) of the selection. A separate file next to the trace holds each
+//! distinct selection once.
 //!
-//! [`knowledge`] is the document that traces are merged into.
+//! [`knowledge`] is the document into which traces are merged.
 
 pub mod knowledge;
 pub mod selection;
@@ -34,93 +35,94 @@ const VERSION: u64 = 3;
 const VERSION_WITHOUT_COMPUTATIONS: u64 = 1;
 /// The last version without selections and replicas.
 const VERSION_WITHOUT_SELECTIONS: u64 = 2;
-/// Bytes of a block.
+/// Largest length of a block in bytes.
 pub const BLOCK_BYTES_MAX: usize = 4 << 20;
-/// Reads of a block.
+/// Largest number of reads in a block.
 pub const BLOCK_READS_MAX: usize = 4096;
 const RANK_MAX: usize = 32;
 const PATH_BYTES_MAX: usize = 4096;
-/// Replicas of a block.
+/// Largest number of replicas in a block.
 pub const BLOCK_REPLICAS_MAX: usize = 1024;
 const REPLICA_BYTES_MAX: usize = 64;
 
-/// An array as its reads know it.
+/// An array, as described in a trace.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TracedArray {
-    /// Its path in the store or file.
+    /// Path in the store or file.
     pub path: String,
-    /// Elements along each axis.
+    /// Length of each axis in elements.
     pub shape: Vec<u64>,
-    /// Bytes of an element.
+    /// Length of an element in bytes.
     pub item_size: u64,
 }
 
-/// What a read took along one axis: `count` positions from `first` on, `step` apart.
+/// The positions of a read along one axis: `count` positions from `first` on, `step` apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TracedAxis {
     /// The first position.
     pub first: u64,
-    /// How many.
+    /// Number of positions.
     pub count: u64,
-    /// From one to the next.
+    /// Distance between positions.
     pub step: i64,
 }
 
-/// A read.
+/// A recorded read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TracedRead {
-    /// The thread or task that made it, as a number of the process.
+    /// Number of the thread or task that made the read, within the process.
     pub stream: u64,
-    /// The computation whose block it is, which as a whole is one read of the user's; 0 for a read by itself.
+    /// Number of the computation to which the read belongs; for the user, all reads of a
+    /// computation are one. 0 if the read is independent.
     pub computation: u64,
-    /// When it began, in nanoseconds since 1970.
+    /// Start of the read, in nanoseconds since 1970.
     pub began_ns: u64,
-    /// How long it took, in nanoseconds.
+    /// Duration in nanoseconds.
     pub took_ns: u64,
-    /// Bytes of the result.
+    /// Length of the result in bytes.
     pub bytes: u64,
-    /// True if the elements had been read ahead.
+    /// True if the elements were already prefetched.
     pub was_ahead: bool,
-    /// True for lists of positions and points: the axes are the box around them.
+    /// True for lists of positions and for points; `axes` is then the bounding box.
     pub is_list: bool,
-    /// The content hash of what it selected; 0 where the axes say it, and where it is not known.
+    /// Content hash of the selection; 0 if the axes describe it, or if it is unknown.
     pub selection: u64,
-    /// What it took along each axis.
+    /// Positions along each axis.
     pub axes: Vec<TracedAxis>,
 }
 
-/// What the reads of one array took from one of its replicas.
+/// The use of one replica by the reads of one array.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct TracedReplica {
-    /// Its name.
+    /// Name of the replica.
     pub id: String,
-    /// Reads that took something of it.
+    /// Number of reads that took elements from it.
     pub reads: u64,
-    /// Bytes that they took.
+    /// Bytes taken from it.
     pub bytes: u64,
-    /// How long these reads took, in nanoseconds.
+    /// Total duration of these reads in nanoseconds.
     pub took_ns: u64,
-    /// When the last of them began, in nanoseconds since 1970.
+    /// Start of the last of these reads, in nanoseconds since 1970.
     pub last_ns: u64,
 }
 
-/// Reads of one array.
+/// A block of a trace: reads of one array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceBlock {
-    /// Tells the store or file from others, where it has something that does; zeros elsewhere.
+    /// Identity of the store or file, if it has one; otherwise zeros.
     pub source: [u8; 16],
-    /// Each read stands for so many: 1, unless there were too many to keep.
+    /// Number of reads for which each record stands: 1, unless there were too many to record.
     pub weight: u64,
     /// The array.
     pub array: TracedArray,
-    /// In the order in which they began in the process.
+    /// The reads, in the order of their starts in the process.
     pub reads: Vec<TracedRead>,
-    /// What reads took from replicas since the last block that says so.
+    /// The use of replicas since the last block that lists it.
     pub replicas: Vec<TracedReplica>,
 }
 
 impl TraceBlock {
-    /// The block as bytes; nothing for one that breaks a limit.
+    /// Encodes the block; `None` if it exceeds a limit.
     ///
     /// ```
     /// use bedform_format::trace::{TraceBlock, TracedArray, TracedAxis, TracedRead, blocks};
@@ -198,7 +200,7 @@ impl TraceBlock {
     }
 }
 
-/// A block whose head has room for length and checksum, with these; nothing for one that is longer than `most`.
+/// Fills length and checksum into the head of a block; `None` if it is longer than `most` bytes.
 fn framed(mut bytes: Vec<u8>, most: usize) -> Option<Vec<u8>> {
     let length = u32::try_from(bytes.len() - HEAD).ok()?;
     let sum = crc32c(&bytes[HEAD..]);
@@ -207,7 +209,8 @@ fn framed(mut bytes: Vec<u8>, most: usize) -> Option<Vec<u8>> {
     (bytes.len() <= most).then_some(bytes)
 }
 
-/// The blocks that `bytes` begin with, up to the first that is damaged, cut off or of another version.
+/// Returns the blocks at the start of `bytes`, up to the first that is damaged, cut off or of an
+/// unknown version.
 pub fn blocks(bytes: &[u8]) -> impl Iterator<Item = TraceBlock> + '_ {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -217,7 +220,7 @@ pub fn blocks(bytes: &[u8]) -> impl Iterator<Item = TraceBlock> + '_ {
     })
 }
 
-/// Bytes of the whole blocks that `bytes` begin with.
+/// Returns the length in bytes of the complete blocks at the start of `bytes`.
 pub fn whole_bytes(bytes: &[u8]) -> usize {
     let mut rest = bytes;
     while let Some((_, behind)) = split(rest, MAGIC, BLOCK_BYTES_MAX) {
@@ -226,7 +229,7 @@ pub fn whole_bytes(bytes: &[u8]) -> usize {
     bytes.len() - rest.len()
 }
 
-/// The payload of a block whose checksum is right, and what follows the block.
+/// Splits off a block and verifies its checksum; returns its payload and the bytes after it.
 fn split<'a>(bytes: &'a [u8], magic: &[u8; 4], most: usize) -> Option<(&'a [u8], &'a [u8])> {
     let (head, rest) = bytes.split_at_checked(HEAD)?;
     let number =
@@ -239,7 +242,7 @@ fn split<'a>(bytes: &'a [u8], magic: &[u8; 4], most: usize) -> Option<(&'a [u8],
     (crc32c(block) == number(8)).then_some((block, behind))
 }
 
-/// What is left of a block.
+/// The remaining bytes of a block.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -249,7 +252,7 @@ impl<'a> Rest<'a> {
         Some(number)
     }
 
-    /// A number up to `most`.
+    /// Reads a number of at most `most`.
     fn count(&mut self, most: usize) -> Option<usize> {
         usize::try_from(self.number()?).ok().filter(|count| *count <= most)
     }
@@ -404,7 +407,7 @@ mod tests {
         assert!(named.encode().is_none());
         named.replicas = vec![TracedReplica::default(); BLOCK_REPLICAS_MAX + 1];
         assert!(named.encode().is_none());
-        // A count that no column fills.
+        // A count larger than any column.
         let mut payload = vec![2, 1, 0];
         payload.extend([0; 16]);
         payload.extend([4, 0, 0xff, 0x1f]);

@@ -1,20 +1,20 @@
-//! What reads of lists and points have selected: each selection once, known by its content hash.
+//! The distinct selections of reads of lists and points, identified by content hash.
 //!
 //! A file of selections is a sequence of **blocks**:
 //!
-//! | bytes | are |
+//! | bytes | content |
 //! |---|---|
 //! | 4 | `BfSe` |
 //! | 4 | length of the rest, without the checksum, little-endian |
 //! | 4 | CRC-32C of the rest |
-//! | rest | version 1; 8 bytes, the content hash; whether they are points; rank; each axis |
+//! | rest | version 1; 8 bytes: the content hash; 1 for points, else 0; rank; each axis |
 //!
 //! An axis is a range (0, first position, count, step) or a list (1, count, bytes of the column, a
-//! [column](crate::log::varint)). A list that ascends takes one or two bytes a position, a run of neighbours a few
-//! bytes in all. Points have a list for each axis, all of one length.
+//! [column](crate::log::varint)). An ascending list takes one or two bytes per position; a run of
+//! neighbours takes a few bytes in all. Points have one list for each axis, of equal length.
 //!
-//! The content hash is CRC-64/NVME: it runs at the speed of memory, and tells apart what no one chooses to make
-//! alike. Two selections that were taken for one would be counted together, and no more.
+//! The content hash is CRC-64/NVME, which is as fast as memory. It is not collision-resistant; a
+//! collision only adds up the counts of two selections.
 
 use std::borrow::Cow;
 
@@ -24,34 +24,34 @@ use crate::log::varint::{encode_column, unzigzag, write_varint, zigzag};
 
 const MAGIC: &[u8; 4] = b"BfSe";
 const VERSION: u64 = 1;
-/// Bytes of a block.
+/// Largest length of a block in bytes.
 pub const SELECTION_BYTES_MAX: usize = 64 << 20;
-/// Positions of a selection, those of all axes together.
+/// Largest number of positions of a selection, over all axes.
 pub const POSITIONS_MAX: usize = 1 << 25;
 const RANGE: u64 = 0;
 const LIST: u64 = 1;
 
-/// What is selected along one axis.
+/// The selected positions along one axis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SelectedAxis<'a> {
     /// Evenly spaced positions.
     Range(TracedAxis),
-    /// Positions in any order, duplicates allowed.
+    /// A list of positions in any order, with duplicates allowed.
     List(Cow<'a, [u64]>),
 }
 
-/// What a read selected.
+/// The selection of a read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TracedSelection<'a> {
-    /// True for single points, whose coordinates the lists of the axes are; else every combination of positions is
-    /// selected.
+    /// True for single points, whose coordinates are the lists of the axes. Otherwise the selection
+    /// is the product of the axes.
     pub is_points: bool,
-    /// What is selected along each axis.
+    /// Positions along each axis.
     pub axes: Vec<SelectedAxis<'a>>,
 }
 
 impl TracedSelection<'_> {
-    /// Positions of all lists.
+    /// Returns the number of positions in all lists.
     pub fn positions(&self) -> usize {
         let of_axis = |axis: &SelectedAxis<'_>| match axis {
             SelectedAxis::Range(_) => 0,
@@ -60,7 +60,7 @@ impl TracedSelection<'_> {
         self.axes.iter().map(of_axis).fold(0, usize::saturating_add)
     }
 
-    /// The content hash; never 0.
+    /// Returns the content hash; never 0.
     ///
     /// ```
     /// use std::borrow::Cow;
@@ -90,7 +90,7 @@ impl TracedSelection<'_> {
         sum.finish().max(1)
     }
 
-    /// The selection, of this content hash, as a block; nothing for one that breaks a limit.
+    /// Encodes the selection, with this content hash, as a block; `None` if it exceeds a limit.
     pub fn encode(&self, hash: u64) -> Option<Vec<u8>> {
         if self.axes.len() > RANK_MAX || self.positions() > POSITIONS_MAX || !self.is_valid() {
             return None;
@@ -120,7 +120,7 @@ impl TracedSelection<'_> {
         framed(bytes, SELECTION_BYTES_MAX)
     }
 
-    /// True unless it is one of points without a list of the same length for each axis.
+    /// Returns false for points without a list of the same length for each axis.
     fn is_valid(&self) -> bool {
         let length = |axis: &SelectedAxis<'_>| match axis {
             SelectedAxis::Range(_) => None,
@@ -132,23 +132,24 @@ impl TracedSelection<'_> {
     }
 }
 
-/// A block of a selection whose checksum is right.
+/// A block with a valid checksum, not yet decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SelectionBlock<'a> {
-    /// The content hash that it names.
+    /// The content hash that the block names.
     pub hash: u64,
-    /// All of its bytes.
+    /// The bytes of the whole block.
     pub bytes: &'a [u8],
     rest: &'a [u8],
 }
 
 impl SelectionBlock<'_> {
-    /// The selection; nothing for one that breaks a limit, or whose content has another hash.
+    /// Decodes the selection; `None` if it exceeds a limit, or if its content has another hash.
     pub fn decode(&self) -> Option<TracedSelection<'static>> {
         self.content().filter(|found| found.hash() == self.hash)
     }
 
-    /// The hash that the content has, whatever the block names; nothing for content that breaks a limit.
+    /// Returns the hash of the content, not the hash that the block names; `None` if the content
+    /// exceeds a limit.
     pub fn hash_of_content(&self) -> Option<u64> {
         self.content().map(|found| found.hash())
     }
@@ -176,8 +177,8 @@ impl SelectionBlock<'_> {
     }
 }
 
-/// The blocks that `bytes` begin with, up to the first that is damaged, cut off or of another version. None is
-/// decoded before it is asked to.
+/// Returns the blocks at the start of `bytes`, up to the first that is damaged, cut off or of an
+/// unknown version. Blocks are decoded on demand.
 ///
 /// ```
 /// use std::borrow::Cow;
@@ -273,7 +274,7 @@ mod tests {
             bytes
         };
         let rows = TracedSelection { is_points: false, axes: vec![list(&[4])] };
-        // One axis: a list of one position, whose column has one byte, 4 zigzag-coded.
+        // One axis: a list of one position; its column has one byte, 4 zigzag-coded.
         let tail = [0, 1, LIST, 1, 1, 8];
         assert_eq!(decoded(&payload(VERSION, rows.hash(), &tail)), Some(rows.clone()));
         assert_eq!(decoded(&payload(VERSION, rows.hash() ^ 1, &tail)), None);

@@ -1,4 +1,4 @@
-//! A set of regions is a set of points.
+//! Tests that a set of regions behaves like a set of points.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::strategies::{points_of, regions};
 
-/// The first regions added, the last one asked about.
+/// Splits regions into the ones to add and a last one for queries.
 fn set_and_query(mut regions: Vec<Region>) -> (RegionSet, HashSet<Vec<u64>>, Region) {
     let query = regions.pop().unwrap();
     let mut set = RegionSet::new(query.rank()).unwrap();

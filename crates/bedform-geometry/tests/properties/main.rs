@@ -1,4 +1,4 @@
-//! The crate against naive models: sets of points, and loops over every element.
+//! Compares the crate with simple models: sets of points, and loops over every element.
 
 #[cfg(test)]
 mod coverage;

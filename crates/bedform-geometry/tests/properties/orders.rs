@@ -1,4 +1,4 @@
-//! Orders are permutations; curves keep what is near together.
+//! Tests that orders are permutations, and that curves preserve locality.
 
 use bedform_geometry::{
     Order, delinearize, element_count, hilbert_index, hilbert_point, linearize, strides, z_index,
@@ -7,7 +7,7 @@ use bedform_geometry::{
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Grids of any shape of rank 0 to 8, with at most a few thousand cells.
+/// Grids of any shape of rank 0 to 8, with at most 4096 cells.
 fn grid() -> impl Strategy<Value = Vec<u64>> {
     (vec(prop_oneof![1 => Just(0), 10 => 1..=5_u64, 20 => 1..=40_u64], 0..=8)).prop_map(
         |mut shape| {
@@ -20,7 +20,7 @@ fn grid() -> impl Strategy<Value = Vec<u64>> {
     )
 }
 
-/// Bits of each axis, of a box with at most 2^13 cells; axes without bits among them.
+/// Bits of each axis of a box with at most 2^13 cells; some axes have no bits.
 fn small_box() -> impl Strategy<Value = Vec<u32>> {
     vec(0..=6_u32, 1..=8).prop_map(|mut bits| {
         while bits.iter().sum::<u32>() > 13 {
@@ -30,7 +30,7 @@ fn small_box() -> impl Strategy<Value = Vec<u32>> {
     })
 }
 
-/// Bits of each axis, of any box that has keys, and a key of it.
+/// Bits of each axis of any box that has keys, and one of its keys.
 fn large_box() -> impl Strategy<Value = (Vec<u32>, u128)> {
     let bits = vec(0..=64_u32, 1..=8).prop_map(|mut bits| {
         while bits.iter().sum::<u32>() > 128 {
@@ -63,7 +63,7 @@ fn assert_neighbours_follow_each_other(bits: &[u32]) {
     }
 }
 
-/// Interleaved bits, as text.
+/// Interleaves bits by way of text.
 fn interleaved(point: &[u64], bits: &[u32]) -> u128 {
     let mut text = String::from("0");
     for level in (0..bits.iter().copied().max().unwrap_or(0)).rev() {
@@ -147,7 +147,7 @@ proptest! {
 
     #[test]
     fn aligned_cubes_follow_each_other_without_a_gap(bits in small_box(), level in 0..4_u32) {
-        // All cells of a block with sides of at most 2^level share the front of their keys.
+        // All cells of a block with sides of at most 2^level share the leading bits of their keys.
         let shape: Vec<u64> = bits.iter().map(|bits| 1 << bits).collect();
         let block_bits: u32 = bits.iter().map(|&bits| bits.min(level)).sum();
         for order in [Order::Z, Order::Hilbert] {
@@ -184,7 +184,7 @@ fn keys_and_cells_outside_the_box_are_refused() {
 
 #[test]
 fn a_box_of_cells_lies_in_fewer_runs_along_hilbert_than_in_row_major_order() {
-    // The reason to have the curve: 6 x 6 of 32 x 32 cells, wherever they lie.
+    // The reason for the curve: boxes of 6 x 6 of 32 x 32 cells, at all positions.
     let shape = [32, 32];
     let runs = |order: Order| {
         let ranks = order.ranks(&shape).unwrap();

@@ -1,4 +1,4 @@
-//! Every element that is selected comes from its chunk, once, to its place in the result.
+//! Tests that every selected element comes from its chunk, once, to its position in the result.
 
 use bedform_geometry::{
     AxisPiece, AxisRange, AxisSelection, ChunkGrid, Points, Region, Selection, delinearize,
@@ -11,7 +11,7 @@ use crate::strategies::{
     points_selected, region_in, spread,
 };
 
-/// A result that knows which array element each place got; a place is filled at most once.
+/// A result that records the array element at each position; each position may be filled once.
 struct Delivered {
     places: Vec<Option<Vec<u64>>>,
 }
@@ -31,7 +31,7 @@ impl Delivered {
     }
 }
 
-/// Delivers as the engine does: all products of the pieces of each axis.
+/// Delivers like the engine: all products of the pieces of each axis.
 fn deliver(
     grid: &ChunkGrid,
     axes: &[AxisSelection],

@@ -1,4 +1,4 @@
-//! Regions are sets of points.
+//! Tests that regions behave like sets of points.
 
 use std::collections::HashSet;
 

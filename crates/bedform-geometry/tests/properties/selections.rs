@@ -1,4 +1,4 @@
-//! Selections know how many elements they have, whether they are in bounds, and how far two overlap.
+//! Tests the number of elements of selections, their bounds checks, and their overlaps.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ fn distinct(selection: &Selection) -> HashSet<Vec<u64>> {
     points_selected(selection).into_iter().collect()
 }
 
-/// Selections that were drawn for one shape, and another shape of any relation to it.
+/// A selection drawn for one shape, and another shape that may or may not contain it.
 fn selection_and_shape() -> impl Strategy<Value = (Selection, Vec<u64>)> {
     shape().prop_flat_map(|drawn| {
         let other: Vec<_> = drawn.iter().map(|&size| 0..=size + 1).collect();
@@ -25,7 +25,7 @@ proptest! {
     fn a_selection_is_valid_where_each_axis_holds_its_positions(
         (selection, shape) in selection_and_shape()
     ) {
-        // Along each axis by itself: an axis without positions does not excuse the others.
+        // Checks each axis separately: an axis without positions does not excuse the others.
         let inside = match &selection {
             Selection::Orthogonal(axes) => axes.iter().zip(&shape).all(|(axis, &size)| {
                 let alone = Selection::Orthogonal(vec![axis.clone()]);
@@ -69,7 +69,7 @@ proptest! {
     fn two_selections_along_an_axis_share_the_positions_that_both_hold(
         a in axis_selection(200), b in axis_selection(200), far in 0..u64::MAX - 400
     ) {
-        // Near the origin, and anywhere else.
+        // Near the origin, and elsewhere.
         let along = |one: &AxisSelection| distinct(&Selection::Orthogonal(vec![one.clone()]));
         let common = along(&a).intersection(&along(&b)).count() as u64;
         prop_assert_eq!((a.overlap(&b), b.overlap(&a)), (common, common));

@@ -1,4 +1,4 @@
-//! Random shapes, regions and selections, and the naive models' view of them.
+//! Random shapes, regions and selections, and their points for the simple models.
 
 use bedform_geometry::{
     AxisRange, AxisSelection, Points, RANK_MAX, Region, Selection, delinearize, element_count,
@@ -17,7 +17,7 @@ pub(crate) fn points_of(region: &Region) -> Vec<Vec<u64>> {
     points_of_shape(region.shape()).into_iter().map(add).collect()
 }
 
-/// All points of a selection, in the order of the result, straight from the definitions.
+/// All points of a selection, in the order of the result, by the definition.
 pub(crate) fn points_selected(selection: &Selection) -> Vec<Vec<u64>> {
     match selection {
         Selection::Orthogonal(axes) => {
@@ -48,7 +48,7 @@ fn positions(selection: &AxisSelection) -> Vec<u64> {
     }
 }
 
-/// Shapes of rank 0 to 4, with sizes of zero among them.
+/// Shapes of rank 0 to 4, some with lengths of zero.
 pub(crate) fn shape() -> impl Strategy<Value = Vec<u64>> {
     vec(prop_oneof![1 => Just(0), 20 => 1..=9_u64], 0..=4)
 }
@@ -61,7 +61,7 @@ pub(crate) fn array() -> impl Strategy<Value = (Vec<u64>, Vec<u64>)> {
     })
 }
 
-/// A region in a box of `shape`, perhaps empty.
+/// A region inside `shape`, possibly empty.
 pub(crate) fn region_in(shape: &[u64]) -> impl Strategy<Value = Region> + use<> {
     let axes: Vec<_> = shape.iter().map(|&size| (0..=size, 0..=size)).collect();
     axes.prop_map(|axes| {
@@ -134,7 +134,8 @@ pub(crate) fn places_in_largest_rank(short: usize) -> impl Strategy<Value = Vec<
     proptest::sample::subsequence((0..RANK_MAX).collect::<Vec<_>>(), short)
 }
 
-/// Spreads `short` over the largest number of axes, `fill` elsewhere.
+/// Places the values of `short` on `places` among the largest number of axes, and `fill` on the
+/// others.
 pub(crate) fn spread<T: Clone>(short: &[T], places: &[usize], fill: T) -> Vec<T> {
     let mut long = vec![fill; RANK_MAX];
     for (value, &place) in short.iter().zip(places) {

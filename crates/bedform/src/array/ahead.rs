@@ -5,11 +5,11 @@ use std::time::{Duration, SystemTime};
 
 use bedform_geometry::Selection;
 
-use super::known::Known;
-use super::redirect::{Redirected, Taken};
-use super::{Array, Backing};
+use super::known::ArrayAtRead;
+use super::redirect::{Redirected, ReplicaBytes};
+use super::{Array, ArrayBacking};
 use crate::error::Result;
-use crate::plan::copy::Target;
+use crate::plan::copy::CopyTarget;
 use crate::prefetch::{AheadElements, BackgroundReader, FollowedRead, HandleReads, MakeReader};
 use crate::run::deliver::Deliver;
 use crate::run::execute::execute_noting;
@@ -25,7 +25,7 @@ impl BackgroundReader for Array {
         let read = known.with_best_plan(selection, |plan| {
             let (opened, began) = (Mutex::default(), SystemTime::now());
             let room = elements.spare_capacity_mut().get_mut(..bytes).unwrap_or_default();
-            let deliver = Deliver::Buffer(Target::of_room(room));
+            let deliver = Deliver::Buffer(CopyTarget::of_room(room));
             let statistics = execute_noting(plan, deliver, Some(&opened))?;
             let opened = opened.into_inner().unwrap_or_else(PoisonError::into_inner);
             Ok(plan.as_of(opened, began).map(|as_of| (as_of, statistics)))
@@ -60,7 +60,7 @@ impl Array {
     }
 }
 
-impl Known<'_> {
+impl ArrayAtRead<'_> {
     /// The follower of the array's reads, and the array's path in it.
     fn follows(&self) -> Option<(&HandleReads, &str)> {
         let follows = match self {
@@ -82,7 +82,7 @@ impl Known<'_> {
         &self,
         selection: &Selection,
         deliver: Deliver<'_>,
-        (took, was_ahead, replicas): (Duration, bool, &Taken),
+        (took, was_ahead, replicas): (Duration, bool, &ReplicaBytes),
     ) {
         let Some((follows, path)) = self.follows().filter(|(follows, _)| follows.records()) else {
             return;
@@ -98,18 +98,18 @@ impl Known<'_> {
     }
 
     /// The bytes that replicas supplied to a read, where reads are recorded.
-    pub(super) fn taken(&self, redirected: &Redirected) -> Taken {
+    pub(super) fn taken(&self, redirected: &Redirected) -> ReplicaBytes {
         match self.follows() {
             Some((follows, _)) if follows.records() => redirected.taken_by_name(),
-            _ => Taken::new(),
+            _ => ReplicaBytes::new(),
         }
     }
 
     /// Makes a handle on the array for the threads that read ahead.
     pub(super) fn reader(&self) -> Arc<dyn BackgroundReader> {
         let backing = match self {
-            Self::Stored(handle, ..) => Backing::Stored((*handle).clone()),
-            Self::Foreign(variable) => Backing::Foreign(Arc::clone(variable)),
+            Self::Stored(handle, ..) => ArrayBacking::Stored((*handle).clone()),
+            Self::Foreign(variable) => ArrayBacking::Foreign(Arc::clone(variable)),
         };
         Arc::new(Array { backing })
     }
@@ -131,17 +131,17 @@ impl Known<'_> {
     /// now: into `own`, else to the buffer of `deliver`.
     ///
     /// # Errors
-    /// As [`Known::read`].
+    /// As [`ArrayAtRead::read`].
     pub(super) fn read_before(
         &self,
         selection: &Selection,
         deliver: Deliver<'_>,
         followed: Option<&mut FollowedRead<'_>>,
         own: Option<&mut Option<Vec<u8>>>,
-    ) -> Result<Option<(ReadStatistics, Taken)>> {
+    ) -> Result<Option<(ReadStatistics, ReplicaBytes)>> {
         let (Some(target), Some(followed)) = (deliver.target(), followed) else { return Ok(None) };
         let Some(read) = followed.take()? else { return Ok(None) };
-        let mut taken = Taken::new();
+        let mut taken = ReplicaBytes::new();
         let is_still = self.with_best_plan_of(selection, |plan, redirected| {
             let is_still = plan.is_still(&read.as_of)?;
             if let Some(redirected) = redirected.filter(|_| is_still) {

@@ -3,7 +3,7 @@
 use bedform_format::metadata::{CodecChoice, Encoding, write_codecs};
 use serde_json::{Value, json};
 
-use super::{Array, Backing};
+use super::{Array, ArrayBacking};
 use crate::error::Result;
 use crate::zarr::state::inner;
 
@@ -20,8 +20,8 @@ impl Array {
     /// Those of looking up the array again.
     pub fn describe(&self) -> Result<Value> {
         let handle = match &self.backing {
-            Backing::Stored(handle) => handle,
-            Backing::Foreign(variable) => return Ok(variable.describe()),
+            ArrayBacking::Stored(handle) => handle,
+            ArrayBacking::Foreign(variable) => return Ok(variable.describe()),
         };
         let state = handle.state()?;
         let metadata = &state.metadata;

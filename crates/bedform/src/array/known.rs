@@ -1,6 +1,6 @@
 //! An array as of the start of a read: its layout, its source and its snapshot.
 //!
-//! All reads pass through `Known::read`: it takes elements that were read ahead, else asks
+//! All reads pass through `ArrayAtRead::read`: it takes elements that were read ahead, else asks
 //! replicas, else plans the read of the array itself, and records the read.
 
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use bedform_geometry::Selection;
 
-use super::redirect::{Redirected, Taken};
-use super::{Array, Backing};
+use super::redirect::{Redirected, ReplicaBytes};
+use super::{Array, ArrayBacking};
 use crate::error::{ErrorKind, Result};
 use crate::foreign::facts::{ForeignVariable, Sources};
 use crate::log::array::ArrayHandle;
@@ -19,12 +19,12 @@ use crate::plan::geometry::Geometry;
 use crate::run::chunks::ChunkCache;
 use crate::run::deliver::Deliver;
 use crate::run::execute::{ReadStatistics, execute};
-use crate::run::plan::{Piece, ReadPlan};
+use crate::run::plan::{PlanPiece, ReadPlan};
 use crate::source::{Settled, StoredLayout};
 use crate::zarr::state::ArrayState;
 
 /// An array as of the start of a read.
-pub(super) enum Known<'a> {
+pub(super) enum ArrayAtRead<'a> {
     /// The snapshot is that of the lookup, if it took one; the first attempt of a read uses it.
     Stored(&'a ArrayHandle, Arc<ArrayState>, Option<Snapshot>),
     Foreign(&'a Arc<dyn ForeignVariable>),
@@ -35,26 +35,26 @@ impl Array {
     ///
     /// # Errors
     /// Those of looking up the array again.
-    pub(super) fn known(&self) -> Result<Known<'_>> {
+    pub(super) fn known(&self) -> Result<ArrayAtRead<'_>> {
         Ok(match &self.backing {
-            Backing::Stored(handle) => {
+            ArrayBacking::Stored(handle) => {
                 let (state, snapshot) = handle.state_as_of()?;
-                Known::Stored(handle, state, snapshot)
+                ArrayAtRead::Stored(handle, state, snapshot)
             }
-            Backing::Foreign(variable) => Known::Foreign(variable),
+            ArrayBacking::Foreign(variable) => ArrayAtRead::Foreign(variable),
         })
     }
 
     /// The array as of its last lookup.
-    pub(super) fn last_known(&self) -> Known<'_> {
+    pub(super) fn last_known(&self) -> ArrayAtRead<'_> {
         match &self.backing {
-            Backing::Stored(handle) => Known::Stored(handle, handle.last_state(), None),
-            Backing::Foreign(variable) => Known::Foreign(variable),
+            ArrayBacking::Stored(handle) => ArrayAtRead::Stored(handle, handle.last_state(), None),
+            ArrayBacking::Foreign(variable) => ArrayAtRead::Foreign(variable),
         }
     }
 }
 
-impl Known<'_> {
+impl ArrayAtRead<'_> {
     /// Grid, codecs and fill value.
     pub(super) fn layout(&self) -> &StoredLayout {
         match self {
@@ -116,7 +116,7 @@ impl Known<'_> {
         self.read_or_take(selection, deliver, once_begun, None)
     }
 
-    /// As [`Known::read`]. With `own`, elements that were read ahead are returned there in their
+    /// As [`ArrayAtRead::read`]. With `own`, elements that were read ahead are returned there in their
     /// own buffer, instead of as `deliver` says.
     pub(super) fn read_or_take(
         &self,
@@ -150,13 +150,13 @@ impl Known<'_> {
         Ok(done)
     }
 
-    /// As [`Known::read`], without readahead; returns also the bytes that replicas supplied.
+    /// As [`ArrayAtRead::read`], without readahead; returns also the bytes that replicas supplied.
     fn read_now(
         &self,
         selection: &Selection,
         deliver: Deliver<'_>,
         once_begun: Option<&AtomicBool>,
-    ) -> Result<(ReadStatistics, Taken)> {
+    ) -> Result<(ReadStatistics, ReplicaBytes)> {
         let is_whole = matches!(deliver, Deliver::Buffer(_));
         if is_whole && let Some(done) = self.read_of_replicas(selection, deliver)? {
             return Ok(done);
@@ -173,16 +173,16 @@ impl Known<'_> {
                 outcome.map(Ok)
             }
         })?;
-        Ok((done?, Taken::new()))
+        Ok((done?, ReplicaBytes::new()))
     }
 
-    /// As [`Known::read_now`], from replicas where they make the read cheaper; `None` where they do
+    /// As [`ArrayAtRead::read_now`], from replicas where they make the read cheaper; `None` where they do
     /// not, or one cannot be read.
     fn read_of_replicas(
         &self,
         selection: &Selection,
         deliver: Deliver<'_>,
-    ) -> Result<Option<(ReadStatistics, Taken)>> {
+    ) -> Result<Option<(ReadStatistics, ReplicaBytes)>> {
         let outcome = self.redirected(selection, |base, redirected| {
             match redirected.with_plan(base, |plan| execute(plan, deliver)) {
                 Some(Ok(done)) => {
@@ -206,7 +206,7 @@ impl Known<'_> {
     /// replicas.
     ///
     /// # Errors
-    /// As [`Known::with_plan`].
+    /// As [`ArrayAtRead::with_plan`].
     pub(super) fn with_best_plan<T>(
         &self,
         selection: &Selection,
@@ -215,7 +215,7 @@ impl Known<'_> {
         self.with_best_plan_of(selection, |plan, _| act(plan))
     }
 
-    /// As [`Known::with_best_plan`]; `act` also gets the replicas' part in the plan, if they have
+    /// As [`ArrayAtRead::with_best_plan`]; `act` also gets the replicas' part in the plan, if they have
     /// one.
     pub(super) fn with_best_plan_of<T>(
         &self,
@@ -261,7 +261,7 @@ impl Known<'_> {
                     // the snapshot refers to.
                     let state = &handle.closed_by_now(state)?;
                     let pinned = handle.pinned_to(state, snapshot);
-                    let piece = Piece {
+                    let piece = PlanPiece {
                         source: &pinned.source,
                         moment: &pinned.moment,
                         layout: &state.layout,
@@ -282,7 +282,7 @@ impl Known<'_> {
                     Sources::Joined(joined) => return joined.with_plan(selection, act),
                 };
                 let geometry = &self.geometry(selection)?;
-                let piece = Piece {
+                let piece = PlanPiece {
                     source,
                     moment: &Settled,
                     layout: &facts.layout,

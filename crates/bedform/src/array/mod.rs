@@ -42,19 +42,19 @@ use crate::zarr::state::ArrayState;
 
 pub use crate::write::elements::Elements;
 pub(crate) use redirect::{BoundObjects, Standings};
-pub use visit::{ChunkElements, Prefetched, SelectedRun, VisitedChunk};
+pub use visit::{Prefetched, SelectedRun, VisitedChunk, VisitedElements};
 pub use write::{Append, Growth, append, append_with};
 
 /// An array of a store, or a variable of a foreign file. Cheap to clone; safe to share between
 /// threads.
 #[derive(Debug, Clone)]
 pub struct Array {
-    backing: Backing,
+    backing: ArrayBacking,
 }
 
 /// The source of an array's elements.
 #[derive(Debug, Clone)]
-enum Backing {
+enum ArrayBacking {
     /// Shards of a store, and its log.
     Stored(ArrayHandle),
     /// A variable of one foreign file or of many joined, or a callback.
@@ -64,7 +64,7 @@ enum Backing {
 impl Array {
     /// Wraps the handle of an array of a store.
     pub(crate) fn stored_in(handle: ArrayHandle) -> Self {
-        Self { backing: Backing::Stored(handle) }
+        Self { backing: ArrayBacking::Stored(handle) }
     }
 
     /// Opens the variable at `path` of a foreign file.
@@ -72,7 +72,7 @@ impl Array {
     /// # Errors
     /// `NotFound`; `Unsupported` for a variable that only its format's library reads.
     pub fn of_file(file: &ForeignFile, path: &str) -> Result<Self> {
-        Ok(Self { backing: Backing::Foreign(file.any_variable(path)?) })
+        Ok(Self { backing: ArrayBacking::Foreign(file.any_variable(path)?) })
     }
 
     /// Opens the variable at `path` of a foreign file, read by a callback because only the library
@@ -82,7 +82,7 @@ impl Array {
     /// `NotFound`; `Unsupported` for elements without a type of fixed size.
     pub fn of_file_by(file: &ForeignFile, path: &str, callback: Callback) -> Result<Self> {
         let variable = Arc::new(CalledVariable::of_file(file, path, callback)?);
-        Ok(Self { backing: Backing::Foreign(variable) })
+        Ok(Self { backing: ArrayBacking::Foreign(variable) })
     }
 
     /// Makes an array of a callback that supplies elements region by region, with the reads, plans
@@ -122,15 +122,15 @@ impl Array {
         options: &OpenOptions,
     ) -> Result<Self> {
         let variable = Arc::new(CalledVariable::alone(array, callback, options)?);
-        Ok(Self { backing: Backing::Foreign(variable) })
+        Ok(Self { backing: ArrayBacking::Foreign(variable) })
     }
 
     /// Returns warnings about writes through the array's store since the last call: a line for each
     /// array whose chunks differ much in size from the sample that chose its codecs.
     pub fn take_warnings(&self) -> Vec<String> {
         match &self.backing {
-            Backing::Stored(handle) => handle.store.tallies.take_lines(),
-            Backing::Foreign(_) => Vec::new(),
+            ArrayBacking::Stored(handle) => handle.store.tallies.take_lines(),
+            ArrayBacking::Foreign(_) => Vec::new(),
         }
     }
 
@@ -140,8 +140,8 @@ impl Array {
     /// `ReadOnly` for a variable of a foreign file.
     pub(crate) fn stored(&self) -> Result<&ArrayHandle> {
         match &self.backing {
-            Backing::Stored(handle) => Ok(handle),
-            Backing::Foreign(variable) => Err(Error::new(
+            ArrayBacking::Stored(handle) => Ok(handle),
+            ArrayBacking::Foreign(variable) => Err(Error::new(
                 ErrorKind::ReadOnly,
                 format!(
                     "{}: foreign files are never written; convert it with 'bedform convert'",
@@ -157,8 +157,8 @@ impl Array {
     /// Those of looking up the array again; `Unsupported` for a variable of a foreign file.
     fn documented(&self) -> Result<Arc<ArrayState>> {
         match &self.backing {
-            Backing::Stored(handle) => handle.state(),
-            Backing::Foreign(variable) => Err(Error::new(
+            ArrayBacking::Stored(handle) => handle.state(),
+            ArrayBacking::Foreign(variable) => Err(Error::new(
                 ErrorKind::Unsupported,
                 format!("{} is in a foreign file, and has no Zarr document", variable.facts().name),
             )),
@@ -168,16 +168,16 @@ impl Array {
     /// The array's path in its store or file.
     pub fn path(&self) -> &str {
         match &self.backing {
-            Backing::Stored(handle) => handle.path.as_str(),
-            Backing::Foreign(variable) => &variable.facts().path,
+            ArrayBacking::Stored(handle) => handle.path.as_str(),
+            ArrayBacking::Foreign(variable) => &variable.facts().path,
         }
     }
 
     /// The array's name as a user knows it.
     pub fn name(&self) -> String {
         match &self.backing {
-            Backing::Stored(handle) => handle.name(),
-            Backing::Foreign(variable) => variable.facts().name.clone(),
+            ArrayBacking::Stored(handle) => handle.name(),
+            ArrayBacking::Foreign(variable) => variable.facts().name.clone(),
         }
     }
 
@@ -187,8 +187,10 @@ impl Array {
     /// Those of looking up the array again.
     pub fn shape(&self) -> Result<Vec<u64>> {
         match &self.backing {
-            Backing::Stored(handle) => Ok(handle.state()?.metadata.shape.clone()),
-            Backing::Foreign(variable) => Ok(variable.facts().layout.grid.array_shape().to_vec()),
+            ArrayBacking::Stored(handle) => Ok(handle.state()?.metadata.shape.clone()),
+            ArrayBacking::Foreign(variable) => {
+                Ok(variable.facts().layout.grid.array_shape().to_vec())
+            }
         }
     }
 
@@ -214,8 +216,8 @@ impl Array {
     /// Those of looking up the array again.
     pub fn data_type(&self) -> Result<DataType> {
         match &self.backing {
-            Backing::Stored(handle) => Ok(handle.state()?.metadata.data_type),
-            Backing::Foreign(variable) => Ok(variable.facts().data_type),
+            ArrayBacking::Stored(handle) => Ok(handle.state()?.metadata.data_type),
+            ArrayBacking::Foreign(variable) => Ok(variable.facts().data_type),
         }
     }
 
@@ -225,12 +227,12 @@ impl Array {
     /// Those of looking up the array again.
     pub fn dimension_names(&self) -> Result<Vec<Option<String>>> {
         match &self.backing {
-            Backing::Stored(handle) => {
+            ArrayBacking::Stored(handle) => {
                 let metadata = &handle.state()?.metadata;
                 let unnamed = || vec![None; metadata.shape.len()];
                 Ok(metadata.dimension_names.clone().unwrap_or_else(unnamed))
             }
-            Backing::Foreign(variable) => Ok(variable.dimension_names()),
+            ArrayBacking::Foreign(variable) => Ok(variable.dimension_names()),
         }
     }
 
@@ -258,8 +260,8 @@ impl Array {
     pub fn document(&self) -> Result<Value> {
         let document = self.documented()?.document.clone();
         match &self.backing {
-            Backing::Stored(handle) => handle.with_values(document),
-            Backing::Foreign(_) => Ok(document),
+            ArrayBacking::Stored(handle) => handle.with_values(document),
+            ArrayBacking::Foreign(_) => Ok(document),
         }
     }
 
@@ -269,8 +271,8 @@ impl Array {
     /// Those of looking up the array again.
     pub fn attributes(&self) -> Result<Map<String, Value>> {
         match &self.backing {
-            Backing::Stored(handle) => handle.values(&handle.state()?.metadata.attributes),
-            Backing::Foreign(variable) => Ok(variable.attributes()),
+            ArrayBacking::Stored(handle) => handle.values(&handle.state()?.metadata.attributes),
+            ArrayBacking::Foreign(variable) => Ok(variable.attributes()),
         }
     }
 }

@@ -6,11 +6,11 @@ use bedform_geometry::{AxisRange, AxisSelection, Selection};
 use bedform_machine::Workload;
 
 use super::Array;
-use super::known::Known;
-use super::visit::ChunkElements;
+use super::known::ArrayAtRead;
+use super::visit::VisitedElements;
 use crate::error::{Error, Result};
 use crate::foreign::{ForeignFile, StoredTexts};
-use crate::plan::copy::Target;
+use crate::plan::copy::CopyTarget;
 use crate::plan::price::Price;
 use crate::run::deliver::Deliver;
 use crate::run::explain::{explain, priced};
@@ -66,7 +66,7 @@ impl Array {
     ) -> Result<(ReadStatistics, Option<Vec<u8>>)> {
         let (known, mut own) = (self.last_known(), None);
         self.check_no_text(&known)?;
-        let deliver = Deliver::Buffer(Target::new(buffer));
+        let deliver = Deliver::Buffer(CopyTarget::new(buffer));
         Ok((known.read_or_take(selection, deliver, None, Some(&mut own))?, own))
     }
 
@@ -103,15 +103,15 @@ impl Array {
 
     pub(super) fn read_known(
         &self,
-        known: &Known<'_>,
+        known: &ArrayAtRead<'_>,
         selection: &Selection,
         buffer: &mut [u8],
     ) -> Result<ReadStatistics> {
         self.check_no_text(known)?;
-        known.read(selection, Deliver::Buffer(Target::new(buffer)), None)
+        known.read(selection, Deliver::Buffer(CopyTarget::new(buffer)), None)
     }
 
-    fn check_no_text(&self, known: &Known<'_>) -> Result<()> {
+    fn check_no_text(&self, known: &ArrayAtRead<'_>) -> Result<()> {
         match known.layout().is_text() {
             true => Err(Error::invalid(format!("{} holds text; read it as text", self.name()))),
             false => Ok(()),
@@ -228,7 +228,7 @@ impl Array {
         let texts = vec![String::new(); usize::try_from(count).unwrap_or(usize::MAX)];
         let texts = Mutex::new(texts);
         self.visit_again(&known, selection, &|chunk| {
-            let ChunkElements::Texts(found) = chunk.elements() else { return Ok(()) };
+            let VisitedElements::Texts(found) = chunk.elements() else { return Ok(()) };
             let mut texts = texts.lock().unwrap_or_else(PoisonError::into_inner);
             chunk.for_each_run(|run| {
                 let from = found.iter().skip(run.element);

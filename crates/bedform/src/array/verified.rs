@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::array::ArrayHandle;
 use crate::log::check::{Asked, check_log};
 use crate::log::opened::OpenedStore;
-use crate::options::Progress;
+use crate::options::ProgressCallback;
 use crate::threads::workers::check_goes_on;
 
 /// Attempts to check a root while others settle.
@@ -52,7 +52,7 @@ pub(crate) fn verify_arrays(
     store: &OpenedStore,
     arrays: &[&ArrayHandle],
     is_all: bool,
-    progress: Progress<'_>,
+    progress: ProgressCallback<'_>,
 ) -> Result<Verified> {
     let count = arrays.len() as u64;
     let mut sections = 0;

@@ -7,13 +7,13 @@ use bedform_format::metadata::FillValue;
 use bedform_geometry::{AxisRange, AxisSelection, ChunkGrid, Region, Selection, strides};
 
 use super::Array;
-use super::known::Known;
+use super::known::ArrayAtRead;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::copy::copy_box;
 use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::plan::tuning::block_shape;
 use crate::run::ReadStatistics;
-use crate::run::deliver::{Admission, DecodedChunk, Deliver, TakeChunk};
+use crate::run::deliver::{Admission, ChunkVisitor, DecodedChunk, Deliver};
 
 /// Raw chunks of a foreign file that are larger are visited in blocks: a contiguous variable is one
 /// chunk, of any size.
@@ -29,12 +29,12 @@ pub struct VisitedChunk<'a> {
     task: ChunkTask,
     region: Region,
     item_size: usize,
-    elements: ChunkElements<'a>,
+    elements: VisitedElements<'a>,
 }
 
 /// The elements of a visited chunk's region in C order.
 #[derive(Debug, Clone, Copy)]
-pub enum ChunkElements<'a> {
+pub enum VisitedElements<'a> {
     /// Elements of fixed size, in the machine's byte order.
     Bytes(&'a [u8]),
     /// Texts.
@@ -59,15 +59,15 @@ impl<'a> VisitedChunk<'a> {
     }
 
     /// The elements of the chunk's region, selected or not.
-    pub fn elements(&self) -> ChunkElements<'a> {
+    pub fn elements(&self) -> VisitedElements<'a> {
         self.elements
     }
 
     /// The elements of the chunk's region as bytes, selected or not; empty for text.
     pub fn bytes(&self) -> &'a [u8] {
         match self.elements {
-            ChunkElements::Bytes(bytes) => bytes,
-            ChunkElements::Texts(_) => &[],
+            VisitedElements::Bytes(bytes) => bytes,
+            VisitedElements::Texts(_) => &[],
         }
     }
 
@@ -178,14 +178,14 @@ impl Array {
         if known.has_large_raw_chunks(WHOLE_BYTES_MAX) {
             return self.visit_blocks(&known, selection, visitor);
         }
-        let taker = Shown { visitor, has_begun: AtomicBool::new(false) };
+        let taker = VisitorAdapter { visitor, has_begun: AtomicBool::new(false) };
         known.read(selection, Deliver::Visitor(&taker), Some(&taker.has_begun))
     }
 
     /// As [`Array::visit`], in blocks that are read one after the other.
     fn visit_blocks(
         &self,
-        known: &Known<'_>,
+        known: &ArrayAtRead<'_>,
         selection: &Selection,
         visitor: &Visitor<'_>,
     ) -> Result<ReadStatistics> {
@@ -202,7 +202,7 @@ impl Array {
                 let selection = whole_region(&region)?;
                 buffer.resize(usize::try_from(self.result_bytes(&selection)?).unwrap_or(0), 0);
                 statistics += self.read_known(known, &selection, &mut buffer)?;
-                let elements = ChunkElements::Bytes(&buffer);
+                let elements = VisitedElements::Bytes(&buffer);
                 let geometry = &geometry;
                 visitor(&VisitedChunk { geometry, cell, task, region, item_size: item, elements })?;
             }
@@ -230,11 +230,11 @@ impl Array {
     /// As [`Array::visit`], for a visitor that tolerates being shown a chunk again.
     pub(super) fn visit_again(
         &self,
-        known: &Known<'_>,
+        known: &ArrayAtRead<'_>,
         selection: &Selection,
         visitor: &Visitor<'_>,
     ) -> Result<ReadStatistics> {
-        let taker = Shown { visitor, has_begun: AtomicBool::new(false) };
+        let taker = VisitorAdapter { visitor, has_begun: AtomicBool::new(false) };
         known.read(selection, Deliver::Visitor(&taker), None)
     }
 }
@@ -255,13 +255,13 @@ fn moved(region: &Region, axis: usize, by: u64) -> Result<Region> {
 }
 
 /// Converts the decoded chunks of a read for a visitor.
-struct Shown<'v> {
+struct VisitorAdapter<'v> {
     visitor: &'v Visitor<'v>,
     /// True once the visitor has been called.
     has_begun: AtomicBool,
 }
 
-impl TakeChunk for Shown<'_> {
+impl ChunkVisitor for VisitorAdapter<'_> {
     fn take(&self, chunk: DecodedChunk<'_>) -> Result<()> {
         let (cell, task) = (chunk.cell, chunk.task);
         let layout = cell.piece.layout;
@@ -272,7 +272,7 @@ impl TakeChunk for Shown<'_> {
             Some((axis, start)) => moved(&region, axis, start)?,
             None => region.clone(),
         };
-        let show = |elements: ChunkElements<'_>| {
+        let show = |elements: VisitedElements<'_>| {
             self.has_begun.store(true, Ordering::Relaxed);
             let (region, item_size) = (in_array.clone(), layout.item_size);
             let cell = cell.number;
@@ -282,10 +282,10 @@ impl TakeChunk for Shown<'_> {
             let texts = texts_of(&chunk, &region, fill).map_err(|error| {
                 error.at(format!("{}, chunk {coordinates:?}", cell.object_name()))
             })?;
-            return show(ChunkElements::Texts(&texts));
+            return show(VisitedElements::Texts(&texts));
         }
         let mut room = Vec::new();
-        show(ChunkElements::Bytes(bytes_of(&chunk, &region, &mut room)?))
+        show(VisitedElements::Bytes(bytes_of(&chunk, &region, &mut room)?))
     }
 }
 

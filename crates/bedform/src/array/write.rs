@@ -17,12 +17,12 @@ use crate::memory;
 use crate::options::Freshness;
 use crate::plan::geometry::Geometry;
 use crate::source::Moment;
-use crate::threads::check::{Check, concurrent_check};
-use crate::write::elements::{Elements, Input, consists_of};
+use crate::threads::check::{RunningCheck, concurrent_check};
+use crate::write::elements::{Elements, WriteInput, consists_of};
 use crate::write::sample::sample;
 use crate::zarr::WriteStatistics;
 use crate::zarr::object::{ObjectWrite, whole_machine};
-use crate::zarr::region::{Planned, Way, write_plan, write_plans};
+use crate::zarr::region::{PlannedWrite, WriteConditions, write_plan, write_plans};
 use crate::zarr::state::ArrayState;
 
 impl Array {
@@ -63,13 +63,13 @@ impl ArrayHandle {
     fn write(&self, selection: &Selection, elements: Elements<'_>) -> Result<WriteStatistics> {
         self.store.check_writable()?;
         memory::check()?;
-        let write = |check: Option<&Check>| {
+        let write = |check: Option<&RunningCheck>| {
             self.store.in_one_snapshot(|| {
                 let Some((state, snapshot)) = self.state_to_write(selection, elements)? else {
                     return Ok(WriteStatistics::default());
                 };
                 let pinned = self.pinned_to(&state, snapshot);
-                let way = Way { moment: &pinned.moment, valid: None, check };
+                let way = WriteConditions { moment: &pinned.moment, valid: None, check };
                 let written = self.write_to(&pinned, selection, elements, way)?;
                 self.check_still_settled(&pinned)?;
                 Ok(written)
@@ -134,7 +134,7 @@ impl ArrayHandle {
     /// True for fill values that are written to an open array without any data. They say nothing
     /// about later elements, so the array stays open: for example, the first region of a field may
     /// be land.
-    fn is_nothing(&self, pinned: &PinnedArray<'_>, given: &Given<'_>) -> bool {
+    fn is_nothing(&self, pinned: &PinnedArray<'_>, given: &WriteElements<'_>) -> bool {
         let fill = pinned.source.state.layout.fill.bytes();
         pinned.moment.is_settled()
             && matches!(given.elements, Elements::Bytes(elements) if consists_of(elements, fill))
@@ -144,7 +144,7 @@ impl ArrayHandle {
 
     /// Closes the array, which is open in `state`, with codecs chosen by the elements about to be
     /// written.
-    fn close_by(&self, state: &ArrayState, given: &Given<'_>) -> Result<()> {
+    fn close_by(&self, state: &ArrayState, given: &WriteElements<'_>) -> Result<()> {
         self.close(state, Some(&|| sample(&state.layout, &given.plan, &given.input())))
     }
 
@@ -168,7 +168,7 @@ impl ArrayHandle {
         pinned: &PinnedArray<'_>,
         selection: &Selection,
         elements: Elements<'_>,
-        way: Way<'_>,
+        way: WriteConditions<'_>,
     ) -> Result<WriteStatistics> {
         let given = self.given(pinned.source.state, selection, elements)?;
         write_plan(&pinned.source, &given.plan, given.input(), way)
@@ -180,7 +180,7 @@ impl ArrayHandle {
         state: &ArrayState,
         selection: &Selection,
         elements: Elements<'e>,
-    ) -> Result<Given<'e>> {
+    ) -> Result<WriteElements<'e>> {
         if state.metadata.zarr_format != 3 {
             return Err(Error::new(
                 ErrorKind::Unsupported,
@@ -201,7 +201,7 @@ impl ArrayHandle {
                 )));
             }
         };
-        let given = Given { plan, elements, numbers };
+        let given = WriteElements { plan, elements, numbers };
         check_count(&given.plan, &given.input(), &self.path)?;
         Ok(given)
     }
@@ -287,7 +287,11 @@ impl ArrayHandle {
                     source: &source,
                     moment: &pinned.moment,
                     plan: None,
-                    input: if state.is_text() { Input::Text(&[], &[]) } else { Input::Bytes(&[]) },
+                    input: if state.is_text() {
+                        WriteInput::Text(&[], &[])
+                    } else {
+                        WriteInput::Bytes(&[])
+                    },
                     coordinates: coordinates.clone(),
                     valid: Some(shape),
                     resources: whole_machine(&self.store),
@@ -386,7 +390,7 @@ pub fn append_with(
 }
 
 /// The store of several arrays, and the arrays' locks.
-type Locked = (Arc<OpenedStore>, Vec<Box<dyn Lock>>);
+type LockedArrays = (Arc<OpenedStore>, Vec<Box<dyn Lock>>);
 
 /// Settles all commits before a shape changes, so that no commit lies outside the new shape and
 /// reappears when the array grows again.
@@ -398,7 +402,7 @@ fn settle_first(store: &Arc<OpenedStore>) -> Result<()> {
 }
 
 /// Locks arrays whose shapes are to change together; `None` without arrays.
-fn lock_all(arrays: &[&ArrayHandle]) -> Result<Option<Locked>> {
+fn lock_all(arrays: &[&ArrayHandle]) -> Result<Option<LockedArrays>> {
     let Some(first) = arrays.first() else { return Ok(None) };
     let store = first.store.clone();
     store.check_writable()?;
@@ -421,7 +425,7 @@ fn lock_all(arrays: &[&ArrayHandle]) -> Result<Option<Locked>> {
 }
 
 /// An array that grows along one axis.
-struct Grown {
+struct AppendedArray {
     old: Vec<u64>,
     /// The region of the new elements.
     selection: Selection,
@@ -436,30 +440,31 @@ fn write_appended(
     store: &OpenedStore,
     arrays: &[&ArrayHandle],
     parts: &[Append<'_>],
-) -> Result<Vec<Grown>> {
-    let grown: Vec<Grown> =
+) -> Result<Vec<AppendedArray>> {
+    let grown: Vec<AppendedArray> =
         arrays.iter().zip(parts).map(|(array, part)| grown(array, part)).collect::<Result<_>>()?;
     let pinned = arrays.iter().zip(&grown).map(|(array, grown)| array.pinned(&grown.state));
     let pinned: Vec<PinnedArray<'_>> = pinned.collect::<Result<_>>()?;
     let given = arrays.iter().zip(parts).zip(&grown);
-    let given = given.map(|((array, part), Grown { selection, state, .. })| {
+    let given = given.map(|((array, part), AppendedArray { selection, state, .. })| {
         array.given(state, selection, part.elements)
     });
-    let given: Vec<Given<'_>> = given.collect::<Result<_>>()?;
+    let given: Vec<WriteElements<'_>> = given.collect::<Result<_>>()?;
     let planned = pinned.iter().zip(&given).zip(&grown);
-    let planned =
-        planned.filter(|(_, grown)| !grown.is_nothing).map(|((pinned, given), grown)| Planned {
+    let planned = planned.filter(|(_, grown)| !grown.is_nothing).map(|((pinned, given), grown)| {
+        PlannedWrite {
             source: &pinned.source,
             plan: &given.plan,
             input: given.input(),
-            way: Way { moment: &pinned.moment, valid: Some(&grown.old), check: None },
-        });
+            way: WriteConditions { moment: &pinned.moment, valid: Some(&grown.old), check: None },
+        }
+    });
     write_plans(store, &planned.collect::<Vec<_>>())?;
     Ok(grown)
 }
 
 /// The array with its new shape, and the place of an append's elements.
-fn grown(array: &ArrayHandle, part: &Append<'_>) -> Result<Grown> {
+fn grown(array: &ArrayHandle, part: &Append<'_>) -> Result<AppendedArray> {
     let Append { axis, shape, .. } = part;
     let state = array.reload()?;
     let old = state.metadata.shape.clone();
@@ -495,27 +500,27 @@ fn grown(array: &ArrayHandle, part: &Append<'_>) -> Result<Grown> {
             state = array.with_shape(&now, &larger)?;
         }
     }
-    Ok(Grown { old, selection, start, state, is_nothing })
+    Ok(AppendedArray { old, selection, start, state, is_nothing })
 }
 
 /// Elements of a write, and their places.
-struct Given<'a> {
+struct WriteElements<'a> {
     plan: Geometry,
     elements: Elements<'a>,
     /// The numbers of the texts, from 1; empty for elements of fixed size.
     numbers: Vec<u8>,
 }
 
-impl Given<'_> {
-    fn input(&self) -> Input<'_> {
+impl WriteElements<'_> {
+    fn input(&self) -> WriteInput<'_> {
         match self.elements {
-            Elements::Bytes(bytes) => Input::Bytes(bytes),
-            Elements::Text(texts) => Input::Text(texts, &self.numbers),
+            Elements::Bytes(bytes) => WriteInput::Bytes(bytes),
+            Elements::Text(texts) => WriteInput::Text(texts, &self.numbers),
         }
     }
 }
 
-fn check_count(plan: &Geometry, input: &Input<'_>, path: &ObjectPath) -> Result<()> {
+fn check_count(plan: &Geometry, input: &WriteInput<'_>, path: &ObjectPath) -> Result<()> {
     let (given, needed) = (input.elements().len() as u64, plan.result_bytes());
     if given == needed {
         return Ok(());

@@ -19,7 +19,7 @@ const SECOND_NS: i64 = 1_000_000_000;
 
 /// The kind of a cache entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum EntryKind {
     /// The index of a shard.
     Index,
     /// The directory of a commit in a log.
@@ -34,7 +34,7 @@ pub(crate) enum Kind {
     Chunk,
 }
 
-impl Kind {
+impl EntryKind {
     /// All kinds, in the order of their numbers.
     pub(crate) const ALL: [Self; 6] =
         [Self::Index, Self::Directory, Self::Table, Self::Section, Self::Block, Self::Chunk];
@@ -52,17 +52,17 @@ impl Kind {
     }
 
     /// The class of entries that it competes with for memory.
-    pub(super) fn class(self) -> Class {
+    pub(super) fn class(self) -> EvictionClass {
         match self {
-            Self::Index | Self::Directory | Self::Table => Class::Index,
-            Self::Section | Self::Block | Self::Chunk => Class::Data,
+            Self::Index | Self::Directory | Self::Table => EvictionClass::Index,
+            Self::Section | Self::Block | Self::Chunk => EvictionClass::Data,
         }
     }
 }
 
 /// Entries that compete for the same part of the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Class {
+pub(super) enum EvictionClass {
     /// Small entries, each of which saves a request: a floor is kept for them.
     Index,
     /// Everything else.
@@ -144,10 +144,10 @@ impl ObjectKey {
 
 /// The key of an entry. Equal keys have equal values, for all handles.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Key {
+pub(crate) struct CacheKey {
     // First, so that most comparisons end here.
     hash: u64,
-    kind: Kind,
+    kind: EntryKind,
     /// The only handle that may see the entry; 0 if all may.
     handle: u64,
     position: u64,
@@ -156,10 +156,10 @@ pub(crate) struct Key {
     scope: Arc<Scope>,
 }
 
-impl Key {
+impl CacheKey {
     pub(super) fn new(
         handle: u64,
-        kind: Kind,
+        kind: EntryKind,
         scope: &Arc<Scope>,
         object: ObjectKey,
         version: &Version,
@@ -175,7 +175,7 @@ impl Key {
         self.hash
     }
 
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> EntryKind {
         self.kind
     }
 
@@ -190,7 +190,7 @@ impl Key {
     }
 }
 
-impl Hash for Key {
+impl Hash for CacheKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);
     }

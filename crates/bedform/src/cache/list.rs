@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::key::Key;
+use super::key::CacheKey;
 
 /// The index that stands for no node.
 const NONE: usize = usize::MAX;
@@ -19,7 +19,7 @@ pub(super) enum Chain {
 
 /// The segment of an entry in the order of eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Segment {
+pub(super) enum EvictionSegment {
     /// New entries.
     Small,
     /// Entries that were looked up again.
@@ -28,44 +28,49 @@ pub(super) enum Segment {
 
 /// An entry in the order of eviction.
 #[derive(Debug)]
-pub(super) struct Node {
-    pub(super) key: Arc<Key>,
+pub(super) struct EvictionNode {
+    pub(super) key: Arc<CacheKey>,
     /// The handle that is charged for it.
     pub(super) handle: u64,
     pub(super) bytes: u64,
-    pub(super) segment: Segment,
-    links: [Link; 2],
+    pub(super) segment: EvictionSegment,
+    links: [ListLink; 2],
 }
 
 /// The neighbours of a node in a list.
 #[derive(Debug, Clone, Copy)]
-struct Link {
+struct ListLink {
     older: usize,
     newer: usize,
 }
 
-impl Node {
+impl EvictionNode {
     /// A node that is in no list.
-    pub(super) fn new(key: Arc<Key>, handle: u64, bytes: u64, segment: Segment) -> Self {
-        let links = [Link { older: NONE, newer: NONE }; 2];
+    pub(super) fn new(
+        key: Arc<CacheKey>,
+        handle: u64,
+        bytes: u64,
+        segment: EvictionSegment,
+    ) -> Self {
+        let links = [ListLink { older: NONE, newer: NONE }; 2];
         Self { key, handle, bytes, segment, links }
     }
 }
 
 /// The ends of a list.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct List {
+pub(super) struct AgeList {
     oldest: usize,
     newest: usize,
 }
 
-impl Default for List {
+impl Default for AgeList {
     fn default() -> Self {
         Self { oldest: NONE, newest: NONE }
     }
 }
 
-impl List {
+impl AgeList {
     /// The node that was added first.
     pub(super) fn oldest(&self) -> Option<usize> {
         (self.oldest != NONE).then_some(self.oldest)
@@ -78,18 +83,18 @@ impl List {
 
 /// The arena of all nodes.
 #[derive(Debug, Default)]
-pub(super) struct Nodes {
-    slots: Vec<Option<Node>>,
+pub(super) struct NodeArena {
+    slots: Vec<Option<EvictionNode>>,
     free: Vec<usize>,
 }
 
-impl Nodes {
+impl NodeArena {
     /// The number of nodes.
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    pub(super) fn add(&mut self, node: Node) -> usize {
+    pub(super) fn add(&mut self, node: EvictionNode) -> usize {
         match self.free.pop() {
             Some(at) => {
                 self.slots[at] = Some(node);
@@ -103,7 +108,7 @@ impl Nodes {
     }
 
     /// Removes a node that is in no list.
-    pub(super) fn remove(&mut self, at: usize) -> Option<Node> {
+    pub(super) fn remove(&mut self, at: usize) -> Option<EvictionNode> {
         let node = self.slots.get_mut(at)?.take();
         if node.is_some() {
             self.free.push(at);
@@ -111,23 +116,23 @@ impl Nodes {
         node
     }
 
-    pub(super) fn get(&self, at: usize) -> Option<&Node> {
+    pub(super) fn get(&self, at: usize) -> Option<&EvictionNode> {
         self.slots.get(at)?.as_ref()
     }
 
-    pub(super) fn get_mut(&mut self, at: usize) -> Option<&mut Node> {
+    pub(super) fn get_mut(&mut self, at: usize) -> Option<&mut EvictionNode> {
         self.slots.get_mut(at)?.as_mut()
     }
 
-    fn link(&mut self, at: usize, chain: Chain) -> Option<&mut Link> {
+    fn link(&mut self, at: usize, chain: Chain) -> Option<&mut ListLink> {
         Some(&mut self.get_mut(at)?.links[chain as usize])
     }
 
     /// Adds a node to a list as its newest.
-    pub(super) fn push(&mut self, list: &mut List, chain: Chain, at: usize) {
+    pub(super) fn push(&mut self, list: &mut AgeList, chain: Chain, at: usize) {
         let older = list.newest;
         if let Some(link) = self.link(at, chain) {
-            *link = Link { older, newer: NONE };
+            *link = ListLink { older, newer: NONE };
         }
         match self.link(older, chain) {
             Some(link) => link.newer = at,
@@ -137,8 +142,8 @@ impl Nodes {
     }
 
     /// Removes a node from its list.
-    pub(super) fn unlink(&mut self, list: &mut List, chain: Chain, at: usize) {
-        let Some(&mut Link { older, newer }) = self.link(at, chain) else { return };
+    pub(super) fn unlink(&mut self, list: &mut AgeList, chain: Chain, at: usize) {
+        let Some(&mut ListLink { older, newer }) = self.link(at, chain) else { return };
         match self.link(older, chain) {
             Some(link) => link.newer = newer,
             None => list.oldest = newer,
@@ -150,7 +155,11 @@ impl Nodes {
     }
 
     /// The nodes of a list, oldest first.
-    pub(super) fn iter(&self, list: &List, chain: Chain) -> impl Iterator<Item = (usize, &Node)> {
+    pub(super) fn iter(
+        &self,
+        list: &AgeList,
+        chain: Chain,
+    ) -> impl Iterator<Item = (usize, &EvictionNode)> {
         let mut next = list.oldest;
         std::iter::from_fn(move || {
             let (at, node) = (next, self.get(next)?);

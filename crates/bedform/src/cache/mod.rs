@@ -46,14 +46,15 @@ use bedform_format::size;
 use bedform_storage::Version;
 
 pub(crate) use key::{
-    Key, Kind, ObjectKey, PlaceId, Scope, clock_step, is_coarsely_young, is_young, was_too_young,
+    CacheKey, EntryKind, ObjectKey, PlaceId, Scope, clock_step, is_coarsely_young, is_young,
+    was_too_young,
 };
-pub(crate) use table::Cached;
+pub(crate) use table::Cacheable;
 
 use crate::error::{Error, Result};
 use crate::threads::per_process::PerProcess;
-use policy::{Policy, Request};
-use table::{Table, Value};
+use policy::{Policy, RoomRequest};
+use table::{CacheTable, CacheValue};
 
 /// Bytes of an entry in addition to its value: its key, its places in the table and in the order of
 /// eviction, its ghost. Callers do not count them.
@@ -136,27 +137,27 @@ pub struct KindStatistics {
 /// A cache with a budget.
 #[derive(Debug, Default)]
 struct Cache {
-    table: Table,
+    table: CacheTable,
     policy: Mutex<Policy>,
-    budget: Budget,
+    budget: CacheBudget,
 }
 
 /// The budget of a cache, in bytes.
 #[derive(Debug)]
-struct Budget {
+struct CacheBudget {
     /// The budget that the user has set; `u64::MAX` if none.
     set: AtomicU64,
     /// The largest cap of a handle so far.
     largest_cap: AtomicU64,
 }
 
-impl Default for Budget {
+impl Default for CacheBudget {
     fn default() -> Self {
         Self { set: AtomicU64::new(u64::MAX), largest_cap: AtomicU64::new(0) }
     }
 }
 
-impl Budget {
+impl CacheBudget {
     fn bytes(&self) -> u64 {
         match self.set.load(Ordering::Relaxed) {
             u64::MAX => self.largest_cap.load(Ordering::Relaxed),
@@ -171,12 +172,12 @@ impl Budget {
 }
 
 /// Room that is reserved for a value, and released on drop unless the value is kept.
-struct Reservation<'c> {
+struct CacheReservation<'c> {
     cache: &'c Cache,
-    request: Request,
+    request: RoomRequest,
 }
 
-impl Drop for Reservation<'_> {
+impl Drop for CacheReservation<'_> {
     fn drop(&mut self) {
         self.cache.policy().release(self.request);
     }
@@ -204,12 +205,12 @@ impl Cache {
         }
     }
 
-    fn look_up(&self, key: &Key) -> Option<Value> {
+    fn look_up(&self, key: &CacheKey) -> Option<CacheValue> {
         self.table.shard(key).look_up(key)
     }
 
     /// Reserves room, and keeps the value that `make` returns.
-    fn keep(&self, request: Request, key: Key, make: impl FnOnce() -> Value) {
+    fn keep(&self, request: RoomRequest, key: CacheKey, make: impl FnOnce() -> CacheValue) {
         if self.table.shard(&key).contains(&key) {
             return;
         }
@@ -223,7 +224,7 @@ impl Cache {
         drop(unused);
     }
 
-    fn reserve(&self, request: Request) -> Option<Reservation<'_>> {
+    fn reserve(&self, request: RoomRequest) -> Option<CacheReservation<'_>> {
         let mut freed = Vec::new();
         let mut policy = self.policy();
         // The budget is read under the lock, because a thread that lowers it takes the lock
@@ -233,12 +234,12 @@ impl Cache {
         // Evicted values are dropped outside of the lock, before the new value allocates.
         drop(policy);
         drop(freed);
-        is_reserved.then(|| Reservation { cache: self, request })
+        is_reserved.then(|| CacheReservation { cache: self, request })
     }
 
     fn statistics(&self) -> CacheStatistics {
         let policy = self.policy();
-        let kinds = Kind::ALL.map(|kind| {
+        let kinds = EntryKind::ALL.map(|kind| {
             let (account, lookups) = (policy.kind(kind), self.table.lookups(kind));
             KindStatistics {
                 kind: kind.name(),
@@ -313,42 +314,42 @@ impl CacheHandle {
     /// handles of the place, unless the version does not identify the object.
     pub(crate) fn key(
         &self,
-        kind: Kind,
+        kind: EntryKind,
         scope: &Arc<Scope>,
         object: ObjectKey,
         version: &Version,
         position: u64,
-    ) -> Key {
+    ) -> CacheKey {
         let is_shared = scope.is_shared() && key::tells_apart(version);
         let handle = if is_shared { 0 } else { self.id };
-        Key::new(handle, kind, scope, object, version, position)
+        CacheKey::new(handle, kind, scope, object, version, position)
     }
 
     /// The key of an entry of an immutable object, which its name identifies.
     pub(crate) fn key_of_immutable(
         &self,
-        kind: Kind,
+        kind: EntryKind,
         scope: &Arc<Scope>,
         object: ObjectKey,
         position: u64,
-    ) -> Key {
+    ) -> CacheKey {
         let handle = if scope.is_shared() { 0 } else { self.id };
-        Key::new(handle, kind, scope, object, &Version::default(), position)
+        CacheKey::new(handle, kind, scope, object, &Version::default(), position)
     }
 
     /// The key of an entry that no other handle may see.
     pub(crate) fn own_key(
         &self,
-        kind: Kind,
+        kind: EntryKind,
         scope: &Arc<Scope>,
         object: ObjectKey,
         position: u64,
-    ) -> Key {
-        Key::new(self.id, kind, scope, object, &Version::default(), position)
+    ) -> CacheKey {
+        CacheKey::new(self.id, kind, scope, object, &Version::default(), position)
     }
 
     /// Returns the value of a key, if it is kept. Allocates nothing.
-    pub(crate) fn get<V: Cached>(&self, key: &Key) -> Option<V> {
+    pub(crate) fn get<V: Cacheable>(&self, key: &CacheKey) -> Option<V> {
         if self.is_bypass() {
             return None;
         }
@@ -358,12 +359,12 @@ impl CacheHandle {
     /// Keeps the value that `make` returns, of `bytes` bytes, if there is room or room can be made.
     /// `make` is not called without room, for a key that is kept already, or for an object that was
     /// changed just now.
-    pub(crate) fn put<V: Cached>(&self, key: Key, bytes: u64, make: impl FnOnce() -> V) {
+    pub(crate) fn put<V: Cacheable>(&self, key: CacheKey, bytes: u64, make: impl FnOnce() -> V) {
         let bytes = bytes.saturating_add(ENTRY_BYTES);
         if bytes > self.cap || key.is_too_young() {
             return;
         }
-        let request = Request { handle: self.id, cap: self.cap, kind: key.kind(), bytes };
+        let request = RoomRequest { handle: self.id, cap: self.cap, kind: key.kind(), bytes };
         self.cache().keep(request, key, || make().into_value());
     }
 

@@ -18,9 +18,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::key::{Class, Key, Kind};
-use super::list::{Chain, List, Node, Nodes, Segment};
-use super::table::{Table, Value};
+use super::key::{CacheKey, EntryKind, EvictionClass};
+use super::list::{AgeList, Chain, EvictionNode, EvictionSegment, NodeArena};
+use super::table::{CacheTable, CacheValue};
 
 /// The divisor of a limit whose quotient is kept for indexes.
 const FLOOR_PART: u64 = 8;
@@ -33,18 +33,18 @@ const GHOSTS_MIN: usize = 64;
 /// one.
 #[derive(Debug, Default)]
 pub(super) struct Policy {
-    nodes: Nodes,
+    nodes: NodeArena,
     all: Account,
     handles: HashMap<u64, HandleAccount>,
     ghosts: Ghosts,
-    kinds: [KindAccount; Kind::ALL.len()],
+    kinds: [KindAccount; EntryKind::ALL.len()],
     peak: u64,
 }
 
 /// Entries by class and segment, and their bytes.
 #[derive(Debug, Default)]
 struct Account {
-    lists: [[List; 2]; 2],
+    lists: [[AgeList; 2]; 2],
     bytes: [[u64; 2]; 2],
     /// Bytes by class that are reserved for values in preparation.
     reserved: [u64; 2],
@@ -65,40 +65,40 @@ pub(super) struct KindAccount {
 
 /// The room that an entry needs, and its kind and handle.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Request {
+pub(super) struct RoomRequest {
     pub(super) handle: u64,
     /// The handle's cap, in bytes.
     pub(super) cap: u64,
-    pub(super) kind: Kind,
+    pub(super) kind: EntryKind,
     pub(super) bytes: u64,
 }
 
 impl Account {
     /// Bytes that are kept or reserved.
     fn used(&self) -> u64 {
-        self.class_bytes(Class::Index) + self.class_bytes(Class::Data)
+        self.class_bytes(EvictionClass::Index) + self.class_bytes(EvictionClass::Data)
     }
 
-    fn class_bytes(&self, class: Class) -> u64 {
+    fn class_bytes(&self, class: EvictionClass) -> u64 {
         let class = class as usize;
         self.bytes[class].iter().sum::<u64>() + self.reserved[class]
     }
 
     fn is_empty(&self) -> bool {
-        self.used() == 0 && self.lists.iter().flatten().all(List::is_empty)
+        self.used() == 0 && self.lists.iter().flatten().all(AgeList::is_empty)
     }
 
     /// The entry that has the next turn when `bytes` more of a class need room below `limit`.
-    fn candidate(&self, limit: u64, class: Class, bytes: u64) -> Option<usize> {
-        let more = if class == Class::Index { bytes } else { 0 };
-        let has_excess = self.class_bytes(Class::Index) + more > limit / FLOOR_PART;
+    fn candidate(&self, limit: u64, class: EvictionClass, bytes: u64) -> Option<usize> {
+        let more = if class == EvictionClass::Index { bytes } else { 0 };
+        let has_excess = self.class_bytes(EvictionClass::Index) + more > limit / FLOOR_PART;
         match has_excess {
-            true => self.oldest(Class::Index).or_else(|| self.oldest(Class::Data)),
-            false => self.oldest(Class::Data).or_else(|| self.oldest(Class::Index)),
+            true => self.oldest(EvictionClass::Index).or_else(|| self.oldest(EvictionClass::Data)),
+            false => self.oldest(EvictionClass::Data).or_else(|| self.oldest(EvictionClass::Index)),
         }
     }
 
-    fn oldest(&self, class: Class) -> Option<usize> {
+    fn oldest(&self, class: EvictionClass) -> Option<usize> {
         let [small, main] = self.bytes[class as usize];
         let [new, again] = &self.lists[class as usize];
         match small > (small + main) / SMALL_PART {
@@ -107,13 +107,13 @@ impl Account {
         }
     }
 
-    fn push(&mut self, nodes: &mut Nodes, chain: Chain, at: usize) {
+    fn push(&mut self, nodes: &mut NodeArena, chain: Chain, at: usize) {
         let Some((class, segment, bytes)) = nodes.get(at).map(placed) else { return };
         nodes.push(&mut self.lists[class][segment], chain, at);
         self.bytes[class][segment] += bytes;
     }
 
-    fn unlink(&mut self, nodes: &mut Nodes, chain: Chain, at: usize) {
+    fn unlink(&mut self, nodes: &mut NodeArena, chain: Chain, at: usize) {
         let Some((class, segment, bytes)) = nodes.get(at).map(placed) else { return };
         nodes.unlink(&mut self.lists[class][segment], chain, at);
         self.bytes[class][segment] -= bytes;
@@ -121,7 +121,7 @@ impl Account {
 }
 
 /// The class, the segment and the bytes of a node.
-fn placed(node: &Node) -> (usize, usize, u64) {
+fn placed(node: &EvictionNode) -> (usize, usize, u64) {
     (node.key.kind().class() as usize, node.segment as usize, node.bytes)
 }
 
@@ -137,7 +137,7 @@ impl Policy {
     }
 
     /// The account of a kind.
-    pub(super) fn kind(&self, kind: Kind) -> KindAccount {
+    pub(super) fn kind(&self, kind: EntryKind) -> KindAccount {
         self.kinds[kind as usize]
     }
 
@@ -145,12 +145,12 @@ impl Policy {
     /// added to `freed`. False if there is no room.
     pub(super) fn reserve(
         &mut self,
-        table: &Table,
-        request: Request,
+        table: &CacheTable,
+        request: RoomRequest,
         budget: u64,
-        freed: &mut Vec<Value>,
+        freed: &mut Vec<CacheValue>,
     ) -> bool {
-        let Request { handle, cap, kind, bytes } = request;
+        let RoomRequest { handle, cap, kind, bytes } = request;
         if bytes > cap.min(budget) {
             return false;
         }
@@ -172,8 +172,8 @@ impl Policy {
     }
 
     /// Releases reserved room.
-    pub(super) fn release(&mut self, request: Request) {
-        let Request { handle, kind, bytes, .. } = request;
+    pub(super) fn release(&mut self, request: RoomRequest) {
+        let RoomRequest { handle, kind, bytes, .. } = request;
         let class = kind.class() as usize;
         self.all.reserved[class] -= bytes;
         self.account(handle).reserved[class] -= bytes;
@@ -184,12 +184,12 @@ impl Policy {
     /// thread was first, or the budget has become smaller.
     pub(super) fn keep(
         &mut self,
-        table: &Table,
-        request: Request,
+        table: &CacheTable,
+        request: RoomRequest,
         budget: u64,
-        key: Arc<Key>,
-        value: Value,
-    ) -> Option<Value> {
+        key: Arc<CacheKey>,
+        value: CacheValue,
+    ) -> Option<CacheValue> {
         let is_over = self.used() > budget;
         self.release(request);
         let mut shard = table.shard(&key);
@@ -197,13 +197,13 @@ impl Policy {
             return Some(value);
         }
         let segment = match self.ghosts.take(key.digest()) {
-            true => Segment::Main,
-            false => Segment::Small,
+            true => EvictionSegment::Main,
+            false => EvictionSegment::Small,
         };
-        let Request { handle, kind, bytes, .. } = request;
+        let RoomRequest { handle, kind, bytes, .. } = request;
         shard.insert(key.clone(), value);
         drop(shard);
-        let at = self.nodes.add(Node::new(key, handle, bytes, segment));
+        let at = self.nodes.add(EvictionNode::new(key, handle, bytes, segment));
         self.link(at);
         let kind = &mut self.kinds[kind as usize];
         kind.entries += 1;
@@ -212,15 +212,20 @@ impl Policy {
     }
 
     /// Evicts entries until no more than `budget` bytes are used.
-    pub(super) fn shrink(&mut self, table: &Table, budget: u64, freed: &mut Vec<Value>) {
+    pub(super) fn shrink(&mut self, table: &CacheTable, budget: u64, freed: &mut Vec<CacheValue>) {
         while self.used() > budget {
-            let Some(at) = self.all.candidate(budget, Class::Data, 0) else { return };
+            let Some(at) = self.all.candidate(budget, EvictionClass::Data, 0) else { return };
             self.look_at(table, at, freed);
         }
     }
 
     /// Evicts the entries that only `handle` may see.
-    pub(super) fn evict_own(&mut self, table: &Table, handle: u64, freed: &mut Vec<Value>) {
+    pub(super) fn evict_own(
+        &mut self,
+        table: &CacheTable,
+        handle: u64,
+        freed: &mut Vec<CacheValue>,
+    ) {
         let Some(HandleAccount { account, .. }) = self.handles.get(&handle) else { return };
         let lists = account.lists.iter().flatten();
         let nodes = lists.flat_map(|list| self.nodes.iter(list, Chain::Handle));
@@ -233,7 +238,7 @@ impl Policy {
     }
 
     /// Closes a handle. Entries that it has shared stay.
-    pub(super) fn close(&mut self, table: &Table, handle: u64, freed: &mut Vec<Value>) {
+    pub(super) fn close(&mut self, table: &CacheTable, handle: u64, freed: &mut Vec<CacheValue>) {
         self.evict_own(table, handle, freed);
         if let Some(account) = self.handles.get_mut(&handle) {
             account.is_open = false;
@@ -242,17 +247,17 @@ impl Policy {
     }
 
     /// Gives an entry its turn: it moves on, or is evicted.
-    fn look_at(&mut self, table: &Table, at: usize, freed: &mut Vec<Value>) {
+    fn look_at(&mut self, table: &CacheTable, at: usize, freed: &mut Vec<CacheValue>) {
         let Some((key, segment)) = self.nodes.get(at).map(|node| (node.key.clone(), node.segment))
         else {
             return;
         };
         let mut shard = table.shard(&key);
-        if shard.was_asked_for(&key, segment == Segment::Small) {
+        if shard.was_asked_for(&key, segment == EvictionSegment::Small) {
             drop(shard);
             self.unlink(at);
             if let Some(node) = self.nodes.get_mut(at) {
-                node.segment = Segment::Main;
+                node.segment = EvictionSegment::Main;
             }
             self.link(at);
             return;
@@ -260,7 +265,7 @@ impl Policy {
         freed.extend(shard.remove(&key));
         drop(shard);
         self.remove(at);
-        if segment == Segment::Small {
+        if segment == EvictionSegment::Small {
             self.ghosts.add(key.digest(), self.nodes.len());
         }
     }
@@ -371,7 +376,7 @@ impl Policy {
 
 #[cfg(test)]
 impl Account {
-    fn check(&self, nodes: &Nodes, chain: Chain) {
+    fn check(&self, nodes: &NodeArena, chain: Chain) {
         for (lists, bytes) in self.lists.iter().zip(&self.bytes) {
             for (list, bytes) in lists.iter().zip(bytes) {
                 assert_eq!(

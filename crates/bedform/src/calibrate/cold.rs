@@ -70,7 +70,7 @@ pub(super) fn measure(
 ) -> Result<()> {
     remove_left_over(place);
     progress("writing chunks", 0.0);
-    let directory = Directory::new(place)?;
+    let directory = ScratchStoreDirectory::new(place)?;
     let open = OpenOptions {
         cache_bytes: 0,
         gap_bytes: Some(0),
@@ -87,9 +87,9 @@ pub(super) fn measure(
         if samples.len() >= SIZES_MIN && written as f64 > most {
             break;
         }
-        samples.push(Sample::write(&store, &directory.path, chunk, count, apart)?);
+        samples.push(ColdSample::write(&store, &directory.path, chunk, count, apart)?);
     }
-    let mut figures = Figures::default();
+    let mut figures = ColdFigures::default();
     for (number, sample) in samples.iter().enumerate() {
         progress("reading cold chunks", 0.4 + 0.6 * number as f64 / samples.len() as f64);
         figures.add(&mut profile.processor, sample)?;
@@ -100,7 +100,7 @@ pub(super) fn measure(
 }
 
 /// An array of chunks of one size.
-struct Sample {
+struct ColdSample {
     array: Array,
     object: PathBuf,
     chunk: u64,
@@ -110,12 +110,12 @@ struct Sample {
 
 /// Elapsed seconds and CPU seconds of a read.
 #[derive(Clone, Copy)]
-struct Taken {
+struct ColdReadTimes {
     seconds: f64,
     processor: f64,
 }
 
-impl Sample {
+impl ColdSample {
     fn write(store: &Store, directory: &Path, chunk: u64, count: u64, apart: u64) -> Result<Self> {
         let (name, length) = (format!("of{chunk}"), chunk * count * apart);
         let description = json!({
@@ -143,7 +143,7 @@ impl Sample {
     }
 
     /// Reads one element of `count` chunks, starting with chunk `first` of those.
-    fn read(&self, first: u64, count: u64) -> Result<Taken> {
+    fn read(&self, first: u64, count: u64) -> Result<ColdReadTimes> {
         let step = i64::try_from(self.chunk * self.apart).unwrap_or(1);
         let range = AxisRange::new(first * self.chunk * self.apart, step, count)?;
         let selection = Selection::Orthogonal(vec![AxisSelection::Range(range)]);
@@ -151,12 +151,12 @@ impl Sample {
         let (began, processor) = (Instant::now(), processor_seconds());
         self.array.read(&selection, &mut elements)?;
         let seconds = began.elapsed().as_secs_f64();
-        Ok(Taken { seconds, processor: processor_seconds() - processor })
+        Ok(ColdReadTimes { seconds, processor: processor_seconds() - processor })
     }
 
     /// The median of several reads between other work, each of other chunks if it reads a single
     /// one; cold reads if `is_cold`.
-    fn time(&self, count: u64, is_cold: bool) -> Result<Taken> {
+    fn time(&self, count: u64, is_cold: bool) -> Result<ColdReadTimes> {
         let (mut all, mut other) = (Vec::with_capacity(ROUNDS), OtherWork::default());
         for round in 0..=ROUNDS as u64 {
             if is_cold {
@@ -168,12 +168,12 @@ impl Sample {
         }
         // The first read includes the first look at the document.
         all.remove(0);
-        let middle = |figure: fn(&Taken) -> f64| {
+        let middle = |figure: fn(&ColdReadTimes) -> f64| {
             let mut figures: Vec<f64> = all.iter().map(figure).collect();
             figures.sort_by(f64::total_cmp);
             figures[ROUNDS / 2]
         };
-        Ok(Taken {
+        Ok(ColdReadTimes {
             seconds: middle(|taken| taken.seconds),
             processor: middle(|taken| taken.processor),
         })
@@ -182,14 +182,14 @@ impl Sample {
 
 /// The figures so far.
 #[derive(Default)]
-struct Figures {
+struct ColdFigures {
     open: f64,
     index_wait: f64,
     requests: Vec<ColdRequest>,
 }
 
-impl Figures {
-    fn add(&mut self, machine: &mut Processor, sample: &Sample) -> Result<()> {
+impl ColdFigures {
+    fn add(&mut self, machine: &mut Processor, sample: &ColdSample) -> Result<()> {
         let cached = sample.time(1, false)?;
         let one = sample.time(1, true)?;
         let many = sample.time(sample.count, true)?;
@@ -228,13 +228,13 @@ fn processor_seconds() -> f64 {
 }
 
 /// A directory that is removed with its contents on drop.
-struct Directory {
+struct ScratchStoreDirectory {
     path: PathBuf,
     /// Held while the directory is in use.
     _lock: File,
 }
 
-impl Directory {
+impl ScratchStoreDirectory {
     fn new(place: &Path) -> Result<Self> {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
@@ -247,7 +247,7 @@ impl Directory {
     }
 }
 
-impl Drop for Directory {
+impl Drop for ScratchStoreDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.path);
     }

@@ -97,7 +97,7 @@ impl SampleBlock {
 
 /// A list of codecs that an array may get.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Candidate {
+pub(crate) struct CodecCandidate {
     pub(crate) name: &'static str,
     /// The codec from elements to bytes; `None` for elements one after another.
     pub(crate) serializer: Option<Serializer>,
@@ -106,16 +106,16 @@ pub(crate) struct Candidate {
 
 /// Chosen codecs, and the comparison behind them.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Chosen {
+pub(crate) struct ChosenCodecs {
     pub(crate) serializer: Option<Serializer>,
     pub(crate) codecs: Vec<BytesCodec>,
     pub(crate) comparison: CodecComparison,
 }
 
-impl Chosen {
+impl ChosenCodecs {
     /// The codecs of an array without a sample.
     pub(crate) fn without_sample() -> Self {
-        let Candidate { serializer, codecs, .. } = zstd();
+        let CodecCandidate { serializer, codecs, .. } = zstd();
         Self { serializer, codecs, comparison: CodecComparison::default() }
     }
 }
@@ -144,7 +144,7 @@ impl ReadRates {
     }
 
     /// Predicted seconds of a read per byte of elements.
-    fn seconds(self, measured: &Measured) -> f64 {
+    fn seconds(self, measured: &CodecMeasurement) -> f64 {
         let decoding = measured.decoding_seconds / measured.valid_bytes.max(1) as f64;
         measured.size() / self.bytes_per_second + decoding / self.cores
     }
@@ -152,7 +152,7 @@ impl ReadRates {
 
 /// The encoded size of a sample with one candidate, and the predicted time of decoding it.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(crate) struct Measured {
+pub(crate) struct CodecMeasurement {
     /// Bytes of elements, without padding.
     pub(crate) valid_bytes: u64,
     pub(crate) encoded_bytes: u64,
@@ -161,7 +161,7 @@ pub(crate) struct Measured {
 }
 
 #[allow(clippy::cast_precision_loss)]
-impl Measured {
+impl CodecMeasurement {
     /// Encoded bytes per byte of elements.
     fn size(&self) -> f64 {
         self.encoded_bytes as f64 / self.valid_bytes.max(1) as f64
@@ -172,9 +172,9 @@ impl Measured {
     }
 }
 
-fn zstd() -> Candidate {
+fn zstd() -> CodecCandidate {
     let codec = BytesCodec::Zstd { level: ZSTD_LEVEL, checksum: false };
-    Candidate { name: "zstd", serializer: None, codecs: vec![codec] }
+    CodecCandidate { name: "zstd", serializer: None, codecs: vec![codec] }
 }
 
 /// The candidates for an array of `data_type` in chunks of `chunk_bytes`. The first is `zstd`, with
@@ -183,7 +183,7 @@ pub(crate) fn candidates(
     data_type: DataType,
     chunk_bytes: usize,
     beyond_zarr: bool,
-) -> Vec<Candidate> {
+) -> Vec<CodecCandidate> {
     let mut all = vec![zstd()];
     let Some(item_size) = data_type.item_size() else { return all };
     let type_size = if item_size <= SHUFFLED_BYTES_MAX { item_size.max(1) } else { 1 };
@@ -195,7 +195,7 @@ pub(crate) fn candidates(
             type_size: u8::try_from(type_size).unwrap_or(1),
             block_size: blosc_block(compressor, shuffle, type_size, chunk_bytes),
         });
-        Candidate { name, serializer: None, codecs: vec![codec] }
+        CodecCandidate { name, serializer: None, codecs: vec![codec] }
     };
     let (zstd, lz4) = (BloscCompressor::Zstd, BloscCompressor::Lz4);
     if type_size > 1 {
@@ -206,7 +206,7 @@ pub(crate) fn candidates(
     }
     all.push(blosc("blosc-zstd-bitshuffle", zstd, BloscShuffle::Bit));
     all.push(blosc("blosc-lz4-bitshuffle", lz4, BloscShuffle::Bit));
-    all.push(Candidate { name: "none", serializer: None, codecs: Vec::new() });
+    all.push(CodecCandidate { name: "none", serializer: None, codecs: Vec::new() });
     if beyond_zarr && PcodecConfiguration::takes(data_type) {
         let pcodec = PcodecConfiguration {
             level: 8,
@@ -215,7 +215,7 @@ pub(crate) fn candidates(
             page_elements: 1 << 18,
         };
         let serializer = Some(Serializer::Pcodec(pcodec));
-        all.push(Candidate { name: "pcodec", serializer, codecs: Vec::new() });
+        all.push(CodecCandidate { name: "pcodec", serializer, codecs: Vec::new() });
     }
     all
 }
@@ -258,7 +258,7 @@ fn blosc_block(
 
 /// The index of the candidate with the fastest predicted reads, among those that are small enough.
 /// Sizes are compared with the first one's; candidates that were given up have no measurement.
-pub(crate) fn cheapest(measured: &[Option<Measured>], rates: ReadRates) -> usize {
+pub(crate) fn cheapest(measured: &[Option<CodecMeasurement>], rates: ReadRates) -> usize {
     let Some(Some(first)) = measured.first() else { return 0 };
     let largest = first.size() * LARGER_MAX;
     let mut best = (0, rates.seconds(first));
@@ -275,18 +275,18 @@ pub(crate) fn cheapest(measured: &[Option<Measured>], rates: ReadRates) -> usize
 }
 
 /// A candidate and its measurements.
-struct Trial {
-    candidate: Candidate,
+struct CodecTrial {
+    candidate: CodecCandidate,
     chain: CodecChain,
-    measured: Measured,
+    measured: CodecMeasurement,
     /// Approximate seconds that encoding has taken.
     encoding_seconds: f64,
     /// False once it cannot be chosen any more: it skips the remaining blocks.
     goes_on: bool,
 }
 
-impl Trial {
-    fn of(candidate: Candidate) -> Self {
+impl CodecTrial {
+    fn of(candidate: CodecCandidate) -> Self {
         // With the checksum that arrays have, which takes longer for more bytes.
         let bytes = candidate.codecs.iter().copied().chain([BytesCodec::Crc32c]).collect();
         let serializer = candidate.serializer.unwrap_or(Serializer::Bytes(Endian::Little));
@@ -294,7 +294,7 @@ impl Trial {
         Self {
             candidate,
             chain,
-            measured: Measured::default(),
+            measured: CodecMeasurement::default(),
             encoding_seconds: 0.0,
             goes_on: true,
         }
@@ -330,12 +330,12 @@ impl Trial {
 fn measure(
     blocks: &[SampleBlock],
     data_type: DataType,
-    candidates: Vec<Candidate>,
+    candidates: Vec<CodecCandidate>,
     rates: &ReadRates,
-) -> Result<Vec<Trial>> {
-    let mut trials: Vec<Trial> = candidates.into_iter().map(Trial::of).collect();
+) -> Result<Vec<CodecTrial>> {
+    let mut trials: Vec<CodecTrial> = candidates.into_iter().map(CodecTrial::of).collect();
     let mut scratch = Scratch::default();
-    let mut take = |trials: &mut [Trial], part: SamplePart<'_>| {
+    let mut take = |trials: &mut [CodecTrial], part: SamplePart<'_>| {
         let mut going = trials.iter_mut().filter(|trial| trial.goes_on);
         going.try_for_each(|trial| trial.take(part, data_type, &rates.speeds, &mut scratch))
     };
@@ -350,7 +350,7 @@ fn measure(
     give_up(&mut trials, *rates);
     let mut left = bytes_to_encode(all, encoded, &trials);
     for trial in trials.iter_mut().filter(|trial| trial.goes_on) {
-        trial.measured = Measured::default();
+        trial.measured = CodecMeasurement::default();
     }
     for block in blocks {
         if left == 0 {
@@ -385,7 +385,7 @@ fn bytes_of(parts: &[SamplePart<'_>]) -> usize {
 /// The bytes of a sample of `all` bytes that the remaining candidates encode, by their time for
 /// `first`.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
-fn bytes_to_encode(all: usize, first: usize, trials: &[Trial]) -> usize {
+fn bytes_to_encode(all: usize, first: usize, trials: &[CodecTrial]) -> usize {
     let going = trials.iter().filter(|trial| trial.goes_on);
     let seconds: f64 = going.map(|trial| trial.encoding_seconds).sum();
     let part = ENCODING_BYTE * first as f64 / seconds.max(1e-12);
@@ -393,7 +393,7 @@ fn bytes_to_encode(all: usize, first: usize, trials: &[Trial]) -> usize {
 }
 
 /// Gives up candidates that are much larger than allowed, or much slower than the best.
-fn give_up(trials: &mut [Trial], rates: ReadRates) {
+fn give_up(trials: &mut [CodecTrial], rates: ReadRates) {
     let best = trials.get(cheapest(&results(trials), rates)).map(|best| best.measured);
     let (Some(best), Some((first, others))) = (best, trials.split_first_mut()) else { return };
     for trial in others {
@@ -404,7 +404,7 @@ fn give_up(trials: &mut [Trial], rates: ReadRates) {
 }
 
 /// The measurements of the candidates that may be chosen.
-fn results(trials: &[Trial]) -> Vec<Option<Measured>> {
+fn results(trials: &[CodecTrial]) -> Vec<Option<CodecMeasurement>> {
     trials.iter().map(|trial| trial.goes_on.then_some(trial.measured)).collect()
 }
 
@@ -418,10 +418,10 @@ pub(crate) fn choose(
     chunk_bytes: usize,
     beyond_zarr: bool,
     rates: ReadRates,
-) -> Result<Chosen> {
+) -> Result<ChosenCodecs> {
     let sampled: usize = blocks.iter().map(|block| block.valid_bytes).sum();
     if data_type.item_size().is_none() || sampled < SAMPLE_BYTES_MIN {
-        return Ok(Chosen::without_sample());
+        return Ok(ChosenCodecs::without_sample());
     }
     let candidates = candidates(data_type, chunk_bytes, beyond_zarr);
     let mut trials = measure(blocks, data_type, candidates, &rates)?;
@@ -438,8 +438,8 @@ pub(crate) fn choose(
         read_bytes_per_second: rates.bytes_per_second,
         compared: compared.collect(),
     };
-    let Candidate { serializer, codecs, .. } = trials.swap_remove(0).candidate;
-    Ok(Chosen { serializer, codecs, comparison })
+    let CodecCandidate { serializer, codecs, .. } = trials.swap_remove(0).candidate;
+    Ok(ChosenCodecs { serializer, codecs, comparison })
 }
 
 #[cfg(test)]

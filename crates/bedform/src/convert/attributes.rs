@@ -5,12 +5,12 @@ use bedform_format::chunk_map::ForeignArray as MapArray;
 use bedform_format::json::marked_number;
 use serde_json::{Map, Value, json};
 
-use crate::foreign::attributes::{self as stored, Style};
+use crate::foreign::attributes::{self as stored, AttributeStyle};
 
 const FILL_VALUE: &str = "_FillValue";
 
 /// The attributes of a variable of a foreign file.
-pub(super) fn variable_attributes(array: &MapArray, style: Style) -> Map<String, Value> {
+pub(super) fn variable_attributes(array: &MapArray, style: AttributeStyle) -> Map<String, Value> {
     let mut attributes = stored::variable_attributes(array, style);
     if let (Some(DataType::FixedBytes(_)), Some(Value::String(text))) =
         (array.data_type, attributes.get(FILL_VALUE))

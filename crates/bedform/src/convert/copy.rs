@@ -8,32 +8,32 @@ use std::sync::Arc;
 
 use super::journal::{Journal, mark};
 use super::plan::{ArrayPlan, ConvertPlan};
-use super::regions::{Extent, Regions};
-use super::source::{ConvertSource, SourceArray, Values, selection_of};
-use super::tasks::{Distributed, Exchange, TargetPlace, Workers, key_of};
+use super::regions::{RegionSizing, Regions};
+use super::source::{ConvertSource, RegionBuffers, SourceArray, selection_of};
+use super::tasks::{Distributed, TargetPlace, TaskExchange, Workers, key_of};
 use super::words::{byte_phrase, quoted};
-use super::{ConvertError, Outcome};
+use super::{ConvertError, ConvertResult};
 use crate::array::{Array, Elements};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::OpenOptions;
-use crate::options::Progress;
+use crate::options::ProgressCallback;
 use crate::store::Store;
 use crate::threads::workers::check_goes_on;
 
 /// A running conversion.
-pub(super) struct Job<'a> {
+pub(super) struct ConversionJob<'a> {
     pub(super) source: &'a ConvertSource,
     pub(super) plan: &'a ConvertPlan,
-    pub(super) progress: Progress<'a>,
+    pub(super) progress: ProgressCallback<'a>,
     /// Hands regions to workers; `None` copies in this process.
-    pub(super) exchange: Option<Exchange<'a>>,
+    pub(super) exchange: Option<TaskExchange<'a>>,
 }
 
-impl Job<'_> {
+impl ConversionJob<'_> {
     /// Copies all arrays into those that `target_of` returns, which workers find at `place`.
     ///
     /// # Errors
-    /// As [`Job::copy`].
+    /// As [`ConversionJob::copy`].
     pub(super) fn copy_all(
         &self,
         place: Option<&TargetPlace>,
@@ -65,7 +65,7 @@ impl Job<'_> {
         journal: &mut Option<Journal>,
     ) -> Result<u64> {
         let (mut finished, mut resumed) = (0_u64, 0_u64);
-        let mut values = Values::default();
+        let mut values = RegionBuffers::default();
         for array in &self.plan.arrays {
             let source = self.open(array)?;
             let target = target_of(array)?;
@@ -116,12 +116,12 @@ impl Job<'_> {
         &self,
         place: Option<&TargetPlace>,
         copy_of: &dyn Fn(&ArrayPlan) -> Result<Array>,
-    ) -> Outcome<()> {
+    ) -> ConvertResult<()> {
         if let Some(workers) = self.workers(place) {
             return Ok(self.distribute(workers, true, copy_of, &mut None).map(drop)?);
         }
         let mut compared = 0_u64;
-        let (mut left, mut right) = (Values::default(), Values::default());
+        let (mut left, mut right) = (RegionBuffers::default(), RegionBuffers::default());
         for array in &self.plan.arrays {
             let source = self.open(array)?;
             let copy = SourceArray::of_store(copy_of(array)?)?;
@@ -137,13 +137,13 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// As [`Job::compare`], with the store in `storage`, opened anew and without a cache.
+    /// As [`ConversionJob::compare`], with the store in `storage`, opened anew and without a cache.
     pub(super) fn compare_store(
         &self,
         place: Option<&TargetPlace>,
         storage: Arc<dyn Storage>,
         options: &OpenOptions,
-    ) -> Outcome<()> {
+    ) -> ConvertResult<()> {
         let mut options = options.clone();
         (options.writable, options.cache_bytes) = (false, 0);
         let store = Store::open(storage, options)?;
@@ -156,7 +156,7 @@ pub(super) fn copy_region(
     source: &SourceArray,
     target: &Array,
     region: &Region,
-    values: &mut Values,
+    values: &mut RegionBuffers,
 ) -> Result<()> {
     source.read(region, values)?;
     let texts: Vec<&str>;
@@ -174,8 +174,8 @@ pub(super) fn is_same(
     source: &SourceArray,
     copy: &SourceArray,
     region: &Region,
-    left: &mut Values,
-    right: &mut Values,
+    left: &mut RegionBuffers,
+    right: &mut RegionBuffers,
 ) -> Result<bool> {
     source.read(region, left)?;
     copy.read(region, right)?;
@@ -200,14 +200,14 @@ pub(crate) fn read_both(
 ) -> Result<()> {
     let shards = copy.metadata()?.chunk_shape;
     let (whole, copy) = (source.array(name)?, SourceArray::of_store(copy.clone())?);
-    let extent = Extent {
+    let extent = RegionSizing {
         shape: &whole.shape,
         source_chunks: whole.chunks.as_deref(),
         item_size: whole.data_type().item_size().unwrap_or(1) as u64,
         threads: 1,
     };
     let block = extent.grow_region(&shards, memory_bytes);
-    let (mut left, mut right) = (Values::default(), Values::default());
+    let (mut left, mut right) = (RegionBuffers::default(), RegionBuffers::default());
     for region in Regions::new(&whole.shape, &block) {
         check_goes_on("comparing replicas was stopped")?;
         let region = region?;

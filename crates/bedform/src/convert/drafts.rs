@@ -11,10 +11,10 @@ use bedform_format::ObjectPath;
 use bedform_storage::Storage;
 use serde_json::Map;
 
-use super::copy::Job;
+use super::copy::ConversionJob;
 use super::plan::ArrayPlan;
 use super::tasks::TargetPlace;
-use super::{Converted, Outcome};
+use super::{ConvertResult, Converted};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::OpenOptions;
@@ -22,12 +22,12 @@ use crate::store::Store;
 
 /// Copies all arrays; they become visible when they are complete and, if asked, verified.
 pub(super) fn convert(
-    job: &Job<'_>,
+    job: &ConversionJob<'_>,
     place: Option<&TargetPlace>,
     storage: &Arc<dyn Storage>,
     options: &OpenOptions,
     verify: bool,
-) -> Outcome<Converted> {
+) -> ConvertResult<Converted> {
     let store = empty_store(storage, options)?;
     let mut drafts = BTreeMap::new();
     let outcome = fill(job, place, &store, &mut drafts, verify);
@@ -49,12 +49,12 @@ pub(super) fn convert(
 }
 
 fn fill(
-    job: &Job<'_>,
+    job: &ConversionJob<'_>,
     place: Option<&TargetPlace>,
     store: &Store,
     drafts: &mut BTreeMap<String, Array>,
     verify: bool,
-) -> Outcome<Vec<String>> {
+) -> ConvertResult<Vec<String>> {
     for array in &job.plan.arrays {
         let path = ObjectPath::parse(&array.name).map_err(Error::from)?;
         let new = job.new_array(store, &path, array)?;

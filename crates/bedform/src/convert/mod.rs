@@ -69,16 +69,16 @@ use crate::error::{Error, ErrorKind, Result};
 pub use crate::foreign::ReadElements;
 use crate::layout::Reader;
 use crate::options::OpenOptions;
-use crate::options::Progress;
+use crate::options::ProgressCallback;
 use crate::store::Store;
-use copy::Job;
+use copy::ConversionJob;
 pub(crate) use copy::read_both;
 pub use plan::{ArrayPlan, ConvertPlan};
 pub use reorganize::{Reorganization, check_reorganizable, keeps_layout, remove_reorganized};
 pub use source::{ConvertSource, ReadTexts, RegionReader};
 pub use target::ConvertTarget;
-use target::Place;
-pub use tasks::{ArrayRegions, Exchange, Exchanged, RegionTask, TargetPlace};
+use target::TargetBacking;
+pub use tasks::{ArrayRegions, ExchangedTasks, RegionTask, TargetPlace, TaskExchange};
 use work::WorkDirectory;
 pub use worker::RegionWorker;
 
@@ -203,7 +203,7 @@ pub enum ConvertError {
     Other(Error),
 }
 
-type Outcome<T> = std::result::Result<T, ConvertError>;
+type ConvertResult<T> = std::result::Result<T, ConvertError>;
 
 impl fmt::Display for ConvertError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -287,9 +287,9 @@ pub fn run(
     source: &ConvertSource,
     target: &ConvertTarget,
     options: &ConvertOptions,
-    progress: Progress<'_>,
+    progress: ProgressCallback<'_>,
 ) -> std::result::Result<Converted, ConvertError> {
-    run_as(&Job { source, plan, progress, exchange: None }, target, options)
+    run_as(&ConversionJob { source, plan, progress, exchange: None }, target, options)
 }
 
 /// As [`run`], by workers in other processes, each with an open [`RegionWorker`]: `exchange` hands
@@ -303,13 +303,17 @@ pub fn run_on_workers(
     source: &ConvertSource,
     target: &ConvertTarget,
     options: &ConvertOptions,
-    progress: Progress<'_>,
-    exchange: Exchange<'_>,
+    progress: ProgressCallback<'_>,
+    exchange: TaskExchange<'_>,
 ) -> std::result::Result<Converted, ConvertError> {
-    run_as(&Job { source, plan, progress, exchange: Some(exchange) }, target, options)
+    run_as(&ConversionJob { source, plan, progress, exchange: Some(exchange) }, target, options)
 }
 
-fn run_as(job: &Job<'_>, target: &ConvertTarget, options: &ConvertOptions) -> Outcome<Converted> {
+fn run_as(
+    job: &ConversionJob<'_>,
+    target: &ConvertTarget,
+    options: &ConvertOptions,
+) -> ConvertResult<Converted> {
     // The storage that is written to decides the choice of codecs.
     let mut opening = target.options.clone();
     let profile = options.profile.clone().or(opening.profile.take());
@@ -324,10 +328,10 @@ fn run_as(job: &Job<'_>, target: &ConvertTarget, options: &ConvertOptions) -> Ou
     };
     opening.profile = Some(profile);
     match &target.place {
-        Place::Whole(storage) => {
+        TargetBacking::Whole(storage) => {
             drafts::convert(job, place.as_ref(), storage, &opening, options.verify)
         }
-        Place::Named { parent, name } => {
+        TargetBacking::Named { parent, name } => {
             let work = WorkDirectory::take(parent, name, target.name())?;
             convert_in(job, place, (work, &state), &opening, options)
         }
@@ -335,12 +339,12 @@ fn run_as(job: &Job<'_>, target: &ConvertTarget, options: &ConvertOptions) -> Ou
 }
 
 fn convert_in(
-    job: &Job<'_>,
+    job: &ConversionJob<'_>,
     mut place: Option<TargetPlace>,
     (mut work, state): (WorkDirectory, &str),
     opening: &OpenOptions,
     options: &ConvertOptions,
-) -> Outcome<Converted> {
+) -> ConvertResult<Converted> {
     let mut warnings = job.plan.warnings.clone();
     warnings.extend(work.match_plan(job.plan, job.source, state, options.restart)?);
     if let Some(place) = &mut place {
@@ -371,7 +375,11 @@ fn convert_in(
     Ok(Converted { resumed_bytes, verified: options.verify, warnings })
 }
 
-fn open_or_create(work: &WorkDirectory, job: &Job<'_>, opening: &OpenOptions) -> Result<Store> {
+fn open_or_create(
+    work: &WorkDirectory,
+    job: &ConversionJob<'_>,
+    opening: &OpenOptions,
+) -> Result<Store> {
     match Store::open(work.store()?, opening.clone()) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let attributes = job.source.groups()?.remove(&ObjectPath::root()).unwrap_or_default();
@@ -382,7 +390,7 @@ fn open_or_create(work: &WorkDirectory, job: &Job<'_>, opening: &OpenOptions) ->
 }
 
 /// Creates the missing groups and arrays: all groups at once, then all arrays.
-fn create_missing(store: &Store, job: &Job<'_>) -> Result<()> {
+fn create_missing(store: &Store, job: &ConversionJob<'_>) -> Result<()> {
     let there = store.nodes()?;
     let mut groups = job.source.groups()?;
     groups.retain(|path, _| !path.is_root() && !there.contains_key(path));

@@ -6,10 +6,10 @@ use bedform_geometry::Region;
 use serde_json::Value;
 
 use super::CodecWish;
-use super::copy::Job;
+use super::copy::ConversionJob;
 use super::plan::{ArrayPlan, layout_of};
-use super::source::{SourceArray, Values};
-use crate::codec::choice::Chosen;
+use super::source::{RegionBuffers, SourceArray};
+use crate::codec::choice::ChosenCodecs;
 use crate::error::Result;
 use crate::store::Store;
 use crate::zarr::choosing::chosen_for;
@@ -18,7 +18,7 @@ use crate::zarr::{ArrayLayout, NewArray};
 /// Arrays of fewer bytes are read as a whole to choose their codecs.
 const READ_BYTES_MAX: u64 = 8 << 20;
 
-impl Job<'_> {
+impl ConversionJob<'_> {
     /// The description of the target's array in `store` for `plan`. All elements of a small array
     /// choose its codecs, and the first region that is written those of a large one.
     ///
@@ -39,7 +39,7 @@ impl Job<'_> {
             return Ok(new);
         }
         chosen_for(&**store.zarr()?, path, &new, &|take| {
-            let mut values = Values::default();
+            let mut values = RegionBuffers::default();
             source.read(&Region::whole(plan.shape.clone())?, &mut values)?;
             take(&values.bytes)
         })
@@ -88,7 +88,7 @@ pub(super) fn codecs_of(
             Ok((serializer, bytes, None))
         }
         CodecWish::Auto { beyond_zarr } => {
-            let Chosen { serializer, codecs, .. } = Chosen::without_sample();
+            let ChosenCodecs { serializer, codecs, .. } = ChosenCodecs::without_sample();
             let choice = CodecChoice::Open { beyond_zarr: *beyond_zarr };
             Ok((serializer, codecs, (!source.is_text()).then_some(choice)))
         }

@@ -8,13 +8,13 @@ use bedform_storage::Profile;
 use serde::Serialize;
 
 use super::new_array::codecs_of;
-use super::regions::{Extent, Regions};
+use super::regions::{RegionSizing, Regions};
 use super::source::{ConvertSource, SourceArray};
 use super::target::ConvertTarget;
 use super::words::{count_phrase, quoted, shell_quoted};
 use super::{ArrayLayoutChoice, CodecWish, ConvertOptions};
 use crate::error::{Error, ErrorKind, Result};
-use crate::layout::automatic::{Asked, default_shards, request};
+use crate::layout::automatic::{NewArrayFacts, default_shards, request};
 use crate::layout::{Read, Reader, advise};
 
 /// Assumed bytes of one text in counts of memory.
@@ -261,7 +261,7 @@ fn decide_array(
 ) -> Result<ArrayPlan> {
     let data_type = array.data_type();
     let sized = |text: u64| data_type.item_size().map_or(text, |size| (size as u64).max(1));
-    let extent = Extent {
+    let extent = RegionSizing {
         shape: &array.shape,
         source_chunks: array.chunks.as_deref(),
         item_size: sized(TEXT_BYTES),
@@ -300,7 +300,7 @@ pub(super) fn decide_given(
     options: &ConvertOptions,
 ) -> Result<ArrayPlan> {
     let item_size = array.data_type().item_size().map_or(TEXT_BYTES, |size| (size as u64).max(1));
-    let extent = Extent {
+    let extent = RegionSizing {
         shape: &array.shape,
         source_chunks: array.chunks.as_deref(),
         item_size,
@@ -316,7 +316,7 @@ fn planned(
     name: String,
     array: &SourceArray,
     (chunks, shards, order): (Vec<u64>, Vec<u64>, Order),
-    extent: &Extent<'_>,
+    extent: &RegionSizing<'_>,
     options: &ConvertOptions,
 ) -> Result<ArrayPlan> {
     let (data_type, memory) = (array.data_type(), options.memory_for_regions());
@@ -369,7 +369,7 @@ fn advised(
     profile: &Profile,
 ) -> Result<(Vec<u64>, Vec<u64>, Order)> {
     let names: Vec<Option<String>> = array.dimension_names.iter().cloned().map(Some).collect();
-    let asked = Asked {
+    let asked = NewArrayFacts {
         shape: &array.shape,
         item_size,
         dimension_names: &names,

@@ -13,7 +13,7 @@ const BUFFERS: u64 = 2;
 
 /// The lengths of one array that decide its regions.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Extent<'a> {
+pub(super) struct RegionSizing<'a> {
     /// Elements along each axis.
     pub(super) shape: &'a [u64],
     /// Elements of a chunk of the source along each axis; `None` for a source without chunks.
@@ -24,7 +24,7 @@ pub(super) struct Extent<'a> {
     pub(super) threads: u64,
 }
 
-impl Extent<'_> {
+impl RegionSizing<'_> {
     /// Bytes in memory while a region of `shape` is copied: its values, its encoded shards, and for
     /// each thread a chunk of the source, encoded and decoded.
     pub(super) fn memory_needed(&self, shape: &[u64]) -> u64 {
@@ -160,8 +160,8 @@ mod tests {
 
     use super::*;
 
-    fn extent<'a>(shape: &'a [u64], source_chunks: Option<&'a [u64]>) -> Extent<'a> {
-        Extent { shape, source_chunks, item_size: 4, threads: 2 }
+    fn extent<'a>(shape: &'a [u64], source_chunks: Option<&'a [u64]>) -> RegionSizing<'a> {
+        RegionSizing { shape, source_chunks, item_size: 4, threads: 2 }
     }
 
     #[test]
@@ -194,7 +194,7 @@ mod tests {
         ) {
             let take = |at: fn(&(u64, u64, u64)) -> u64| axes.iter().map(at).collect::<Vec<_>>();
             let (shape, unit, chunks) = (take(|a| a.0), take(|a| a.1), take(|a| a.2));
-            let extent = Extent {
+            let extent = RegionSizing {
                 shape: &shape, source_chunks: Some(&chunks), item_size: 1, threads: 1,
             };
             let region = extent.grow_region(&unit, memory);

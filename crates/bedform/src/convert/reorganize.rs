@@ -40,21 +40,21 @@ use bedform_storage::{
 };
 use rustix::fs::{Access, access};
 
-use super::copy::Job;
+use super::copy::ConversionJob;
 use super::plan::{ArrayPlan, ConvertPlan, decide_given};
 use super::source::ConvertSource;
 use super::state::state_without_documents;
-use super::tasks::{Distributed, Exchange, TargetPlace};
+use super::tasks::{Distributed, TargetPlace, TaskExchange};
 use super::work::WorkDirectory;
 use super::{
-    ArrayLayoutChoice, CodecWish, ConvertError, ConvertOptions, ConvertTarget, Converted, Outcome,
-    tree,
+    ArrayLayoutChoice, CodecWish, ConvertError, ConvertOptions, ConvertResult, ConvertTarget,
+    Converted, tree,
 };
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::opened::OpenedStore;
 use crate::opening::{is_file, url_of};
-use crate::options::{OpenOptions, Prefetch, Progress};
+use crate::options::{OpenOptions, Prefetch, ProgressCallback};
 use crate::publication::split_target;
 use crate::store::Store;
 use crate::zarr::documents::ZARR_JSON;
@@ -288,9 +288,9 @@ impl Reorganization {
     /// store stays unchanged; copied regions are kept unless they are of no use.
     pub fn run(
         &self,
-        progress: Progress<'_>,
-        exchange: Option<Exchange<'_>>,
-    ) -> Outcome<Converted> {
+        progress: ProgressCallback<'_>,
+        exchange: Option<TaskExchange<'_>>,
+    ) -> ConvertResult<Converted> {
         let hidden = hidden_name(&self.name);
         let Some(mut work) = WorkDirectory::take_as(&self.parent, &self.name, &hidden)? else {
             return Err(ConvertError::Busy(format!(
@@ -306,7 +306,7 @@ impl Reorganization {
         // This handle stays on the old directory, even when that gets another name.
         let writable = Store::open_path(&self.path, opening.clone())?;
         drop(self.locks(&writable)?);
-        let job = Job { source: &self.source, plan: &self.plan, progress, exchange };
+        let job = ConversionJob { source: &self.source, plan: &self.plan, progress, exchange };
         let state = self.source.state_but_links()?;
         let shards = state_without_documents(&**writable.storage())?;
         if work.match_or_begin(&self.plan, &self.source, &state)? {
@@ -455,7 +455,7 @@ impl Reorganization {
 
     fn copy(
         &self,
-        job: &Job<'_>,
+        job: &ConversionJob<'_>,
         work: &WorkDirectory,
         place: Option<&TargetPlace>,
         opening: &OpenOptions,

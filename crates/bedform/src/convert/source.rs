@@ -16,7 +16,7 @@ use super::attributes;
 use super::state::{state_of, state_of_files};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
-use crate::foreign::attributes::{Style, dimension_names, group_attributes};
+use crate::foreign::attributes::{AttributeStyle, dimension_names, group_attributes};
 use crate::foreign::{Callback, ForeignFile, ReadElements};
 use crate::replica::Held;
 use crate::store::Store;
@@ -44,7 +44,7 @@ impl fmt::Debug for RegionReader {
 }
 
 #[derive(Debug, Clone)]
-enum Place {
+enum SourceBacking {
     Store(Store),
     File(Box<ForeignFile>),
 }
@@ -65,7 +65,7 @@ enum Place {
 #[derive(Debug, Clone)]
 pub struct ConvertSource {
     name: String,
-    place: Place,
+    place: SourceBacking,
     readers: BTreeMap<String, RegionReader>,
     /// The path and the part of the one array that is converted; `None` for all arrays.
     part: Option<(String, Held)>,
@@ -82,13 +82,13 @@ impl ConvertSource {
         if let Some(file) = store.file() {
             return Ok(Self::file(name, file.clone()));
         }
-        let place = Place::Store(store.snapshot()?);
+        let place = SourceBacking::Store(store.snapshot()?);
         Ok(Self { name: name.into(), place, readers: BTreeMap::new(), part: None })
     }
 
     /// Takes a foreign file; `name` as in [`ConvertSource::store`].
     pub fn file(name: impl Into<String>, file: ForeignFile) -> Self {
-        let place = Place::File(Box::new(file));
+        let place = SourceBacking::File(Box::new(file));
         Self { name: name.into(), place, readers: BTreeMap::new(), part: None }
     }
 
@@ -125,8 +125,8 @@ impl ConvertSource {
     /// Those of storage.
     pub(super) fn state(&self) -> Result<String> {
         match &self.place {
-            Place::Store(store) => state_of(store.storage(), false),
-            Place::File(file) => Ok(state_of_files(file.states())),
+            SourceBacking::Store(store) => state_of(store.storage(), false),
+            SourceBacking::File(file) => Ok(state_of_files(file.states())),
         }
     }
 
@@ -136,8 +136,8 @@ impl ConvertSource {
     /// Those of storage.
     pub(super) fn state_but_links(&self) -> Result<String> {
         match &self.place {
-            Place::Store(store) => state_of(store.storage(), true),
-            Place::File(_) => self.state(),
+            SourceBacking::Store(store) => state_of(store.storage(), true),
+            SourceBacking::File(_) => self.state(),
         }
     }
 
@@ -150,10 +150,10 @@ impl ConvertSource {
             return Ok(BTreeSet::from([path.clone()]));
         }
         match &self.place {
-            Place::File(file) => {
+            SourceBacking::File(file) => {
                 Ok(file.map().arrays.iter().map(|array| array.path.clone()).collect())
             }
-            Place::Store(store) => {
+            SourceBacking::Store(store) => {
                 if store.kind(&ObjectPath::root())? == Some(NodeKind::Array) {
                     let text = "is a single array: convert the group that holds it";
                     return Err(Error::new(
@@ -170,12 +170,12 @@ impl ConvertSource {
 
     /// True for a store, where every array has a document of its own.
     pub(super) fn is_store(&self) -> bool {
-        matches!(self.place, Place::Store(_))
+        matches!(self.place, SourceBacking::Store(_))
     }
 
     /// The reason that no store can hold the elements of the array at `path`; `None` if one can.
     pub(super) fn not_storable(&self, path: &str) -> Option<String> {
-        let Place::File(file) = &self.place else { return None };
+        let SourceBacking::File(file) = &self.place else { return None };
         let array = file.described(path)?;
         match &array.storage {
             _ if array.data_type.is_some() => None,
@@ -187,7 +187,7 @@ impl ConvertSource {
     /// The reason that the array at `path` cannot be read: only the library of its format can, and
     /// there is no callback.
     pub(super) fn not_readable(&self, path: &str) -> Option<String> {
-        let Place::File(file) = &self.place else { return None };
+        let SourceBacking::File(file) = &self.place else { return None };
         match &file.described(path)?.storage {
             ForeignStorage::Native { reason } if !self.readers.contains_key(path) => {
                 Some(reason.clone())
@@ -198,7 +198,7 @@ impl ConvertSource {
 
     /// Members of a foreign file that cannot be read, and the reasons.
     pub(super) fn refused(&self) -> Vec<(String, String)> {
-        let Place::File(file) = &self.place else { return Vec::new() };
+        let SourceBacking::File(file) = &self.place else { return Vec::new() };
         if self.part.is_some() {
             return Vec::new();
         }
@@ -231,14 +231,14 @@ impl ConvertSource {
             return Ok(groups);
         }
         match &self.place {
-            Place::File(file) => {
-                let style = Style::of(file.map());
+            SourceBacking::File(file) => {
+                let style = AttributeStyle::of(file.map());
                 for group in &file.map().groups {
                     let found = group_attributes(&group.attributes, style);
                     groups.insert(ObjectPath::parse(&group.path)?, found);
                 }
             }
-            Place::Store(store) => {
+            SourceBacking::Store(store) => {
                 let nodes = store.nodes()?.into_iter();
                 let inner =
                     nodes.filter(|(_, kind)| *kind == NodeKind::Group).map(|(path, _)| path);
@@ -266,9 +266,11 @@ impl ConvertSource {
 
     fn whole_array(&self, path: &str) -> Result<SourceArray> {
         match &self.place {
-            Place::Store(store) => SourceArray::of_store(store.array(&ObjectPath::parse(path)?)?),
-            Place::File(file) => {
-                let reading: Box<dyn Readable> = match self.readers.get(path) {
+            SourceBacking::Store(store) => {
+                SourceArray::of_store(store.array(&ObjectPath::parse(path)?)?)
+            }
+            SourceBacking::File(file) => {
+                let reading: Box<dyn RegionSource> = match self.readers.get(path) {
                     Some(RegionReader::Texts(read)) => Box::new(TextReader(read.clone())),
                     Some(RegionReader::Elements(read)) => {
                         let callback = Callback::new(read.clone()).one_at_a_time();
@@ -291,12 +293,12 @@ pub(super) struct SourceArray {
     pub(super) chunks: Option<Vec<u64>>,
     pub(super) fill_value: FillValue,
     pub(super) attributes: Map<String, Value>,
-    reading: Box<dyn Readable>,
+    reading: Box<dyn RegionSource>,
 }
 
 /// Buffers for the elements of a region.
 #[derive(Debug, Default)]
-pub(super) struct Values {
+pub(super) struct RegionBuffers {
     /// Elements of fixed size.
     pub(super) bytes: Vec<u8>,
     /// Elements of arrays of text.
@@ -304,7 +306,7 @@ pub(super) struct Values {
 }
 
 /// A reader of the elements of regions: an array, a part of one, or a callback.
-trait Readable: Send + Sync {
+trait RegionSource: Send + Sync {
     fn read(&self, region: &Region, buffer: &mut [u8]) -> Result<()>;
     fn read_part(&self, held: &Held, region: &Region, buffer: &mut [u8]) -> Result<()>;
     fn read_texts(&self, region: &Region) -> Result<Vec<String>>;
@@ -334,12 +336,12 @@ impl SourceArray {
         Self {
             shape: held.shape(),
             attributes: Map::new(),
-            reading: Box::new(Part { whole: self.reading, held }),
+            reading: Box::new(PartReader { whole: self.reading, held }),
             ..self
         }
     }
 
-    fn of_file(file: &ForeignFile, path: &str, reading: Box<dyn Readable>) -> Result<Self> {
+    fn of_file(file: &ForeignFile, path: &str, reading: Box<dyn RegionSource>) -> Result<Self> {
         let array = file.described(path).ok_or_else(|| {
             Error::new(ErrorKind::NotFound, format!("no variable {path:?} in {}", file.name()))
         })?;
@@ -347,7 +349,7 @@ impl SourceArray {
             let text = format!("{path:?} of {} has elements that no store can hold", file.name());
             Error::new(ErrorKind::Unsupported, text)
         })?;
-        let style = Style::of(file.map());
+        let style = AttributeStyle::of(file.map());
         Ok(Self {
             shape: array.shape.clone(),
             stored,
@@ -382,7 +384,7 @@ impl SourceArray {
     ///
     /// # Errors
     /// Those of reading; `InvalidArgument` from a callback that returns a wrong number of texts.
-    pub(super) fn read(&self, region: &Region, values: &mut Values) -> Result<()> {
+    pub(super) fn read(&self, region: &Region, values: &mut RegionBuffers) -> Result<()> {
         let count = region.len().and_then(|count| usize::try_from(count).ok());
         let too_large = || Error::new(ErrorKind::LimitExceeded, "a region is larger than memory");
         let count = count.ok_or_else(too_large)?;
@@ -452,12 +454,12 @@ pub(super) fn selection_of(region: &Region) -> Result<Selection> {
 }
 
 /// A reader of a part of an array.
-struct Part {
-    whole: Box<dyn Readable>,
+struct PartReader {
+    whole: Box<dyn RegionSource>,
     held: Held,
 }
 
-impl Readable for Part {
+impl RegionSource for PartReader {
     fn read(&self, region: &Region, buffer: &mut [u8]) -> Result<()> {
         self.whole.read_part(&self.held, region, buffer)
     }
@@ -471,7 +473,7 @@ impl Readable for Part {
     }
 }
 
-impl Readable for Array {
+impl RegionSource for Array {
     fn read(&self, region: &Region, buffer: &mut [u8]) -> Result<()> {
         self.read(&selection_of(region)?, buffer).map(drop)
     }
@@ -488,7 +490,7 @@ impl Readable for Array {
 /// A reader of texts by a callback, because no chunk of the engine can hold them.
 struct TextReader(Arc<ReadTexts>);
 
-impl Readable for TextReader {
+impl RegionSource for TextReader {
     fn read(&self, _: &Region, _: &mut [u8]) -> Result<()> {
         Err(Error::invalid("a reader of texts was given for elements"))
     }

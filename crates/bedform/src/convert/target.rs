@@ -17,7 +17,7 @@ use crate::publication::{has_name, split_target};
 use crate::store::Store;
 
 #[derive(Debug, Clone)]
-pub(super) enum Place {
+pub(super) enum TargetBacking {
     /// A directory, and the name that the store gets in it when it is complete.
     Named { parent: Arc<dyn Storage>, name: ObjectPath },
     /// The place of the store itself: nothing can be renamed there.
@@ -30,7 +30,7 @@ pub struct ConvertTarget {
     name: String,
     /// The future directory of the store, with links resolved; `None` for other places.
     path: Option<PathBuf>,
-    pub(super) place: Place,
+    pub(super) place: TargetBacking,
     pub(super) options: OpenOptions,
     profile: Profile,
 }
@@ -79,7 +79,7 @@ impl ConvertTarget {
         let profile = Profile::for_path(above).ok().flatten();
         Self {
             path: Some(above.join(last.as_str())),
-            place: Place::Named { parent, name: last },
+            place: TargetBacking::Named { parent, name: last },
             profile: profile.unwrap_or_else(Profile::default_local),
             name,
             options,
@@ -93,7 +93,7 @@ impl ConvertTarget {
         let profile = Profile::for_system(storage.system()).ok().flatten();
         Ok(Self {
             path: None,
-            place: Place::Whole(Arc::new(storage)),
+            place: TargetBacking::Whole(Arc::new(storage)),
             profile: profile.unwrap_or_else(Profile::default_remote),
             name,
             options,
@@ -107,7 +107,7 @@ impl ConvertTarget {
     pub fn named(parent: Arc<dyn Storage>, name: &str, mut options: OpenOptions) -> Result<Self> {
         options.writable = true;
         let profile = Profile::default_local();
-        let place = Place::Named { parent, name: single_name(name)? };
+        let place = TargetBacking::Named { parent, name: single_name(name)? };
         Ok(Self { name: name.to_owned(), path: None, place, options, profile })
     }
 
@@ -115,7 +115,13 @@ impl ConvertTarget {
     pub fn whole(storage: Arc<dyn Storage>, mut options: OpenOptions) -> Self {
         options.writable = true;
         let profile = Profile::default_remote();
-        Self { name: storage.name(), path: None, place: Place::Whole(storage), options, profile }
+        Self {
+            name: storage.name(),
+            path: None,
+            place: TargetBacking::Whole(storage),
+            options,
+            profile,
+        }
     }
 
     /// The path or URL as the user gave it.
@@ -126,8 +132,8 @@ impl ConvertTarget {
     /// The directory of the target, and its name there; `None` for other places.
     pub(super) fn named_place(&self) -> Option<(&Arc<dyn Storage>, &ObjectPath)> {
         match &self.place {
-            Place::Named { parent, name } => Some((parent, name)),
-            Place::Whole(_) => None,
+            TargetBacking::Named { parent, name } => Some((parent, name)),
+            TargetBacking::Whole(_) => None,
         }
     }
 
@@ -144,8 +150,10 @@ impl ConvertTarget {
     /// `Unsupported` for a target that has neither path nor URL.
     pub(super) fn for_workers(&self, state: &str, profile: &Profile) -> Result<TargetPlace> {
         let place = match (&self.place, &self.path) {
-            (Place::Named { .. }, Some(path)) => path.parent().and_then(Path::to_str),
-            (Place::Whole(_), None) if self.name.contains("://") => Some(self.name.as_str()),
+            (TargetBacking::Named { .. }, Some(path)) => path.parent().and_then(Path::to_str),
+            (TargetBacking::Whole(_), None) if self.name.contains("://") => {
+                Some(self.name.as_str())
+            }
             _ => None,
         };
         let place = place.ok_or_else(|| {
@@ -196,8 +204,8 @@ impl ConvertTarget {
     /// `Exists`; those of storage.
     pub(super) fn check_free(&self) -> Result<()> {
         let is_taken = match &self.place {
-            Place::Named { parent, name } => has_name(&**parent, name)?,
-            Place::Whole(storage) => {
+            TargetBacking::Named { parent, name } => has_name(&**parent, name)?,
+            TargetBacking::Whole(storage) => {
                 let mut options = self.options.clone();
                 options.writable = false;
                 match Store::open(storage.clone(), options) {

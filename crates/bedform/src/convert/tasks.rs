@@ -19,7 +19,7 @@ use bedform_format::metadata;
 use bedform_geometry::Region;
 use serde::{Deserialize, Serialize};
 
-use super::copy::Job;
+use super::copy::ConversionJob;
 use super::journal::{Journal, mark};
 use super::plan::ArrayPlan;
 use crate::array::Array;
@@ -77,7 +77,7 @@ pub struct RegionTask {
 
 /// The result of one exchange with workers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Exchanged {
+pub struct ExchangedTasks {
     /// The numbers of finished tasks, whose regions are durable.
     pub finished: Vec<u64>,
     /// Messages for the user.
@@ -88,24 +88,24 @@ pub struct Exchanged {
 
 /// Hands tasks to workers. Waits until at least one task is finished, if any are with the workers.
 /// An error ends the conversion; finished regions are kept.
-pub type Exchange<'a> = &'a dyn Fn(&TargetPlace, &[RegionTask]) -> Result<Exchanged>;
+pub type TaskExchange<'a> = &'a dyn Fn(&TargetPlace, &[RegionTask]) -> Result<ExchangedTasks>;
 
 /// Workers, and the target's place for them.
 #[derive(Clone, Copy)]
 pub(super) struct Workers<'a> {
     pub(super) place: &'a TargetPlace,
-    pub(super) exchange: Exchange<'a>,
+    pub(super) exchange: TaskExchange<'a>,
 }
 
 /// A task under construction, and the marks of its regions.
 #[derive(Default)]
-struct Gathered {
+struct TaskBuilder {
     arrays: Vec<ArrayRegions>,
     marks: Vec<(String, u64)>,
     bytes: u64,
 }
 
-impl Gathered {
+impl TaskBuilder {
     fn add(&mut self, plan: &ArrayPlan, key: &[u8; 16], region: &Region, mark: (String, u64)) {
         if self.arrays.last().is_none_or(|last| last.array != plan.name) {
             let (array, shape) = (plan.name.clone(), plan.shape.clone());
@@ -126,7 +126,7 @@ impl Gathered {
 }
 
 /// Tasks that the workers have, or will get next.
-struct InFlight<'a> {
+struct TasksInFlight<'a> {
     workers: Workers<'a>,
     is_comparison: bool,
     count: u64,
@@ -137,20 +137,20 @@ struct InFlight<'a> {
 }
 
 /// Called with the mark and the bytes of each finished region.
-type Done<'a> = &'a mut dyn FnMut(&str, u64) -> Result<()>;
+type OnRegionDone<'a> = &'a mut dyn FnMut(&str, u64) -> Result<()>;
 
-impl<'a> InFlight<'a> {
+impl<'a> TasksInFlight<'a> {
     /// Asks how many tasks the workers take.
     fn begin(workers: Workers<'a>, is_comparison: bool) -> Result<Self> {
-        let Exchanged { tasks_at_once, .. } = (workers.exchange)(workers.place, &[])?;
+        let ExchangedTasks { tasks_at_once, .. } = (workers.exchange)(workers.place, &[])?;
         let (new, marks, warnings) = (Vec::new(), HashMap::new(), Vec::new());
         Ok(Self { workers, is_comparison, count: 0, new, marks, tasks_at_once, warnings })
     }
 
     /// Makes a task of the gathered regions. Once the workers' capacity is reached, hands the tasks
     /// over and waits for one to finish.
-    fn send(&mut self, gathered: Gathered, done: Done<'_>) -> Result<()> {
-        let Gathered { arrays, marks, .. } = gathered;
+    fn send(&mut self, gathered: TaskBuilder, done: OnRegionDone<'_>) -> Result<()> {
+        let TaskBuilder { arrays, marks, .. } = gathered;
         if arrays.is_empty() {
             return Ok(());
         }
@@ -164,7 +164,7 @@ impl<'a> InFlight<'a> {
         Ok(())
     }
 
-    fn exchange(&mut self, done: Done<'_>) -> Result<()> {
+    fn exchange(&mut self, done: OnRegionDone<'_>) -> Result<()> {
         let new = std::mem::take(&mut self.new);
         let exchanged = (self.workers.exchange)(self.workers.place, &new)?;
         self.tasks_at_once = exchanged.tasks_at_once;
@@ -184,7 +184,7 @@ impl<'a> InFlight<'a> {
     }
 
     /// Waits for all tasks; returns the workers' warnings.
-    fn end(mut self, done: Done<'_>) -> Result<Vec<String>> {
+    fn end(mut self, done: OnRegionDone<'_>) -> Result<Vec<String>> {
         while !self.marks.is_empty() {
             self.exchange(done)?;
         }
@@ -200,8 +200,8 @@ pub(super) struct Distributed {
     pub(super) warnings: Vec<String>,
 }
 
-impl Job<'_> {
-    /// Copies as [`Job::copy`] does, or compares as [`Job::compare`] does, by workers.
+impl ConversionJob<'_> {
+    /// Copies as [`ConversionJob::copy`] does, or compares as [`ConversionJob::compare`] does, by workers.
     ///
     /// # Errors
     /// Those of the exchange; those of storage. Finished regions are kept.
@@ -213,8 +213,8 @@ impl Job<'_> {
         journal: &mut Option<Journal>,
     ) -> Result<Distributed> {
         let (mut finished, mut resumed_bytes) = (0_u64, 0_u64);
-        let mut in_flight = InFlight::begin(workers, is_comparison)?;
-        let mut gathered = Gathered::default();
+        let mut in_flight = TasksInFlight::begin(workers, is_comparison)?;
+        let mut gathered = TaskBuilder::default();
         let task_bytes = (self.plan.bytes() / TASK_PART).clamp(TASK_BYTES_MIN, TASK_BYTES_MAX);
         for array in &self.plan.arrays {
             self.open(array)?;

@@ -28,7 +28,7 @@ use super::journal::Journal;
 use super::plan::ConvertPlan;
 use super::source::ConvertSource;
 use super::words::quoted;
-use super::{ConvertError, Outcome};
+use super::{ConvertError, ConvertResult};
 use crate::error::{Error, ErrorKind, Result};
 use crate::publication::{StagedTree, has_name};
 use crate::zarr::publish::random_key;
@@ -57,7 +57,11 @@ impl WorkDirectory {
     ///
     /// # Errors
     /// `Busy` if another conversion to this target is running; those of storage.
-    pub(super) fn take(parent: &Arc<dyn Storage>, name: &ObjectPath, shown: &str) -> Outcome<Self> {
+    pub(super) fn take(
+        parent: &Arc<dyn Storage>,
+        name: &ObjectPath,
+        shown: &str,
+    ) -> ConvertResult<Self> {
         let hidden = format!(".{name}.bedform-partial");
         let Some(taken) = Self::take_as(parent, name, &hidden)? else {
             let shown = quoted(shown);

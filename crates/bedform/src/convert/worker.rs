@@ -9,9 +9,9 @@ use bedform_geometry::Region;
 use bedform_remote::RemoteStorage;
 use bedform_storage::{Mode, Profile, Storage};
 
-use super::Outcome;
+use super::ConvertResult;
 use super::copy::{copy_region, differs, is_same};
-use super::source::{ConvertSource, SourceArray, Values};
+use super::source::{ConvertSource, RegionBuffers, SourceArray};
 use super::tasks::{ArrayRegions, RegionTask, TargetPlace, key_of};
 use super::words::quoted;
 use crate::array::Array;
@@ -73,7 +73,7 @@ impl RegionWorker {
     /// # Errors
     /// [`ConvertError::Differs`](super::ConvertError::Differs); `Conflict` if the target now
     /// belongs to another conversion; those of reading and writing.
-    pub fn run(&self, task: &RegionTask) -> Outcome<Vec<String>> {
+    pub fn run(&self, task: &RegionTask) -> ConvertResult<Vec<String>> {
         for regions in &task.arrays {
             let source = self.source.array(&regions.array)?;
             match task.is_comparison {
@@ -87,7 +87,7 @@ impl RegionWorker {
     /// Opens the target before each region: a draft of another conversion with the same name must
     /// not get this one's shards.
     fn copy(&self, regions: &ArrayRegions, source: &SourceArray) -> Result<()> {
-        let mut values = Values::default();
+        let mut values = RegionBuffers::default();
         for (start, shape) in &regions.regions {
             let region = Region::new(start.clone(), shape.clone())?;
             copy_region(source, &self.target(source, regions)?, &region, &mut values)?;
@@ -121,9 +121,9 @@ impl RegionWorker {
     }
 }
 
-fn compare(regions: &ArrayRegions, source: &SourceArray, target: Array) -> Outcome<()> {
+fn compare(regions: &ArrayRegions, source: &SourceArray, target: Array) -> ConvertResult<()> {
     let copy = SourceArray::of_store(target)?;
-    let (mut left, mut right) = (Values::default(), Values::default());
+    let (mut left, mut right) = (RegionBuffers::default(), RegionBuffers::default());
     for (start, shape) in &regions.regions {
         let region = Region::new(start.clone(), shape.clone()).map_err(Error::from)?;
         if !is_same(source, &copy, &region, &mut left, &mut right)? {

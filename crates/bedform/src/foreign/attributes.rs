@@ -1,34 +1,38 @@
 //! Attributes of foreign files, as JSON.
 //!
-//! The names and values are those that xarray's engines `netcdf4` (for files that are NetCDF) and
-//! `h5netcdf` (for other HDF5 files) show, so that a dataset is the same through every door, and before and
-//! after a conversion.
+//! The names and values are those that xarray's engines show: `netcdf4` for NetCDF files and
+//! `h5netcdf` for other HDF5 files. So a dataset is the same in Python, C and the command line, and
+//! before and after a conversion.
 
 use bedform_format::chunk_map::{Attribute, AttributeValues, ChunkMap, ForeignArray as MapArray};
 use bedform_format::json::{NUMBER, text_of_bytes};
 use bedform_format::{DataType, Endian};
 use serde_json::{Map, Number, Value, json};
 
-/// Whose words attributes are given in.
+/// The xarray engine whose names and values attributes have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Style {
+pub(crate) enum AttributeStyle {
     Netcdf4,
     H5netcdf,
 }
 
-impl Style {
+impl AttributeStyle {
     pub(crate) fn of(map: &ChunkMap) -> Self {
         if map.format == "hdf5" { Self::H5netcdf } else { Self::Netcdf4 }
     }
 
-    /// True for numbers that NetCDF does not have, whose attributes its library does not show.
+    /// Returns true for number types that NetCDF lacks; its library does not show attributes of
+    /// them.
     fn hides(self, values: &AttributeValues) -> bool {
         self == Self::Netcdf4 && values.is_not_netcdf()
     }
 }
 
-/// The attributes of a group.
-pub(crate) fn group_attributes(stored: &[(String, Attribute)], style: Style) -> Map<String, Value> {
+/// Returns the attributes of a group.
+pub(crate) fn group_attributes(
+    stored: &[(String, Attribute)],
+    style: AttributeStyle,
+) -> Map<String, Value> {
     let shown = stored.iter().filter_map(|(name, attribute)| {
         let value = match attribute {
             Attribute::Text(text) => json!(text),
@@ -41,16 +45,16 @@ pub(crate) fn group_attributes(stored: &[(String, Attribute)], style: Style) -> 
     shown.collect()
 }
 
-/// The attributes of a variable.
-pub(crate) fn variable_attributes(array: &MapArray, style: Style) -> Map<String, Value> {
+/// Returns the attributes of a variable.
+pub(crate) fn variable_attributes(array: &MapArray, style: AttributeStyle) -> Map<String, Value> {
     let mut attributes = group_attributes(&array.attributes, style);
-    if style == Style::Netcdf4 {
+    if style == AttributeStyle::Netcdf4 {
         attributes.shift_remove("least_significant_digit");
     }
     attributes
 }
 
-/// Numbers or characters: one value, or nested lists of the attribute's shape.
+/// Returns numbers or characters: one value, or nested lists of the attribute's shape.
 fn of_values(values: &AttributeValues) -> Value {
     let size = values.data_type.item_size().unwrap_or(1).max(1);
     let mut elements =
@@ -64,7 +68,7 @@ fn of_values(values: &AttributeValues) -> Value {
 fn nested(shape: &[u64], elements: &mut dyn Iterator<Item = Value>) -> Value {
     match shape {
         [] => elements.next().unwrap_or(Value::Null),
-        // The map was checked: as many elements are there.
+        // The map was checked: it has as many elements.
         [length, inner @ ..] => (0..*length).map(|_| nested(inner, elements)).collect(),
     }
 }
@@ -81,7 +85,7 @@ fn element(raw: &[u8], data_type: DataType, endian: Endian) -> Value {
     let unsigned = u64::from_le_bytes(wide);
     let signed = || {
         let unused = 64 - 8 * u32::try_from(length).unwrap_or(8);
-        // Shifted up and back: the sign fills what is above.
+        // Shifting up and back fills the upper bits with the sign.
         unsigned.wrapping_shl(unused).cast_signed().wrapping_shr(unused)
     };
     match data_type {
@@ -97,7 +101,7 @@ fn element(raw: &[u8], data_type: DataType, endian: Endian) -> Value {
     }
 }
 
-/// A little-endian floating-point number; those that JSON lacks as the engine marks them.
+/// Returns a little-endian floating-point number. Numbers that JSON lacks become marked text.
 fn float(raw: &[u8]) -> Value {
     let number = match *raw {
         [a, b] => half(u16::from_le_bytes([a, b])),
@@ -114,7 +118,7 @@ fn float(raw: &[u8]) -> Value {
     json!(format!("{NUMBER}{word}"))
 }
 
-/// The value of an IEEE half-precision number.
+/// Returns the value of an IEEE half-precision number.
 fn half(bits: u16) -> f64 {
     let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023) / 1024.0);
@@ -126,7 +130,7 @@ fn half(bits: u16) -> f64 {
     }
 }
 
-/// A name for each axis of a variable.
+/// Returns a name for each axis of a variable.
 pub(crate) fn dimension_names(array: &MapArray) -> Vec<String> {
     let given = array.dimension_names.as_deref().unwrap_or_default();
     let name = |axis: usize| given.get(axis).cloned().unwrap_or_else(|| format!("dim_{axis}"));
@@ -159,12 +163,19 @@ mod tests {
             (T::FixedBytes(1), Endian::Little, &b"m"[..], json!("m")),
         ] {
             let stored = [("a".to_owned(), values(data_type, endian, None, data))];
-            assert_eq!(group_attributes(&stored, Style::H5netcdf)["a"], expected, "{data_type}");
+            assert_eq!(
+                group_attributes(&stored, AttributeStyle::H5netcdf)["a"],
+                expected,
+                "{data_type}"
+            );
         }
         let stored =
             [("a".to_owned(), values(T::UInt8, Endian::Little, Some(vec![2, 2]), &[1, 2, 3, 4]))];
-        assert_eq!(group_attributes(&stored, Style::Netcdf4)["a"], json!([[1, 2], [3, 4]]));
+        assert_eq!(
+            group_attributes(&stored, AttributeStyle::Netcdf4)["a"],
+            json!([[1, 2], [3, 4]])
+        );
         let stored = [("a".to_owned(), values(T::Bool, Endian::Little, None, &[1]))];
-        assert!(group_attributes(&stored, Style::Netcdf4).is_empty());
+        assert!(group_attributes(&stored, AttributeStyle::Netcdf4).is_empty());
     }
 }

@@ -1,20 +1,21 @@
-//! Variables that a callback reads: what only a foreign library can decode.
+//! Variables that only a foreign library can decode, read by a callback.
 //!
-//! A [`Callback`] fills a buffer with the elements of a region. Around it stands a [`Source`] like any
-//! other, so that such variables have plans, prices, a cache, and reads of any selection:
+//! A [`Callback`] fills a buffer with the elements of a region. A [`Source`] wraps it, so that such
+//! variables have plans, prices, a cache, and reads of any selection:
 //!
-//! - The variable is cut into regular chunks, each a cell of its own: whole chunks of the file, as many
-//!   along the fastest axes as make a request worth its while; of variables without chunks, rows of a few
-//!   MiB. A read calls back once for each chunk that it touches, for the part of it that lies in the array.
-//! - What the callback gives are the raw elements in C order, in the machine's byte order. Decoded chunks
-//!   are kept as others are, by the version that the file had when the chunk was read: another version
-//!   shares nothing with it. If the file has changed by the time a call returns, the read is a `Conflict`.
-//!   Elements that lie outside of the file have no version; a callback for such is
+//! - The variable is cut into regular chunks, each a cell of its own. A chunk is whole chunks of
+//!   the file, as many along the fastest axes as make a call worth its cost. For a variable without
+//!   chunks it is rows of a few MiB. A read calls back once for each chunk that it touches, for the
+//!   part of it that lies in the array.
+//! - The callback returns the raw elements in C order, in the machine's byte order. Decoded chunks
+//!   are cached by the version that the file had when the chunk was read; other versions share
+//!   nothing with it. If the file has changed by the time a call returns, the read is a `Conflict`.
+//!   Elements outside of the file have no version; a callback for them is
 //!   [`not_kept`](Callback::not_kept).
 //! - An error of the callback ends the read and is its error, unchanged.
-//! - The callback is called from several threads at once, unless it says [`one_at_a_time`](Callback::one_at_a_time):
-//!   then a read calls it on its caller's thread alone, and reads of other threads wait for their turn.
-//!   It must not read the same array.
+//! - Several threads call the callback at once, unless it is
+//!   [`one_at_a_time`](Callback::one_at_a_time). Then a read calls it on its caller's thread alone,
+//!   and reads of other threads wait for their turn. The callback must not read the same array.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -40,13 +41,13 @@ use crate::source::{ChunkLocations, OpenCell, PendingCell, Source, StoredLayout}
 
 /// Bytes of a chunk that consists of several chunks of a file.
 const CHUNK_BYTES: u64 = 1 << 20;
-/// Bytes of a chunk of a variable that has none.
+/// Bytes of a chunk of a variable that has no chunks in its file.
 const ROWS_BYTES: u64 = 4 << 20;
 
-/// Fills a buffer with the elements of a region: C order, the machine's byte order.
+/// A function that fills a buffer with the elements of a region: C order, the machine's byte order.
 pub type ReadElements = dyn Fn(&Region, &mut [u8]) -> Result<()> + Send + Sync;
 
-/// A function that reads regions of an array, and how it may be called.
+/// A function that reads regions of an array, and the rules for calling it.
 #[derive(Clone)]
 pub struct Callback {
     read: Arc<ReadElements>,
@@ -55,19 +56,19 @@ pub struct Callback {
 }
 
 impl Callback {
-    /// A function that may be called from several threads at once.
+    /// Makes a callback that several threads may call at once.
     pub fn new(read: Arc<ReadElements>) -> Self {
         Self { read, is_serial: false, is_kept: true }
     }
 
-    /// The same, called by one thread at a time, the thread that reads.
+    /// Restricts calls to one thread at a time, the thread that reads.
     #[must_use]
     pub fn one_at_a_time(mut self) -> Self {
         self.is_serial = true;
         self
     }
 
-    /// The same for elements that can change while the file does not: no cache keeps them.
+    /// Turns caching off, for elements that can change while the file does not.
     #[must_use]
     pub fn not_kept(mut self) -> Self {
         self.is_kept = false;
@@ -76,7 +77,7 @@ impl Callback {
 }
 
 impl Callback {
-    /// The same, but every call fails: `LimitExceeded` with this message.
+    /// Makes every call fail with `LimitExceeded` and this message.
     fn refusing(mut self, message: String) -> Self {
         let fail = move |_: &Region, _: &mut [u8]| {
             Err(Error::new(ErrorKind::LimitExceeded, message.clone()))
@@ -94,7 +95,8 @@ impl fmt::Debug for Callback {
     }
 }
 
-/// An array that a callback reads; see [`Array::of_callback`](crate::Array::of_callback).
+/// The description of an array that a callback reads; see
+/// [`Array::of_callback`](crate::Array::of_callback).
 #[derive(Debug, Clone)]
 pub struct CallbackArray {
     name: String,
@@ -105,28 +107,28 @@ pub struct CallbackArray {
 }
 
 impl CallbackArray {
-    /// An array of this shape and type, which messages call `name`.
+    /// Describes an array of this shape and type, which messages call `name`.
     pub fn new(name: impl Into<String>, shape: &[u64], data_type: DataType) -> Self {
         let (name, shape) = (name.into(), shape.to_vec());
         Self { name, shape, data_type, chunk_shape: None, fill: None }
     }
 
-    /// The same with the chunks in which the elements are stored: calls are for whole chunks. Without it
-    /// they are for rows.
+    /// Sets the chunks in which the elements are stored, so that calls are for whole chunks.
+    /// Without them calls are for rows.
     #[must_use]
     pub fn with_chunks(mut self, chunk_shape: &[u64]) -> Self {
         self.chunk_shape = Some(chunk_shape.to_vec());
         self
     }
 
-    /// Bytes of a chunk, if the array has chunks.
+    /// Returns the bytes of a chunk, if the array has chunks.
     fn chunk_bytes(&self) -> Option<u64> {
         let item = self.data_type.item_size().unwrap_or(1) as u64;
         let axes = self.chunk_shape.as_ref()?.iter();
         Some(axes.fold(item, |bytes, axis| bytes.saturating_mul(*axis)))
     }
 
-    /// The same with a fill value: an element in the machine's byte order.
+    /// Sets the fill value: an element in the machine's byte order.
     #[must_use]
     pub fn with_fill(mut self, element: &[u8]) -> Self {
         self.fill = Some(element.to_vec());
@@ -138,18 +140,18 @@ impl CallbackArray {
 #[derive(Debug)]
 pub(crate) struct CalledVariable {
     facts: VariableFacts,
-    called: Arc<Called>,
-    /// Its place in the chunk map, in a file.
+    called: Arc<BoundCallback>,
+    /// The file of the variable, and its position in the chunk map.
     described: Option<(ForeignFile, usize)>,
 }
 
 /// A callback, and the file that it reads.
 #[derive(Debug)]
-struct Called {
+struct BoundCallback {
     callback: Callback,
-    /// Held while the callback runs, if it is called by one thread at a time.
+    /// Held while the callback runs, if only one thread at a time may call it.
     turn: Mutex<()>,
-    /// Nothing for an array that lies in no file.
+    /// The file; `None` for an array outside of files.
     file: Option<ForeignFile>,
     name: String,
     chunk_shape: Vec<u64>,
@@ -157,11 +159,11 @@ struct Called {
 }
 
 impl CalledVariable {
-    /// The array that `described` says, in no file.
+    /// Makes the array that `described` describes, outside of files.
     ///
     /// # Errors
-    /// `InvalidArgument` for a shape or type that no array can have; `LimitExceeded` for chunks larger
-    /// than the limit.
+    /// `InvalidArgument` for a shape or type that no array can have; `LimitExceeded` for chunks
+    /// over the limit.
     pub(crate) fn alone(
         described: CallbackArray,
         callback: Callback,
@@ -174,7 +176,7 @@ impl CalledVariable {
         Self::new(described, callback, (cache, tuning), None, largest)
     }
 
-    /// The variable at `path` of a file.
+    /// Makes the variable at `path` of a file.
     ///
     /// # Errors
     /// `NotFound`; `Unsupported` for elements without a fixed size; as [`CalledVariable::alone`].
@@ -273,7 +275,7 @@ impl CalledVariable {
         let path = file.map_or(name.as_str(), |(_, path)| path).to_owned();
         let key = file.map_or_else(|| name.clone(), |(file, path)| format!("{}:{path}", file.path));
         let scope = cache.scope(&key, decoding(data_type, &chunk_shape));
-        let called = Called {
+        let called = BoundCallback {
             callback,
             turn: Mutex::default(),
             file: file.map(|(file, _)| file.clone()),
@@ -281,7 +283,7 @@ impl CalledVariable {
             chunk_shape,
             item_size,
         };
-        // Nobody but the program may call into it.
+        // Only the program itself may call its callback, so nothing is read ahead.
         let follows = None;
         let replicas = file.and_then(|(file, _)| file.replicas.clone());
         let facts = VariableFacts {
@@ -301,7 +303,8 @@ impl CalledVariable {
     }
 }
 
-/// A hash of all that decides which chunks the variable has; no variable that the engine decodes has it.
+/// Returns a hash of everything that decides the chunks of the variable. It differs from those of
+/// variables that the engine decodes.
 fn decoding(data_type: DataType, chunk_shape: &[u64]) -> u64 {
     let mut hasher = DefaultHasher::new();
     format!("callback {data_type:?} {chunk_shape:?}").hash(&mut hasher);
@@ -373,22 +376,22 @@ impl Source for CalledVariable {
 /// A chunk as an object: its bytes are made when they are read.
 #[derive(Debug)]
 struct CalledRegion {
-    called: Arc<Called>,
+    called: Arc<BoundCallback>,
     /// The part of the chunk that lies in the array.
     region: Region,
     version: Version,
 }
 
-impl Called {
-    /// Calls back for `region`.
+impl BoundCallback {
+    /// Calls the callback for `region`.
     fn call(&self, region: &Region, buffer: &mut [u8]) -> Result<()> {
-        // A callback that panicked left nothing behind here.
+        // A callback that panicked left no state here.
         let turn = || self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let _turn = self.callback.is_serial.then(turn);
         (self.callback.read)(region, buffer)
     }
 
-    /// Fills `buffer`, a whole chunk, of which `region` lies in the array.
+    /// Fills `buffer`, a whole chunk; `region` is the part of it that lies in the array.
     fn fill(&self, region: &Region, buffer: &mut [u8]) -> Result<()> {
         if region.shape() == self.chunk_shape {
             return self.call(region, buffer);
@@ -411,7 +414,7 @@ impl Called {
     }
 }
 
-/// An error of the engine on its way through storage, out of which it comes as it was.
+/// Wraps an error of the engine for its way through storage, from which it returns unchanged.
 fn through_storage(name: &str, error: Error) -> StorageError {
     StorageError::from_io("read", name, io::Error::other(error))
 }

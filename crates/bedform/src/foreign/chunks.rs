@@ -1,4 +1,4 @@
-//! Where the chunks of one variable lie in its file.
+//! The places of the chunks of one variable in its file.
 
 use std::sync::Arc;
 
@@ -8,25 +8,25 @@ use bedform_storage::Object;
 
 use crate::source::{ChunkLocations, LocateChunk, Location, OpenCell};
 
-/// Where the chunks of one variable lie.
+/// The places of the chunks of one variable.
 #[derive(Debug)]
 enum VariableChunks {
-    /// One, at an offset and of a length.
+    /// One chunk: its offset and length in bytes.
     Whole(u64, u64),
-    /// One for each record: the first, the distance, the length.
+    /// One chunk for each record: the offset of the first, their distance, their length, in bytes.
     Records(u64, u64, u64),
-    Table(Table),
+    Table(TableHandle),
 }
 
 /// The chunk table of a variable.
 #[derive(Debug)]
-pub(super) enum Table {
+pub(super) enum TableHandle {
     Own(Arc<ChunkTable>),
-    /// That of a variable of a chunk map, by its position there.
+    /// The table of a variable of a chunk map, by its position there.
     OfMap(Arc<ChunkMap>, usize),
 }
 
-impl Table {
+impl TableHandle {
     fn get(&self) -> Option<&ChunkTable> {
         match self {
             Self::Own(table) => Some(table),
@@ -38,13 +38,14 @@ impl Table {
     }
 }
 
-/// The cell that a variable, stored like that, is in its file, which is `object`. `begins` is where its bytes begin,
-/// if `storage` does not say it; `table` is asked for a variable with chunks.
+/// Returns the cell that a variable of the given storage is in its file, which is `object`.
+/// `begins` is the offset of its bytes if `storage` lacks it; `table` is called for a variable with
+/// chunks.
 pub(super) fn cell_of(
     object: Arc<dyn Object>,
     storage: &ForeignStorage,
     begins: Option<u64>,
-    table: impl FnOnce() -> Table,
+    table: impl FnOnce() -> TableHandle,
 ) -> OpenCell {
     let at = |offset: u64| begins.unwrap_or(offset);
     let chunks = match storage {

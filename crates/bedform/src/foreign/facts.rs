@@ -1,4 +1,4 @@
-//! What is known of a variable of a foreign file, or of many files, whoever reads it.
+//! Facts of a variable of a foreign file, or of many files, that all its readers need.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::ForeignFile;
 use super::archive::JoinedVariable;
-use super::attributes::{self, Style};
+use super::attributes::{self, AttributeStyle};
 use crate::cache::{CacheHandle, Scope};
 use crate::error::Result;
 use crate::plan::tuning::Tuning;
@@ -17,31 +17,31 @@ use crate::prefetch::HandleReads;
 use crate::replica::{Replicas, meaning_of};
 use crate::source::{Source, StoredLayout};
 
-/// What reads of a variable go by.
+/// The facts by which a variable is read.
 #[derive(Debug, Clone)]
 pub(crate) struct VariableFacts {
-    /// The variable as a user knows it.
+    /// The variable's name for users and messages.
     pub(crate) name: String,
     /// Its path in the file.
     pub(crate) path: String,
     pub(crate) data_type: DataType,
     pub(crate) layout: StoredLayout,
-    /// The fingerprint that its replicas must have beside the bytes of the file: see
+    /// The fingerprint that replicas must share beside the bytes of the file: see
     /// [`Replica::meaning`](crate::replica::Replica).
     pub(crate) meaning: String,
-    /// What its chunks have in common in the cache.
+    /// The common part of the cache keys of its chunks.
     pub(crate) scope: Arc<Scope>,
-    /// Where its decoded chunks are kept.
+    /// The cache of its decoded chunks.
     pub(crate) cache: Arc<CacheHandle>,
     pub(crate) tuning: Tuning,
-    /// Other copies of it; nothing where there can be none.
+    /// Its replicas; `None` if there can be none.
     pub(crate) replicas: Option<Arc<Replicas>>,
-    /// Who follows the reads; nothing where none is made ahead.
+    /// The follower of its reads; `None` if no reads are made ahead.
     pub(crate) follows: Option<Arc<HandleReads>>,
 }
 
 impl VariableFacts {
-    /// Those of the variable `array` of a file, of a type and stored like that.
+    /// Makes the facts of the variable `array` of a file, with its type and stored form.
     pub(super) fn of_file(
         file: &ForeignFile,
         array: &ForeignArray,
@@ -66,30 +66,30 @@ impl VariableFacts {
     }
 }
 
-/// Where the chunks of a variable lie.
+/// The source or sources of a variable's chunks.
 #[derive(Clone, Copy)]
 pub(crate) enum Sources<'a> {
-    /// In one file.
+    /// One file.
     One(&'a dyn Source),
-    /// In many, one behind the other along an axis.
+    /// Many files, one behind the other along an axis.
     Joined(&'a JoinedVariable),
 }
 
-/// A variable of a foreign file, or of many as one: what is known of it.
+/// A variable of a foreign file, or of many files as one.
 pub(crate) trait ForeignVariable: Send + Sync + Debug {
-    /// What reads go by.
+    /// Returns the facts by which the variable is read.
     fn facts(&self) -> &VariableFacts;
 
-    /// Where its chunks lie.
+    /// Returns the source or sources of its chunks.
     fn sources(&self) -> Sources<'_>;
 
-    /// The state of the source that reads of it go by; nothing where it has none.
+    /// Returns the state of the file that its reads assume; `None` if it has none.
     fn state(&self) -> Option<&SourceVersion> {
         None
     }
 
-    /// True if the source has the state that reads of it go by. It is looked at, unless reads of its handle look at
-    /// no object of a server again, and it need not be looked at `anew`.
+    /// Returns true if the file has the state that reads assume. The file is checked, with one
+    /// exception: reads of this handle never check objects of a server again, and `anew` is false.
     ///
     /// # Errors
     /// Those of storage.
@@ -98,18 +98,19 @@ pub(crate) trait ForeignVariable: Send + Sync + Debug {
         Ok(true)
     }
 
-    /// The variable in the chunk map that describes it; nothing where none does.
+    /// Returns the variable in the chunk map that describes it; `None` if no map does.
     fn described(&self) -> Option<(&ChunkMap, &ForeignArray)>;
 
-    /// The attributes, as xarray shows those of such files.
+    /// Returns the attributes, as xarray shows those of such files.
     fn attributes(&self) -> Map<String, Value> {
         let described = self.described();
         described
-            .map(|(map, array)| attributes::variable_attributes(array, Style::of(map)))
+            .map(|(map, array)| attributes::variable_attributes(array, AttributeStyle::of(map)))
             .unwrap_or_default()
     }
 
-    /// A name for each axis, as xarray shows those of such files; nothing for axes without.
+    /// Returns a name for each axis, as xarray shows those of such files; `None` for axes without a
+    /// name.
     fn dimension_names(&self) -> Vec<Option<String>> {
         match self.described() {
             Some((_, array)) => attributes::dimension_names(array).into_iter().map(Some).collect(),
@@ -117,8 +118,8 @@ pub(crate) trait ForeignVariable: Send + Sync + Debug {
         }
     }
 
-    /// What the variable is; the keys are those of [`Array::describe`](crate::Array::describe) that a
-    /// foreign variable has, `storage` and `encoding`.
+    /// Describes the variable. The keys are those of [`Array::describe`](crate::Array::describe)
+    /// that a foreign variable has, `storage` and `encoding`.
     fn describe(&self) -> Value {
         let (facts, array) = (self.facts(), self.described().map(|(_, array)| array));
         let kind = match array.map(|array| &array.storage) {
@@ -147,7 +148,7 @@ pub(crate) trait ForeignVariable: Send + Sync + Debug {
         })
     }
 
-    /// False if the library of the format decodes it.
+    /// Returns false if the library of the format decodes it.
     fn is_decoded(&self) -> bool {
         true
     }

@@ -1,6 +1,7 @@
 //! Chunk maps of HDF5 files by our own parser, without the library.
 //!
-//! What the parser does not know, or finds damaged, is left to whoever has the library: it is the judge.
+//! A file that the parser does not know, or finds damaged, is left to a caller with the HDF5
+//! library, which decides.
 
 #![allow(clippy::disallowed_methods, reason = "it reads the file that the user named")]
 
@@ -19,22 +20,26 @@ use rustix::io::Errno;
 
 use super::{source_version, url, writers};
 use crate::error::{Error, ErrorKind, Result};
-use crate::opening::{Fronted, read_many};
+use crate::opening::{FrontCachedFile, read_many};
 use crate::options::OpenOptions;
 
-/// The variable of the HDF5 library that says whether it locks files.
+/// The environment variable that tells the HDF5 library whether to lock files.
 const LOCKING: &str = "HDF5_USE_FILE_LOCKING";
 
-/// An opened file as the parser reads it.
-pub(super) struct Reader<'a> {
+/// The parser's access to an opened file.
+pub(super) struct Hdf5Access<'a> {
     object: &'a dyn Object,
-    /// What came with its opening, if that is kept.
-    front: Option<&'a Fronted>,
+    /// The bytes that came with opening the file, if they are kept.
+    front: Option<&'a FrontCachedFile>,
     is_remote: bool,
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(object: &'a dyn Object, front: Option<&'a Fronted>, is_remote: bool) -> Self {
+impl<'a> Hdf5Access<'a> {
+    pub(super) fn new(
+        object: &'a dyn Object,
+        front: Option<&'a FrontCachedFile>,
+        is_remote: bool,
+    ) -> Self {
         Self { object, front, is_remote }
     }
 
@@ -48,7 +53,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl ReadAt for Reader<'_> {
+impl ReadAt for Hdf5Access<'_> {
     fn read_at(&self, offset: u64, length: usize) -> std::result::Result<Vec<u8>, ReadError> {
         if let Some(front) = self.front {
             return front.read_at(offset, length);
@@ -70,31 +75,33 @@ impl ReadAt for Reader<'_> {
     }
 }
 
-/// A file as the parser found it.
-pub(super) struct Parsed {
+/// The result of parsing a file.
+pub(super) struct ParsedFile {
     /// Its chunk map, with empty chunk tables.
     pub(super) map: ChunkMap,
-    /// For each variable with a chunk table the address of its dataset.
+    /// For each variable with a chunk table, the address of its dataset.
     pub(super) datasets: Vec<Option<u64>>,
 }
 
-/// The HDF5 file at `path`, which `opened` is, by what it says; nothing if it is for the library to say.
+/// Parses the HDF5 file at `path`, which is opened as `opened`; `None` if only the library can read
+/// it.
 ///
 /// # Errors
-/// `LimitExceeded` for a file whose metadata are over a limit: the library would not come to an end sooner.
+/// `LimitExceeded` for a file whose metadata are over a limit, since the library would take no less
+/// time.
 pub(super) fn parse(
     path: &Path,
-    opened: &Fronted,
+    opened: &FrontCachedFile,
     options: &OpenOptions,
-) -> Result<Option<Parsed>> {
-    // The library holds this lock while it writes. Who cannot have it is told by the library; where the
-    // system has no locks it does without, too.
+) -> Result<Option<ParsedFile>> {
+    // The library holds this lock while it writes. If the lock is taken, the library reports the
+    // error; on systems without locks neither has one.
     let Ok(file) = File::open(path) else { return Ok(None) };
     let lock = || flock(&file, FlockOperation::NonBlockingLockShared);
     if uses_locks() && lock() == Err(Errno::WOULDBLOCK) {
         return Ok(None);
     }
-    let reader = Reader::new(&*opened.object, opened.if_settled(), false);
+    let reader = Hdf5Access::new(&*opened.object, opened.if_settled(), false);
     let version = reader.version();
     let limits = &options.limits;
     let blocks = opened.block_bytes();
@@ -105,7 +112,7 @@ pub(super) fn parse(
         chunk_map_without_tables(&opened, &source_version(version), limits).map(Some)
     });
     match parsed {
-        Ok(parsed) => Ok(parsed.map(|(map, datasets)| Parsed { map, datasets })),
+        Ok(parsed) => Ok(parsed.map(|(map, datasets)| ParsedFile { map, datasets })),
         Err(error @ (Hdf5Error::Limit { .. } | Hdf5Error::FileLimit { .. })) => {
             let text = format!("{}: {error}; read it with h5py", path.display());
             Err(Error::new(ErrorKind::LimitExceeded, text))
@@ -114,12 +121,12 @@ pub(super) fn parse(
     }
 }
 
-/// The chunk table of a variable, whose dataset is at `address` of the file.
+/// Reads the chunk table of a variable, whose dataset is at `address` of the file.
 ///
 /// # Errors
-/// `Conflict` if another dataset lies there now; by the file.
+/// `Conflict` if another dataset lies there now; those of the parser.
 pub(super) fn read_table(
-    reader: &Reader<'_>,
+    reader: &Hdf5Access<'_>,
     address: u64,
     array: &ForeignArray,
     limits: &Limits,
@@ -128,12 +135,12 @@ pub(super) fn read_table(
     chunks_of(array, table)
 }
 
-/// An array of texts, whose dataset is at `address` of the file, as one of raw elements.
+/// Returns an array of texts, whose dataset is at `address` of the file, as one of raw elements.
 ///
 /// # Errors
-/// `Conflict` if another dataset lies there now; by the file.
+/// `Conflict` if another dataset lies there now; those of the parser.
 pub(super) fn read_stored_texts(
-    reader: &Reader<'_>,
+    reader: &Hdf5Access<'_>,
     address: u64,
     array: &ForeignArray,
     limits: &Limits,
@@ -142,12 +149,12 @@ pub(super) fn read_stored_texts(
     chunks_of(array, stored)
 }
 
-/// The texts that elements of such an array stand for.
+/// Returns the texts that elements of such an array refer to.
 ///
 /// # Errors
-/// By the file.
+/// Those of the parser.
 pub(super) fn read_texts(
-    reader: &Reader<'_>,
+    reader: &Hdf5Access<'_>,
     elements: &[u8],
     path: &str,
     limits: &Limits,
@@ -158,7 +165,8 @@ pub(super) fn read_texts(
         .map_err(|error| error_of(error, &format!("the texts of {path:?}")))
 }
 
-/// What the parser found of the chunks of a variable; nothing if another dataset lies there now.
+/// Returns the parser's result for the chunks of a variable. `None` from the parser, for another
+/// dataset at the address, becomes a `Conflict`.
 fn chunks_of<T>(
     array: &ForeignArray,
     found: std::result::Result<Option<T>, Hdf5Error>,
@@ -170,7 +178,7 @@ fn chunks_of<T>(
     })
 }
 
-/// The error for what the parser says of `place`: what the reader failed with is passed on.
+/// Returns the error for a parser error about `place`; an error of the reader is passed on.
 pub(super) fn error_of(error: Hdf5Error, place: &str) -> Error {
     let kind = match error {
         Hdf5Error::Read(source) => {
@@ -186,7 +194,7 @@ pub(super) fn error_of(error: Hdf5Error, place: &str) -> Error {
     Error::new(kind, format!("{place}: {error}"))
 }
 
-/// Whether files are locked, as the library decides it.
+/// Returns true if files are locked, by the rule of the library.
 fn uses_locks() -> bool {
     !std::env::var_os(LOCKING).is_some_and(|value| value == "FALSE" || value == "0")
 }

@@ -4,19 +4,19 @@ use bedform_storage::{Object, StorageError, StorageErrorKind, Version};
 
 /// The bytes of a variable that lie in the chunk map itself.
 #[derive(Debug)]
-pub(super) struct Inline {
+pub(super) struct CompactObject {
     bytes: Vec<u8>,
     version: Version,
 }
 
-impl Inline {
+impl CompactObject {
     pub(super) fn new(bytes: Vec<u8>) -> Self {
         let version = Version { size: bytes.len() as u64, ..Version::default() };
         Self { bytes, version }
     }
 }
 
-impl Object for Inline {
+impl Object for CompactObject {
     fn version(&self) -> &Version {
         &self.version
     }

@@ -1,4 +1,5 @@
-//! What is found in a chunk map by name, found once for all that ask: a file may have many variables.
+//! Lookups by name in a chunk map. The tables are built once, because a file may have many
+//! variables.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;

@@ -1,16 +1,16 @@
 //! Foreign files, read as they are: NetCDF classic, NetCDF-4, HDF5.
 //!
-//! A [`ChunkMap`] says where the bytes of every variable lie; the plan, the fetches and the codecs are
-//! those of Zarr arrays. A whole file is one object here: a variable without chunks is one chunk of
-//! raw elements, of which a read fetches just the bytes that it needs; a record variable has one such
-//! chunk for each record.
+//! A [`ChunkMap`] holds the places of the bytes of every variable; plans, fetches and codecs are
+//! those of Zarr arrays. A whole file is one object here. A variable without chunks is one chunk of
+//! raw elements, from which a read fetches just the bytes that it needs. A record variable has one
+//! such chunk for each record.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `variable` | a variable of a file: how it is stored, as a source |
-//! | `chunks` | where the chunks of a variable lie in its file |
-//! | `callback` | variables that a callback reads: what only a foreign library can decode |
-//! | `facts` | what is known of a variable, whoever reads it |
+//! | `variable` | a variable of a file: its stored form, as a source |
+//! | `chunks` | the places of a variable's chunks in its file |
+//! | `callback` | variables that only a foreign library can decode, read by a callback |
+//! | `facts` | facts of a variable that all its readers need |
 //! | `hdf5` | chunk maps of HDF5 files by our own parser |
 //! | `tables` | chunk tables of HDF5 files, read when they are needed |
 //! | `texts` | variables of texts of any length |
@@ -45,14 +45,14 @@ use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Object, Profile, Storage, Version};
 
 use self::archive::Archive;
-use self::hdf5::Reader;
+use self::hdf5::Hdf5Access;
 use self::lookup::Lookup;
-use self::tables::Tables;
-use self::url::Kept;
-use self::variable::Variable;
+use self::tables::LazyTables;
+use self::url::OpenedUrl;
+use self::variable::FileVariable;
 use crate::cache::{CacheHandle, PlaceId, take_budget_of_environment};
 use crate::error::{Error, ErrorKind, Result};
-use crate::opening::{Fronted, ReadBytes};
+use crate::opening::{FrontCachedFile, ReadBytes};
 use crate::options::{Freshness, OpenOptions};
 use crate::plan::tuning::Tuning;
 use crate::prefetch::{HandleReads, PrefetchStatistics};
@@ -64,52 +64,53 @@ pub use bedform_format::chunk_map::SourceVersion;
 pub use bedform_format::hdf5::StoredTexts;
 pub use callback::{Callback, CallbackArray, ReadElements};
 
-/// The first look at a header.
+/// Bytes of the first read of a header.
 const HEADER_BYTES: u64 = 64 << 10;
 
-/// A foreign file, opened: its chunk map, and where it is. Or many files as one, the map and place of which are
-/// those of the first, with the shapes of all.
+/// An opened foreign file with its chunk map, or an archive of many files. An archive has the map
+/// and place of its first file, with the shapes of all.
 #[derive(Debug, Clone)]
 pub struct ForeignFile {
     pub(super) storage: Arc<dyn Storage>,
     pub(super) path: ObjectPath,
     pub(super) map: Arc<ChunkMap>,
     lookup: Arc<Lookup>,
-    tables: Arc<Tables>,
+    tables: Arc<LazyTables>,
     pub(crate) tuning: Tuning,
-    /// Who follows the reads, where something may be read ahead.
+    /// The follower of its reads, if reads may be made ahead.
     pub(crate) follows: Option<Arc<HandleReads>>,
-    /// Other copies of its variables, where there can be some.
+    /// Replicas of its variables, if there may be some.
     pub(crate) replicas: Option<Arc<Replicas>>,
     pub(crate) cache: Arc<CacheHandle>,
-    /// Whether every read looks if the file has changed.
+    /// True if every read checks whether the file has changed.
     pub(super) checks: bool,
-    /// The file as it was opened, where it can be read again without opening it.
-    kept: Option<Kept>,
-    /// The files, if it is many.
+    /// The opened file, if it can be read again without opening it.
+    kept: Option<OpenedUrl>,
+    /// The files of an archive; `None` for a single file.
     archive: Option<Arc<Archive>>,
 }
 
 impl ForeignFile {
-    /// What was read ahead of the reads of this handle, and what was used of it.
+    /// Returns counts of the bytes that were read ahead for this handle, and of those that reads
+    /// used.
     pub fn prefetch_statistics(&self) -> PrefetchStatistics {
         self.follows.as_deref().map(HandleReads::statistics).unwrap_or_default()
     }
 
-    /// What the reads of this handle did with each replica that they have looked for.
+    /// Returns counts, for each replica that the reads of this handle have looked for.
     pub fn replica_statistics(&self) -> Vec<ReplicaStatistics> {
         self.replicas.as_deref().map(Replicas::statistics).unwrap_or_default()
     }
 
-    /// Drops what was read ahead, for a program that reads nothing more.
+    /// Drops buffers that were read ahead, for a program that reads no more.
     pub fn drop_prefetched(&self) {
         self.follows.as_deref().into_iter().for_each(HandleReads::forget);
     }
 
-    /// The file at `path` of `storage`, whose chunk map is `map`.
+    /// Makes the file at `path` of `storage`, whose chunk map is `map`.
     ///
     /// # Errors
-    /// `Conflict` if the file is not the one that the map was made from.
+    /// `Conflict` if the map was made from another file, or the file has changed.
     pub fn new(
         storage: Arc<dyn Storage>,
         path: ObjectPath,
@@ -122,7 +123,7 @@ impl ForeignFile {
         Ok(file)
     }
 
-    /// As [`ForeignFile::new`], by who has just opened the file that the map is of.
+    /// As [`ForeignFile::new`], for a caller that has just opened the file of the map.
     pub(super) fn opened(
         storage: Arc<dyn Storage>,
         path: ObjectPath,
@@ -166,7 +167,7 @@ impl ForeignFile {
         path: ObjectPath,
         options: &OpenOptions,
     ) -> Result<Self> {
-        let opened = Fronted::local(&*storage, &path, options)?;
+        let opened = FrontCachedFile::local(&*storage, &path, options)?;
         Self::by_header(storage, path, &opened, options)
     }
 
@@ -174,7 +175,7 @@ impl ForeignFile {
     fn by_header(
         storage: Arc<dyn Storage>,
         path: ObjectPath,
-        opened: &Fronted,
+        opened: &FrontCachedFile,
         options: &OpenOptions,
     ) -> Result<Self> {
         let version = opened.object.version();
@@ -184,24 +185,24 @@ impl ForeignFile {
         Self::new(storage, path, map, options)
     }
 
-    /// The chunk map.
+    /// Returns the chunk map.
     pub fn map(&self) -> &ChunkMap {
         &self.map
     }
 
-    /// The states of all its files, in which they were opened.
+    /// Returns the states of all its files when they were opened.
     pub(crate) fn states(&self) -> impl Iterator<Item = &SourceVersion> {
         let archive = self.archive.as_deref();
         let one = archive.is_none().then_some(&self.map.source);
         archive.into_iter().flat_map(Archive::states).chain(one)
     }
 
-    /// The directory that holds the file.
+    /// Returns the directory that holds the file.
     pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
         &self.storage
     }
 
-    /// The file as a user knows it.
+    /// Returns the file's name for users and messages.
     pub fn name(&self) -> String {
         match &self.archive {
             Some(archive) => archive.name().to_owned(),
@@ -209,21 +210,21 @@ impl ForeignFile {
         }
     }
 
-    /// The error of something in the file, with the file's name in front where storage does not say it.
+    /// Returns the error with the file's name in front, unless storage has put it there.
     fn located(&self, error: Error) -> Error {
         let name = self.name();
         if error.to_string().contains(&name) { error } else { error.at(name) }
     }
 
-    /// The variable at `path` of the file, which is one.
+    /// Returns the variable at `path` of a single file.
     ///
     /// # Errors
     /// `NotFound`; `Unsupported` for a variable that only its native library reads.
-    fn variable(&self, path: &str) -> Result<Variable> {
-        Variable::new(self.clone(), self.position(path)?)
+    fn variable(&self, path: &str) -> Result<FileVariable> {
+        FileVariable::new(self.clone(), self.position(path)?)
     }
 
-    /// The number of the variable at `path` in the chunk map.
+    /// Returns the number of the variable at `path` in the chunk map.
     ///
     /// # Errors
     /// `NotFound`.
@@ -233,23 +234,23 @@ impl ForeignFile {
         })
     }
 
-    /// The same file, whose map lacks the chunk tables that `tables` reads.
-    fn with_tables(mut self, tables: Tables) -> Self {
+    /// Returns the file with `tables`, which read the chunk tables that its map lacks.
+    fn with_tables(mut self, tables: LazyTables) -> Self {
         self.tables = Arc::new(tables);
         self
     }
 
-    /// The variable at `path` in the chunk map.
+    /// Returns the variable at `path` in the chunk map.
     pub(crate) fn described(&self, path: &str) -> Option<&ForeignArray> {
         self.map.arrays.get(self.lookup.array(&self.map, path)?)
     }
 
-    /// The group at `path` in the chunk map.
+    /// Returns the group at `path` in the chunk map.
     pub(crate) fn group(&self, path: &str) -> Option<&ForeignGroup> {
         self.lookup.group(&self.map, path)
     }
 
-    /// The file, opened: the one that the chunk map is of.
+    /// Opens the file that the chunk map describes.
     ///
     /// # Errors
     /// `Conflict` if another file has taken its place; those of storage.
@@ -257,9 +258,9 @@ impl ForeignFile {
         if let Some(kept) = self.kept.as_ref().filter(|_| !self.checks) {
             return Ok(kept.object.clone());
         }
-        // Nobody reads its end because it is the end.
+        // No index lies at the end of the file, so one byte of it is enough.
         let object = self.storage.open_end(&self.path, 1)?;
-        // A server without strong ETags tells files apart by their times at best.
+        // A server without strong ETags identifies files by their times at best.
         match self.checks || self.storage.is_remote() {
             true => self.check_version(object.version())?,
             false => self.check_is_there(object.version())?,
@@ -267,7 +268,7 @@ impl ForeignFile {
         Ok(Arc::from(object))
     }
 
-    /// True if a read would open the file with this version now.
+    /// Returns true if a read would now open the file with this version.
     ///
     /// # Errors
     /// Those of storage.
@@ -278,8 +279,10 @@ impl ForeignFile {
         Ok(self.storage.is_current(&self.path, version)?)
     }
 
-    /// True if the file is as it was opened: see [`ForeignVariable::is_as_opened`](facts::ForeignVariable). On a disk
-    /// a look costs little beside a read, and handles that never look read bytes that others write in place, too.
+    /// Returns true if the file is as it was opened: see
+    /// [`ForeignVariable::is_as_opened`](facts::ForeignVariable). On a disk the check costs little
+    /// compared with a read. A handle without checks also reads bytes that other programs write in
+    /// place.
     ///
     /// # Errors
     /// Those of storage.
@@ -288,10 +291,10 @@ impl ForeignFile {
         Ok(!looks || source_version(&self.storage.stat(&self.path)?) == self.map.source)
     }
 
-    /// What the parser reads `object` by, which is the file.
-    fn reader<'a>(&'a self, object: &'a dyn Object) -> Reader<'a> {
+    /// Returns the parser's access to the file, which is opened as `object`.
+    fn reader<'a>(&'a self, object: &'a dyn Object) -> Hdf5Access<'a> {
         let front = self.kept.as_ref().filter(|_| !self.checks).map(|kept| &*kept.front);
-        Reader::new(object, front, self.storage.is_remote())
+        Hdf5Access::new(object, front, self.storage.is_remote())
     }
 
     pub(super) fn check_version(&self, version: &Version) -> Result<()> {
@@ -301,8 +304,8 @@ impl ForeignFile {
         Err(self.changed())
     }
 
-    /// Fails if another file has taken the place of the one that was opened, or it is shorter: the bytes of a
-    /// variable are then somebody else's.
+    /// Fails if another file has taken the place of the opened one, or if it is shorter: the places
+    /// of the chunk map then hold other bytes.
     pub(super) fn check_is_there(&self, version: &Version) -> Result<()> {
         let (now, then) = (source_version(version), &self.map.source);
         if now.identity == then.identity && now.size >= then.size {

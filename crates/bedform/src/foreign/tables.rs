@@ -1,4 +1,5 @@
-//! Chunk tables of a file that the parser opened, each read when its variable is first selected from.
+//! Chunk tables of a file that the parser opened, each read when its variable is first selected
+//! from.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,33 +7,36 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bedform_format::Limits;
 use bedform_format::chunk_map::{ChunkMap, ChunkTable, ForeignArray, ForeignGroup, ForeignStorage};
 
-use super::hdf5::{self, Reader};
+use super::hdf5::{self, Hdf5Access};
 use crate::error::Result;
 use crate::sidecar::Sidecar;
 
-/// A table of so many chunks is kept: to find them again takes longer than to read it.
+/// From so many chunks on a table is kept: finding the chunks again takes longer than reading the
+/// table.
 const KEPT_CHUNKS_MIN: usize = 1 << 14;
-/// Where somebody has asked for a sidecar, one of so many is: its nodes lie apart, and each may be a wait.
+/// The same limit for a sidecar that a user asked for. The nodes of a table lie apart, and each may
+/// be a wait.
 const ASKED_CHUNKS_MIN: usize = 1 << 8;
 
-/// The tables of one file.
+/// The chunk tables of one file.
 #[derive(Debug, Default)]
-pub(super) struct Tables {
-    /// For each variable whose table is not in the chunk map, or that has texts, the address of its dataset.
+pub(super) struct LazyTables {
+    /// For each variable whose table is not in the chunk map, or that has texts, the address of its
+    /// dataset.
     datasets: Vec<Option<u64>>,
     sidecar: Option<Sidecar>,
     limits: Limits,
-    read: Mutex<Read>,
+    read: Mutex<LoadedTables>,
 }
 
 /// Tables that were read, by the numbers of their variables.
 #[derive(Debug, Default)]
-struct Read {
+struct LoadedTables {
     tables: HashMap<usize, Arc<ChunkTable>>,
     bytes: u64,
 }
 
-impl Tables {
+impl LazyTables {
     pub(super) fn new(
         datasets: Vec<Option<u64>>,
         sidecar: Option<Sidecar>,
@@ -41,17 +45,17 @@ impl Tables {
         Self { datasets, sidecar, limits, read: Mutex::default() }
     }
 
-    /// The address of the dataset of a variable, where the parser said it.
+    /// Returns the address of the dataset of a variable, if the parser found it.
     pub(super) fn address(&self, position: usize) -> Option<u64> {
         self.datasets.get(position).copied().flatten()
     }
 
-    /// The limits that the file was opened with.
+    /// Returns the limits that the file was opened with.
     pub(super) fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// The table of a variable; nothing if the map has it. `reader` reads the file.
+    /// Returns the table of a variable; `None` if the map has it. `reader` reads the file.
     ///
     /// # Errors
     /// As [`hdf5::read_table`].
@@ -59,7 +63,7 @@ impl Tables {
         &self,
         map: &ChunkMap,
         position: usize,
-        reader: &Reader<'_>,
+        reader: &Hdf5Access<'_>,
     ) -> Result<Option<Arc<ChunkTable>>> {
         let Some(address) = self.address(position) else { return Ok(None) };
         // A thread that panicked left whole tables.
@@ -80,7 +84,7 @@ impl Tables {
         Ok(Some(table))
     }
 
-    /// The table as it is kept in the sidecar, if it may be.
+    /// Returns the table that the sidecar keeps, if it may be used.
     fn kept(&self, map: &ChunkMap, array: &ForeignArray, address: u64) -> Option<ChunkTable> {
         let sidecar = self.sidecar.as_ref()?;
         if grid_chunks(array) < chunks_min(sidecar) as u64 {
@@ -105,7 +109,7 @@ impl Tables {
         map: &ChunkMap,
         array: &ForeignArray,
         address: u64,
-        reader: &Reader<'_>,
+        reader: &Hdf5Access<'_>,
         limits: &Limits,
     ) -> Result<ChunkTable> {
         let table = hdf5::read_table(reader, address, array, limits)?;
@@ -120,24 +124,24 @@ impl Tables {
     }
 }
 
-/// Chunks from which on a table is kept in a sidecar.
+/// Returns the number of chunks from which on a table is kept in a sidecar.
 fn chunks_min(sidecar: &Sidecar) -> usize {
     if sidecar.is_asked_for() { ASKED_CHUNKS_MIN } else { KEPT_CHUNKS_MIN }
 }
 
-/// The name of a chunk table in the sidecar of its file.
+/// Returns the name of a chunk table in the sidecar of its file.
 fn name_of(address: u64) -> String {
     format!("chunk-table-{address}")
 }
 
-/// Chunks that a variable has at most; 0 for one without chunks.
+/// Returns the most chunks that a variable can have; 0 for one without chunks.
 pub(super) fn grid_chunks(array: &ForeignArray) -> u64 {
     let ForeignStorage::Chunked { chunk_shape, .. } = &array.storage else { return 0 };
     let axes = array.shape.iter().zip(chunk_shape);
     axes.fold(1, |count, (size, chunk)| count.saturating_mul(size.div_ceil((*chunk).max(1))))
 }
 
-/// The variable with its table, without its attributes.
+/// Returns the variable with its table, without its attributes.
 fn with_table(array: &ForeignArray, table: &ChunkTable) -> ForeignArray {
     let mut array = ForeignArray { attributes: Vec::new(), ..array.clone() };
     if let ForeignStorage::Chunked { chunks, .. } = &mut array.storage {
@@ -146,7 +150,7 @@ fn with_table(array: &ForeignArray, table: &ChunkTable) -> ForeignArray {
     array
 }
 
-/// A map that has this variable alone.
+/// Returns a map that has this variable alone.
 pub(super) fn map_of_one(map: &ChunkMap, array: ForeignArray) -> ChunkMap {
     let group_of = |path: &str| ForeignGroup { path: path.to_owned(), ..ForeignGroup::default() };
     let mut groups = vec![group_of("")];

@@ -1,14 +1,15 @@
 //! Variables of texts of any length, by our own parser.
 //!
-//! The elements are read as raw bytes, by the plan of all arrays, and then what they name in the global heaps of
-//! the file. The places of the chunks are looked for at each such read.
+//! A read first fetches the elements as raw bytes, by the plan of all arrays. Then it reads the
+//! texts that they refer to in the global heaps of the file. Each such read looks up the places of
+//! the chunks again.
 
 use std::sync::Arc;
 
 use bedform_format::DataType;
 use bedform_format::hdf5::StoredTexts;
 
-use super::tables::{Tables, map_of_one};
+use super::tables::{LazyTables, map_of_one};
 use super::{ForeignFile, hdf5};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -16,16 +17,16 @@ use crate::error::{Error, ErrorKind, Result};
 pub(crate) struct TextVariable<'f> {
     file: &'f ForeignFile,
     path: String,
-    /// The file with this variable alone, its elements as they are stored.
+    /// The file with this variable alone, as raw elements.
     pub(crate) stored: ForeignFile,
 }
 
 impl ForeignFile {
-    /// The variable of texts at `path`.
+    /// Returns the variable of texts at `path`.
     ///
     /// # Errors
-    /// `NotFound`; `Unsupported` for a variable of something else, and for what only the library reads; `Conflict` if
-    /// the file has changed; by the file.
+    /// `NotFound`; `Unsupported` for a variable that holds no text, or that only the library reads;
+    /// `Conflict` if the file has changed; those of the parser.
     pub(crate) fn text_variable(&self, path: &str) -> Result<TextVariable<'_>> {
         if self.archive.is_some() {
             return self.file_of(path)?.text_variable(path);
@@ -45,7 +46,7 @@ impl ForeignFile {
         let stored = Self {
             map: Arc::new(map_of_one(&self.map, stored)),
             lookup: Arc::default(),
-            tables: Arc::new(Tables::default()),
+            tables: Arc::new(LazyTables::default()),
             ..self.clone()
         };
         Ok(TextVariable { file: self, path: path.to_owned(), stored })
@@ -53,10 +54,10 @@ impl ForeignFile {
 }
 
 impl TextVariable<'_> {
-    /// The texts that elements of it stand for.
+    /// Returns the texts that elements of the variable refer to.
     ///
     /// # Errors
-    /// `Conflict` if the file has changed; by the file.
+    /// `Conflict` if the file has changed; those of the parser.
     pub(crate) fn texts_of(&self, elements: &[u8]) -> Result<StoredTexts> {
         let object = self.file.object()?;
         let reader = self.file.reader(&*object);

@@ -1,8 +1,8 @@
 //! Foreign files at URLs.
 //!
-//! Each request takes long there, and its bytes little: the end of the file comes with its opening, its front
-//! with the next request, and what the parser reads between in large blocks. The opened object is kept: reads
-//! ask for the version that was opened.
+//! Each request takes long there, and each byte little. The end of the file is fetched when it is
+//! opened, its front by the next request, and the parts that the parser reads between them in large
+//! blocks. The opened object is kept: reads ask for the version that was opened.
 
 use std::sync::Arc;
 
@@ -10,30 +10,31 @@ use bedform_format::hdf5::{Hdf5Error, Hdf5File, chunk_map_without_tables};
 use bedform_storage::Object;
 
 use super::hdf5::error_of;
-use super::tables::Tables;
+use super::tables::LazyTables;
 use super::{ForeignFile, read_header, source_version};
 use crate::error::{Error, ErrorKind, Result};
-use crate::opening::{FileAtUrl, Fronted, PlaceKind, REFERENCES};
+use crate::opening::{FileAtUrl, FrontCachedFile, PlaceKind, REFERENCES};
 use crate::options::OpenOptions;
 
-/// What the parser asks for at once elsewhere.
+/// Bytes of the blocks in which the parser reads the middle of a file.
 pub(super) const BLOCK_BYTES: usize = 256 << 10;
 
-/// A file as it was opened, which can be read again without opening it.
+/// An opened file that can be read again without opening it.
 #[derive(Debug, Clone)]
-pub(super) struct Kept {
+pub(super) struct OpenedUrl {
     pub(super) object: Arc<dyn Object>,
-    /// What has come of it already, for the parser.
-    pub(super) front: Arc<Fronted>,
+    /// The bytes of it that were fetched already, for the parser.
+    pub(super) front: Arc<FrontCachedFile>,
 }
 
 impl ForeignFile {
-    /// Opens the NetCDF or HDF5 file at a URL. What only the library of HDF5 understands is not to be had there.
+    /// Opens the NetCDF or HDF5 file at a URL. A file that only the HDF5 library understands is
+    /// refused.
     ///
     /// # Errors
-    /// `NotFound`; `Unsupported` for a file of another kind, with what it looks like, and for one that the
-    /// library is needed for; `Corrupt`, `LimitExceeded` by its metadata; those of storage; `InvalidArgument`
-    /// for a URL that is none.
+    /// `NotFound`; `Unsupported` for a file of another kind, naming the kind that it looks like,
+    /// and for one that needs the library; `Corrupt`, `LimitExceeded` by its metadata; those of
+    /// storage; `InvalidArgument` for an invalid URL.
     pub fn open_url(url: &str, options: &OpenOptions) -> Result<Self> {
         let mut options = options.clone();
         Self::at_url(FileAtUrl::open(url, &mut options)?, &options)
@@ -62,20 +63,20 @@ impl ForeignFile {
             PlaceKind::References => return Err(other(&shown, REFERENCES)),
             _ => return Err(Error::new(ErrorKind::NotFound, format!("{shown}: no such file"))),
         };
-        let tables = Tables::new(datasets, None, options.limits.clone());
-        let kept = file.object.kept().map(|object| Kept { object, front: Arc::new(file) });
+        let tables = LazyTables::new(datasets, None, options.limits.clone());
+        let kept = file.object.kept().map(|object| OpenedUrl { object, front: Arc::new(file) });
         let opened = Self::opened(storage, name, map, options)?.with_tables(tables);
         Ok(Self { kept, ..opened })
     }
 }
 
-/// The error for a file of another kind.
+/// Returns the error for a file of another kind.
 fn other(shown: &str, looks: &str) -> Error {
     let text = format!("{shown}: not a NetCDF or HDF5 file; it is {looks}");
     Error::new(ErrorKind::Unsupported, text)
 }
 
-/// The error for a file that the parser does not read.
+/// Returns the error for a file that the parser does not read.
 fn refusal(error: Hdf5Error, shown: &str) -> Error {
     let Hdf5Error::Unknown { what } = error else { return error_of(error, shown) };
     let text = format!(

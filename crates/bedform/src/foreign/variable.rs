@@ -1,4 +1,4 @@
-//! A variable of a foreign file: how it is stored, and its chunks as the chunk map has them.
+//! A variable of a foreign file: its stored form, and its chunks by the chunk map.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use bedform_geometry::ChunkGrid;
 use bedform_storage::{Object, Version};
 
 use super::ForeignFile;
-use super::chunks::{Table, cell_of};
+use super::chunks::{TableHandle, cell_of};
 use super::facts::{ForeignVariable, Sources, VariableFacts};
-use super::inline::Inline;
+use super::inline::CompactObject;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::opening::Need;
 use crate::source::{OpenCell, PendingCell, Source, StoredLayout};
 
 /// A variable of a foreign file. Cheap to clone; safe to share between threads.
 #[derive(Debug, Clone)]
-pub(crate) struct Variable {
+pub(crate) struct FileVariable {
     file: ForeignFile,
     position: usize,
     facts: VariableFacts,
 }
 
-impl Variable {
+impl FileVariable {
     pub(super) fn new(file: ForeignFile, position: usize) -> Result<Self> {
         let map = file.map.clone();
         let array = &map.arrays[position];
@@ -53,8 +53,8 @@ impl Variable {
     }
 }
 
-/// The type of the elements of a variable, and how they are stored; or why only the library of the format reads
-/// them.
+/// Returns the type of a variable's elements and their stored form, or the reason why only the
+/// library of the format reads them.
 ///
 /// # Errors
 /// `InvalidArgument` for a shape that no array has.
@@ -92,7 +92,7 @@ pub(super) fn layout_of(
     Ok(Ok((data_type, layout)))
 }
 
-impl ForeignVariable for Variable {
+impl ForeignVariable for FileVariable {
     fn facts(&self) -> &VariableFacts {
         &self.facts
     }
@@ -114,7 +114,8 @@ impl ForeignVariable for Variable {
     }
 }
 
-/// A hash of all that decides, beside the bytes of the file, which chunks the variable has.
+/// Returns a hash of everything, beside the bytes of the file, that decides the chunks of the
+/// variable.
 pub(super) fn decoding(array: &MapArray, chunk_shape: &[u64]) -> u64 {
     let mut hasher = DefaultHasher::new();
     let text = format!("{:?} {chunk_shape:?} {:?}", array.data_type, array.codec_chain());
@@ -122,7 +123,7 @@ pub(super) fn decoding(array: &MapArray, chunk_shape: &[u64]) -> u64 {
     hasher.finish()
 }
 
-impl Source for Variable {
+impl Source for FileVariable {
     fn open(
         &self,
         _: &[u64],
@@ -133,7 +134,7 @@ impl Source for Variable {
         let mut table = None;
         let object: Arc<dyn Object> = match &self.array().storage {
             ForeignStorage::Empty => return Ok(None),
-            ForeignStorage::Compact { data } => Arc::new(Inline::new(data.clone())),
+            ForeignStorage::Compact { data } => Arc::new(CompactObject::new(data.clone())),
             _ => {
                 let object = self.file.object()?;
                 let reader = self.file.reader(&*object);
@@ -143,15 +144,15 @@ impl Source for Variable {
             }
         };
         let table = || match table {
-            Some(table) => Table::Own(table),
-            None => Table::OfMap(self.file.map.clone(), self.position),
+            Some(table) => TableHandle::Own(table),
+            None => TableHandle::OfMap(self.file.map.clone(), self.position),
         };
         Ok(Some(cell_of(object, &self.array().storage, None, table)))
     }
 
     fn is_still(&self, _: &[u64], version: Option<&Version>) -> Result<bool> {
         match (&self.array().storage, version) {
-            // In the chunk map, which stays.
+            // These bytes lie in the chunk map, which does not change.
             (ForeignStorage::Empty | ForeignStorage::Compact { .. }, _) => Ok(true),
             (_, Some(version)) => self.file.is_still(version),
             (_, None) => Ok(false),

@@ -1,4 +1,4 @@
-//! Whether a program of this machine has a file open for writing.
+//! A check whether a program of this machine has a file open for writing.
 
 #![allow(clippy::disallowed_methods, reason = "it reads what the kernel says")]
 
@@ -6,10 +6,11 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Whether a process that this one may look at, itself included, has the file open for writing.
+/// Returns true if a process, this one included, has the file open for writing. Only processes
+/// whose files this one may list are checked.
 ///
-/// It is for files that stay whole while they are written. There is no way to be sure: writers of other users
-/// and of other machines are not seen.
+/// It is for files that stay whole while they are written. The check is incomplete: it misses
+/// writers of other users and of other machines.
 pub(super) fn has_writer(file: &File) -> bool {
     let Ok(metadata) = file.metadata() else { return false };
     let identity = (metadata.dev(), metadata.ino());
@@ -32,7 +33,8 @@ fn writes(process: &Path, identity: (u64, u64)) -> bool {
     })
 }
 
-/// What the system says of an open file: its flags are octal, the last two bits the kind of access.
+/// Returns true if the flags in a file's `fdinfo` allow writing: they are octal, and the last two
+/// bits are the access mode.
 fn is_open_for_writing(facts: &str) -> bool {
     let flags = facts.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());

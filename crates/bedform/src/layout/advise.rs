@@ -1,12 +1,12 @@
-//! The layout that costs least for the reads expected.
+//! The layout with the smallest predicted cost for given reads.
 //!
-//! Chunk shapes are searched downhill from cubes and from the shapes that suit each read alone; the
-//! best of them, and those simple shapes themselves, are then priced with several shards and all
-//! orders. Axes that the reads treat alike are cut alike where that costs little: no list of reads is
-//! complete, and a near-cubic chunk serves the others too. Yet the answer never costs more, by the
-//! model, than the plain layouts in the table of what it was compared with. Layouts that another
-//! reader reads too slowly ([`readers`](super::readers)) are taken only where no others are found. The
-//! same question gets the same answer.
+//! Chunk shapes are searched downhill from cubes and from the shapes that suit each read alone. The
+//! best of them, and those simple shapes, are then priced with several shard shapes and orders.
+//! Axes that the reads treat alike are cut alike where that costs little: no list of reads is
+//! complete, and a near-cubic chunk serves other reads too. Yet the answer never costs more, by the
+//! model, than the plain layouts in the table of alternatives. A layout that another reader reads
+//! too slowly ([`readers`](super::readers)) is advised only if no other was found. The same
+//! question gets the same answer.
 
 use bedform_geometry::{GeometryError, Order, RANK_MAX};
 use bedform_storage::{CodecTimes, Profile, ProfileError};
@@ -23,14 +23,14 @@ use crate::plan::opening::whole_number;
 /// Lengths beyond this leave no room to round up to whole shards.
 const LENGTH_MAX: u64 = 1 << 62;
 const READS_MAX: usize = 1024;
-/// Appends that a growing array is assumed to get where nothing is known.
+/// Appends that a growing array is assumed to get if the request does not say.
 const APPENDS_ASSUMED: u64 = 1000;
-/// The codec that data are taken to be compressed with where only the ratio is known.
+/// The codec that is assumed for compressed data of which only the ratio is given.
 const USUAL_CODEC: &str = "blosc-zstd-byte";
-/// Axes up to which the default reads hold every pair of them.
+/// The most axes for which the default reads include every pair.
 const PAIRED_AXES_MAX: usize = 6;
 
-/// Why no advice is given.
+/// The reason why a request gets no advice.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdviseError {
@@ -55,13 +55,13 @@ pub enum AdviseError {
         what: &'static str,
         /// Its value.
         value: f64,
-        /// What it must be.
+        /// The allowed values.
         wanted: &'static str,
     },
     /// A read or an append names a dimension that the array does not have.
     #[error("{what} names dimension {axis} of an array of {rank} dimensions, counted from 0")]
     NoSuchAxis {
-        /// What names it.
+        /// The part of the request that names it.
         what: &'static str,
         /// The dimension named.
         axis: usize,
@@ -84,7 +84,7 @@ pub enum AdviseError {
     Profile(#[from] ProfileError),
 }
 
-/// Reads with their weights: how often each is made, relative to the others.
+/// Expected reads with their weights: the frequency of each, relative to the others.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReadMix {
     /// Reads and weights. Empty: see [`ReadMix::default_for`].
@@ -92,7 +92,8 @@ pub struct ReadMix {
 }
 
 impl ReadMix {
-    /// A mix of reads of whole axes, as `reads={("lat", "lon"): 0.7, ("time",): 0.3}` in Python.
+    /// Makes a mix of reads of whole axes, as `reads={("lat", "lon"): 0.7, ("time",): 0.3}` in
+    /// Python.
     pub fn of_axes(reads: &[(&[usize], f64)]) -> Self {
         let read = |&(spanned, weight): &(&[usize], f64)| {
             (Read::Axes { spanned: spanned.to_vec() }, weight)
@@ -100,11 +101,11 @@ impl ReadMix {
         Self { reads: reads.iter().map(read).collect() }
     }
 
-    /// What is assumed where no reads are given: planes, series and boxes, a third each. Planes of
-    /// every pair of axes alike (of neighbouring axes only, beyond six), series along every axis
-    /// alike, and near-cubic boxes of as many elements as a plane has in the geometric mean, anywhere.
-    /// Axes of one element take no part. With two such axes there are no planes, with one no boxes
-    /// either; an array without any is read whole.
+    /// Returns the mix that is assumed if no reads are given: planes, series and boxes, a third
+    /// each. Planes span every pair of axes alike (beyond six axes, only neighbouring ones), and
+    /// series every axis alike. Boxes are near-cubic, lie anywhere, and have as many elements as a
+    /// plane has in the geometric mean. Axes of one element take no part. With two longer axes
+    /// there are no planes, with one no boxes either; an array without any is read whole.
     pub fn default_for(shape: &[u64]) -> Self {
         let long: Vec<usize> = (0..shape.len()).filter(|&axis| shape[axis] > 1).collect();
         let paired = |a: usize, b: usize| long.len() <= PAIRED_AXES_MAX || b == a + 1;
@@ -126,8 +127,8 @@ impl ReadMix {
             reads.extend(family.into_iter().map(|spanned| (Read::Axes { spanned }, weight)));
         }
         if boxes == 1 {
-            // The product of all lengths to the power 2/n elements: each length l gives a side of the
-            // same number, cut to l.
+            // A box has the product of all lengths to the power 2/n elements. Each axis gives a
+            // side of equal length, cut to the axis.
             let log = long.iter().map(|&axis| (shape[axis] as f64).ln()).sum::<f64>();
             let side = (2.0 * log / (long.len() * long.len()) as f64).exp().round().max(1.0);
             let side = |&size: &u64| whole_number(side).min(size);
@@ -145,21 +146,22 @@ impl ReadMix {
 pub struct Appendable {
     /// The dimension.
     pub axis: usize,
-    /// Elements along it that one append adds. Shards along it divide this, and the length that the
-    /// array has already, so that an append only ever adds shards.
+    /// Elements along it that one append adds. Shards along it divide this number and the present
+    /// length, so that an append only ever adds shards.
     pub append_len: u64,
-    /// The length that the array is expected to reach; none: 1000 appends, or what it has if more.
+    /// The length that the array is expected to reach. `None` means 1000 appends, or the present
+    /// length if that is more.
     pub expected_len: Option<u64>,
 }
 
-/// A question: which layout for this array, these reads, this storage?
+/// The question for advice: an array, the expected reads, and the storage.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdviseRequest {
     /// Elements along each axis.
     pub shape: Vec<u64>,
     /// Bytes of an element.
     pub item_size: u64,
-    /// Names of the axes for the table; those missing are numbered.
+    /// Names of the axes for the table; missing ones are numbered.
     pub dimension_names: Vec<String>,
     /// The dimension that grows, if one does.
     pub appendable: Option<Appendable>,
@@ -169,34 +171,35 @@ pub struct AdviseRequest {
     pub profile: Profile,
     /// Raw bytes over stored bytes: 1 for raw data, 4 if a quarter is left.
     pub compression_ratio: f64,
-    /// Decoded bytes per second of one core; without it what the profile has measured.
+    /// Decoded bytes per second of one core; `None` uses the rate that the profile has measured.
     pub decode_bytes_per_second: Option<f64>,
     /// Cores that decode.
     pub cores: u32,
-    /// Least raw bytes of a chunk; smaller only if the array is.
+    /// The fewest raw bytes of a chunk; a chunk has fewer only if the array has.
     pub chunk_bytes_min: u64,
-    /// Most raw bytes of a chunk; larger only if an element is.
+    /// The most raw bytes of a chunk; a chunk has more only if an element has.
     pub chunk_bytes_max: u64,
-    /// Raw bytes that a shard should not exceed. Larger, up to 4 GiB, only for arrays that would
-    /// otherwise have over 100,000 shards.
+    /// The most raw bytes of a shard. Shards may be larger, up to 4 GiB, if the array would
+    /// otherwise have more than 100,000 of them.
     pub shard_bytes: u64,
-    /// Whether each chunk is checksummed, so that it is read whole.
+    /// True if each chunk has a checksum, so that it is read whole.
     pub checksummed: bool,
-    /// Whether reads are priced as if memory had the data: where arrays are read again and again.
+    /// True if reads are priced as if the page cache had the data, for arrays that are read again
+    /// and again.
     pub cached: bool,
-    /// The readers that the layout has to suit: the cost is that for Bedform, and zarr-python is to
-    /// take less than twice what it takes for a store of its own defaults. Without Bedform among them
-    /// the cost is that for zarr-python. Never empty.
+    /// The readers that the layout has to suit; never empty. The cost is that for Bedform, and
+    /// zarr-python must take less than twice the time that it takes for a store of its own
+    /// defaults. Without Bedform in the list the cost is that for zarr-python.
     pub readers: Vec<Reader>,
-    /// The chunks of the source that is copied, if one is: shapes along them are tried, too.
+    /// The chunk shape of the source, if the array is a copy: the search also starts from it.
     pub source_chunks: Option<Vec<u64>>,
-    /// Whether the best layout for each read alone is searched, too, to say where no layout suits all.
+    /// True to search also the best layout for each read alone, which shows if no layout suits all.
     pub compare_alone: bool,
 }
 
 impl AdviseRequest {
-    /// A question with the defaults: the default reads, raw and checksummed data, two cores, chunks
-    /// of 16 KiB to 16 MiB, shards of at most 256 MiB.
+    /// Makes a request with the defaults: the default reads, raw and checksummed data, two cores,
+    /// chunks of 16 KiB to 16 MiB, shards of at most 256 MiB.
     pub fn new(shape: &[u64], item_size: u64, profile: Profile) -> Self {
         Self {
             shape: shape.to_vec(),
@@ -223,33 +226,33 @@ impl AdviseRequest {
 /// A layout that was priced.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Candidate {
-    /// What it is, as "cube of 64 KiB".
+    /// A name for the table, as "cube of 64 KiB".
     pub name: String,
     /// The layout itself.
     #[serde(flatten)]
     pub layout: Layout,
     /// The cost of each read, as in [`Advice::reads`].
     pub costs: Vec<ReadCost>,
-    /// What is minimised: the weighted mean of their seconds, in which reads of one weight and, within
-    /// a factor of two, one size all count as the slowest of them. Without Bedform among the readers,
-    /// the weighted mean of the seconds of zarr-python.
+    /// The quantity that is minimised: the weighted mean of the reads' seconds. Reads of one weight
+    /// and, within a factor of two, one size all count as the slowest of them. Without Bedform
+    /// among the readers it is the weighted mean of the seconds of zarr-python.
     pub cost_seconds: f64,
-    /// What it costs each of the readers, in the order of [`AdviseRequest::readers`].
+    /// The cost for each reader, in the order of [`AdviseRequest::readers`].
     pub readers: Vec<ReaderCost>,
-    /// Why it was chosen or lost.
+    /// The reason why the layout was chosen or lost.
     pub verdict: String,
 }
 
 /// A read of the question, named.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NamedRead {
-    /// What is read, as "lat,lon".
+    /// The axes or elements that are read, as "lat,lon".
     pub name: String,
     /// Its share of all reads.
     pub weight: f64,
 }
 
-/// The answer. `Display` gives it as tables.
+/// The advised layout, its predicted costs, and the alternatives. `Display` prints it as tables.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Advice {
     /// The array's shape as it was priced: a growing axis at its expected length.
@@ -265,19 +268,19 @@ pub struct Advice {
     pub order: Order,
     /// The reads that were priced.
     pub reads: Vec<NamedRead>,
-    /// What each read that was named costs in a layout of its own, if there are a few.
+    /// The cost of each named read in a layout of its own, if there are a few.
     pub kinds: Option<Kinds>,
-    /// Everything that was compared: the chosen one first, then by cost.
+    /// All layouts that were compared: the chosen one first, then by cost.
     pub predicted: Vec<Candidate>,
     /// The optimized chunk size of Smart-IO on this storage, in bytes, for comparison.
     pub ocs: f64,
     /// Its decision window.
     pub window: DecisionWindow,
-    /// Requests that a read has in flight at most.
+    /// The most requests that a read has in flight.
     pub requests_in_flight: u32,
-    /// The largest gap between chunks that a read goes over.
+    /// The largest gap in bytes between chunks that a read reads over.
     pub merge_gap_bytes: u64,
-    /// What a user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
@@ -288,7 +291,7 @@ impl Advice {
     }
 }
 
-/// Finds the layout that costs least.
+/// Finds the layout with the smallest predicted cost.
 ///
 /// ```
 /// use bedform::layout::{AdviseRequest, ReadMix, advise};
@@ -303,7 +306,7 @@ impl Advice {
 /// ```
 ///
 /// # Errors
-/// [`AdviseError`] names what of the request cannot be.
+/// [`AdviseError`] names the part of the request that is wrong.
 pub fn advise(request: &AdviseRequest) -> Result<Advice, AdviseError> {
     check(request)?;
     let mut notes = Vec::new();
@@ -355,7 +358,7 @@ pub fn advise(request: &AdviseRequest) -> Result<Advice, AdviseError> {
     })
 }
 
-/// What decoding a chunk takes.
+/// Returns the decoding times that the request implies.
 fn codec_of(request: &AdviseRequest) -> CodecTimes {
     let name = match (request.compression_ratio > 1.0, request.checksummed) {
         (true, _) => USUAL_CODEC,
@@ -439,7 +442,8 @@ fn check(request: &AdviseRequest) -> Result<(), AdviseError> {
     Ok(())
 }
 
-/// The lengths that are priced: what grows at its expected length, what is empty as one element.
+/// Returns the lengths that are priced: a growing axis has its expected length, an empty axis one
+/// element.
 fn extents_of(request: &AdviseRequest, notes: &mut Vec<String>) -> Vec<u64> {
     let mut extents: Vec<u64> = request.shape.iter().map(|&length| length.max(1)).collect();
     if let Some(append) = request.appendable {

@@ -1,4 +1,4 @@
-//! Layouts of new arrays that leave them to Bedform.
+//! The layout of a new array whose writer asks for no particular one.
 
 use bedform_geometry::Order;
 use bedform_storage::Profile;
@@ -8,40 +8,43 @@ use super::question::axes_read;
 use super::{AdviseRequest, Appendable, Read, Reader, advise};
 use crate::error::{Error, Result};
 
-/// Elements of an append that are assumed where nothing is known: a shard of a few dozen steps.
+/// Elements of an append that are assumed if none are given: a shard then has a few dozen steps.
 const APPEND_ASSUMED: u64 = 32;
-/// Bytes of a shard whose chunks alone were chosen.
+/// Bytes of a shard if only its chunks are given.
 const SHARD_BYTES: u64 = 64 << 20;
 
-/// What is known of a new array when its layout is chosen.
-pub(crate) struct Asked<'a> {
+/// The facts about a new array from which its layout is chosen.
+pub(crate) struct NewArrayFacts<'a> {
     pub(crate) shape: &'a [u64],
     pub(crate) item_size: u64,
     pub(crate) dimension_names: &'a [Option<String>],
     /// The axes that a typical read spans, with weights: `{"lat,lon": 0.7, "time": 0.3}`, or by number
     /// `[[[1, 2], 0.7], [[0], 0.3]]`.
     pub(crate) reads: Option<&'a Value>,
-    /// Elements that one append brings along the first axis of length 0.
+    /// Elements along the growing axis that one append adds.
     pub(crate) append_length: Option<u64>,
     /// The readers that the layout has to suit.
     pub(crate) readers: &'a [Reader],
 }
 
-/// Chunks, shards and order for a new array that asks for the best.
+/// Returns the chunks, the shards and the order of a new array that asks for the best ones.
 ///
 /// # Errors
-/// `InvalidArgument` for reads that name an axis that is not there, and as [`advise`].
-pub(crate) fn choose(asked: &Asked<'_>, profile: Profile) -> Result<(Vec<u64>, Vec<u64>, Order)> {
+/// `InvalidArgument` for reads that name an axis that does not exist, and as [`advise`].
+pub(crate) fn choose(
+    asked: &NewArrayFacts<'_>,
+    profile: Profile,
+) -> Result<(Vec<u64>, Vec<u64>, Order)> {
     let advice = advise(&request(asked, profile)?);
     let advice = advice.map_err(|error| Error::invalid(error.to_string()))?;
     Ok((advice.chunk_shape, advice.shard_shape, advice.order))
 }
 
-/// The question that [`choose`] answers.
+/// Returns the request for advice behind [`choose`].
 ///
 /// # Errors
-/// `InvalidArgument` for reads that name an axis that is not there.
-pub(crate) fn request(asked: &Asked<'_>, profile: Profile) -> Result<AdviseRequest> {
+/// `InvalidArgument` for reads that name an axis that does not exist.
+pub(crate) fn request(asked: &NewArrayFacts<'_>, profile: Profile) -> Result<AdviseRequest> {
     let mut request = AdviseRequest::new(asked.shape, asked.item_size, profile);
     request.dimension_names = names_of(asked);
     if let Some(reads) = asked.reads {
@@ -49,13 +52,13 @@ pub(crate) fn request(asked: &Asked<'_>, profile: Profile) -> Result<AdviseReque
     }
     request.appendable = appendable(asked.shape, asked.append_length);
     request.readers = asked.readers.to_vec();
-    // Nobody is told.
+    // The comparison with single reads is only for people to see.
     request.compare_alone = false;
     Ok(request)
 }
 
-/// How an array of `shape` grows: along its first axis of length 0, or the first one if appends of
-/// `append_length` are said to come; not at all without either.
+/// Returns the growing axis of an array of `shape`: its first axis of length 0, or its first axis
+/// if `append_length` is given. `None` without either.
 pub(super) fn appendable(shape: &[u64], append_length: Option<u64>) -> Option<Appendable> {
     let growing = shape.iter().position(|&length| length == 0);
     let axis = growing.or_else(|| append_length.map(|_| 0))?;
@@ -63,7 +66,7 @@ pub(super) fn appendable(shape: &[u64], append_length: Option<u64>) -> Option<Ap
     Some(Appendable { axis, append_len, expected_len: None })
 }
 
-fn names_of(asked: &Asked<'_>) -> Vec<String> {
+fn names_of(asked: &NewArrayFacts<'_>) -> Vec<String> {
     let name = |axis: usize| asked.dimension_names.get(axis).cloned().flatten();
     (0..asked.shape.len()).map(|axis| name(axis).unwrap_or_else(|| format!("dim_{axis}"))).collect()
 }
@@ -87,7 +90,7 @@ fn reads_of(reads: &Value, names: &[String]) -> Result<Vec<(Read, f64)>> {
     reads.as_object().ok_or_else(bad)?.iter().map(read).collect()
 }
 
-/// Shards of about 64 MiB for chunks that come without: grown from the last axis on.
+/// Returns shards of about 64 MiB for given chunks, grown from the last axis on.
 pub(crate) fn default_shards(shape: &[u64], chunk_shape: &[u64], item_size: u64) -> Vec<u64> {
     let mut shards: Vec<u64> = chunk_shape.iter().map(|&length| length.max(1)).collect();
     let mut bytes = shards.iter().fold(item_size.max(1), |all, &length| all.saturating_mul(length));
@@ -115,7 +118,7 @@ mod tests {
     fn maps_get_chunks_of_one_map() {
         let names = ["time", "lat", "lon"].map(|name| Some(name.to_owned()));
         let reads = json!({"lat, lon": 1.0});
-        let mut asked = Asked {
+        let mut asked = NewArrayFacts {
             shape: &[0, 90, 180],
             item_size: 4,
             dimension_names: &names,

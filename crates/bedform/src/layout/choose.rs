@@ -6,36 +6,37 @@ use super::advise::{AdviseRequest, Candidate, NamedRead};
 use super::cost::{CURVE_CELLS_MAX, CostModel, Layout, Read, ReadCost, bytes_of};
 use super::readers::{Reader, ReaderCost, ZarrPython};
 use super::report;
-use super::search::{Growth, Score, ShardGrowth, Space, Unit};
+use super::search::{AppendUnit, GrowthOrder, Score, ShapeSpace, ShardGrowth};
 use crate::size::bytes_text;
 
 /// More shards than this make listings and backups slow.
 const SHARDS_MAX: f64 = 100_000.0;
-/// A shard is encoded in memory: many shards are the lesser evil beyond this.
+/// A shard is encoded in memory: beyond this size, too many shards are the lesser evil.
 const SHARD_BYTES_MAX: f64 = (4_u64 << 30) as f64;
 /// Chunk shapes of the search that are priced with other shards too.
 const FINALISTS: usize = 6;
-/// What a chunk may cost more for each halving of its longest over its shortest length along axes
-/// that the reads treat alike.
+/// The relative cost that a chunk may add for each halving of its shortest length below its
+/// longest. It counts along axes that the reads treat alike.
 const EVENNESS_WORTH: f64 = 0.06;
-/// What an order other than row-major, which every writer produces, must be cheaper by.
+/// The relative saving that justifies an order other than row-major, which every writer produces.
 const ROW_MAJOR_WORTH: f64 = 0.005;
 /// Axes are alike if the mean shares that reads span of them differ by less.
 const ALIKE: f64 = 0.02;
-/// The least share of the shard size that is tried.
+/// The smallest share of the shard size that is tried.
 const SHARD_SHARE: f64 = 0.5;
-/// What shards of one chunk each must be cheaper by, for they are very many objects to write and to list.
+/// The relative saving that justifies shards of one chunk each, which are very many objects to
+/// write and to list.
 const ALONE_WORTH: f64 = 0.1;
-/// Shards along a growing axis beyond which a read along it is worth a remark.
+/// More shards along a growing axis than this make reads along it worth a note.
 const GROWN_SHARDS_MAX: f64 = 1000.0;
 
-/// Multiples of the source's chunk along one axis that are among the starts of the search.
+/// Multiples of the source's chunk along one axis from which the search starts.
 const SOURCE_MULTIPLES: [u64; 4] = [1, 2, 4, 8];
 
-/// Such starts at most.
+/// The most such starts.
 const SOURCE_STARTS_MAX: usize = 12;
 
-/// A layout with what it costs.
+/// A layout with its costs.
 #[derive(Debug, Clone)]
 pub(super) struct Priced {
     name: String,
@@ -44,23 +45,24 @@ pub(super) struct Priced {
     score: Score,
 }
 
+/// The state of one search for a layout: the model, the reads, and the space of shapes.
 pub(super) struct Search {
     model: CostModel,
     pub(super) reads: Vec<(Read, f64)>,
-    space: Space,
+    space: ShapeSpace,
     shard_bytes: f64,
-    /// Reads of one weight and about one size: planes in the three directions of a cube.
+    /// Groups of reads with one weight and about one size, as planes in the directions of a cube.
     alike: Vec<Vec<usize>>,
-    /// How much of each axis a read spans, in the mean.
+    /// For each axis, the mean share that a read spans.
     spans: Vec<f64>,
     growths: Vec<ShardGrowth>,
-    /// How many of them the search of chunk shapes looks at; the shards of finalists grow in all ways.
+    /// The number of growths that the search of chunk shapes prices; finalists are priced with all.
     quick_growths: usize,
     names: Vec<String>,
     readers: Vec<Reader>,
     zarr_python: Option<ZarrPython>,
     source_chunks: Vec<Vec<u64>>,
-    /// The cheapest of all, if it is not the chosen one.
+    /// The chunk shape and cost of the cheapest layout, if it is not the chosen one.
     cheapest: Option<(Vec<u64>, f64)>,
 }
 
@@ -71,13 +73,13 @@ impl Search {
         model: CostModel,
         reads: Vec<(Read, f64)>,
     ) -> Self {
-        // Doubling may leave a shard at half of what is allowed, along one axis or another.
+        // Doubling may leave a shard at half the limit, along one axis or another.
         let total = bytes_of(extents, request.item_size);
         let shard_bytes =
             (4.0 * total / SHARDS_MAX).min(SHARD_BYTES_MAX).max(request.shard_bytes as f64);
         let (least, most) = (request.chunk_bytes_min as f64, request.chunk_bytes_max as f64);
         let least = least.max(2.0 * shard_bytes / CURVE_CELLS_MAX as f64).min(most);
-        let unit = request.appendable.map(|append| Unit {
+        let unit = request.appendable.map(|append| AppendUnit {
             axis: append.axis,
             unit: greatest_common_divisor(append.append_len, request.shape[append.axis]),
         });
@@ -97,7 +99,7 @@ impl Search {
         Self {
             model,
             reads,
-            space: Space::new(extents, request.item_size, unit, (least, most), &familiar),
+            space: ShapeSpace::new(extents, request.item_size, unit, (least, most), &familiar),
             shard_bytes,
             quick_growths: if zarr_python.is_some() { 4 } else { 2 },
             growths: growths(&spans, zarr_python.is_some()),
@@ -111,7 +113,7 @@ impl Search {
         }
     }
 
-    /// The best layout of all, and the simple ones that it was compared with.
+    /// Returns the best layout, and the simple ones that it was compared with.
     pub(super) fn run(&mut self) -> (Priced, Vec<Priced>) {
         let simple = self.simple_shapes();
         let starts: Vec<_> = simple.iter().map(|(_, point)| point.clone()).collect();
@@ -126,7 +128,8 @@ impl Search {
                 compared.push(self.best_of_shards(&name, &chunk));
             }
         }
-        // Chunks that are good alone are far from those that are good together: a search of their own.
+        // Chunks that are best as shards of their own differ much from the others: they get a
+        // search of their own.
         let alone = match self.model.profile.is_remote {
             true => self.space.descend(&starts, |chunk, _| self.score_alone(chunk)),
             false => Vec::new(),
@@ -169,8 +172,9 @@ impl Search {
         (best, compared)
     }
 
-    /// The chunks that come nearest to `alone`, the seconds of the best layout for each read, by the read
-    /// that they serve worst; and how many times its seconds they take.
+    /// Returns the chunk shape that comes nearest to the best layouts for each read, whose seconds
+    /// are `alone`. The ratio to these seconds counts for the read that the shape serves worst; it
+    /// is returned too.
     pub(super) fn nearest_to(&self, alone: &[f64]) -> (Vec<u64>, f64) {
         let starts: Vec<_> = self.simple_shapes().into_iter().map(|(_, point)| point).collect();
         let shapes = self.space.descend(&starts, |chunk, excess| {
@@ -183,8 +187,8 @@ impl Search {
         shapes.into_iter().next().map_or((Vec::new(), 1.0), |(chunk, score)| (chunk, score.cost))
     }
 
-    /// What a chunk shape is marked up by for cutting alike axes differently. An axis that is not cut
-    /// at all may be shorter.
+    /// Returns the factor by which a chunk shape costs more for cutting alike axes differently. An
+    /// axis that is not cut at all may be shorter.
     fn unevenness(&self, chunk: &[u64]) -> f64 {
         let mut doublings = 0.0;
         for axis in 0..chunk.len() {
@@ -198,7 +202,7 @@ impl Search {
         1.0 + EVENNESS_WORTH * doublings
     }
 
-    /// The shapes that one would think of first.
+    /// Returns the shapes that a person would try first, with their names.
     fn simple_shapes(&self) -> Vec<(String, Vec<usize>)> {
         let (least, most) = (self.space.bytes_min, self.space.bytes_max);
         let ocs = self.model.profile.optimized_chunk_bytes().clamp(least, most);
@@ -237,8 +241,9 @@ impl Search {
         self.reads.iter().map(|(read, _)| self.model.price(layout, read)).collect()
     }
 
-    /// The least score of a chunk in the usual shards and straight orders, as `adapt` makes it of the costs
-    /// and their score; without a cost where readers bear it by more than `excess` steps too little.
+    /// Returns the least score of a chunk shape over the quick growths of shards and the straight
+    /// orders. `adapt` may change each score. A shape gets no cost if it exceeds the readers' bound
+    /// by more than `excess` steps.
     fn least_score(
         &self,
         chunk: &[u64],
@@ -255,7 +260,7 @@ impl Search {
             seen.push(shard_shape.clone());
             let chunk_shape = chunk.to_vec();
             let mut layout = Layout { chunk_shape, shard_shape, order: Order::RowMajor };
-            // What readers do not bear is not worth an exact price.
+            // A layout beyond the readers' bound is not worth an exact price.
             let known =
                 self.zarr_python.as_ref().and_then(|reader| reader.excess_of_boxes(&layout));
             if let Some(known) = known.filter(|known| *known > least.excess.min(excess)) {
@@ -281,8 +286,8 @@ impl Search {
         least
     }
 
-    /// What is minimised: the cost for Bedform, within what zarr-python bears; without Bedform among the
-    /// readers the cost for zarr-python.
+    /// Returns the score to minimise: the cost for Bedform, and the excess over the bound of
+    /// zarr-python. Without Bedform among the readers the cost is that for zarr-python.
     fn score(&self, layout: &Layout, costs: &[ReadCost]) -> Score {
         let excess = self.zarr_python.as_ref().map_or(0.0, |reader| reader.excess(layout, costs));
         Score { excess, cost: self.seconds(layout, costs) }
@@ -297,7 +302,8 @@ impl Search {
         }
     }
 
-    /// The weighted sum of the seconds, in which alike reads all count as the slowest of them.
+    /// Returns the weighted sum of the seconds, in which alike reads all count as the slowest of
+    /// them.
     fn cost(&self, costs: &[ReadCost]) -> f64 {
         let slowest = |group: &[usize]| {
             let weighted = group.iter().map(|&read| costs[read].seconds * self.reads[read].1);
@@ -311,7 +317,7 @@ impl Search {
         Priced { name: name.into(), score: self.score(&layout, &costs), layout, costs }
     }
 
-    /// The chunk in the shard and straight order that cost least.
+    /// Returns the chunk shape with the shard shape and straight order that cost least.
     fn best_of_shards(&self, name: &str, chunk: &[u64]) -> Priced {
         let mut best: Option<Priced> = None;
         let mut seen: Vec<Vec<u64>> = Vec::new();
@@ -353,7 +359,7 @@ impl Search {
         }
     }
 
-    /// What chunks cost, each in a shard of its own.
+    /// Returns the score of chunks that are each a shard of their own.
     fn score_alone(&self, chunk: &[u64]) -> Score {
         if !self.may_be_alone(chunk) {
             return Score::WORST;
@@ -364,7 +370,8 @@ impl Search {
         Score { cost: score.cost * self.unevenness(chunk), ..score }
     }
 
-    /// True where a shard of one chunk may be worth it: a server gives all of it with one request.
+    /// Returns true if shards of one chunk may pay off: a server returns all of one in a single
+    /// request.
     fn may_be_alone(&self, chunk: &[u64]) -> bool {
         self.model.profile.is_remote && !self.too_many(chunk)
     }
@@ -378,13 +385,13 @@ impl Search {
         self.shards(shard) > SHARDS_MAX
     }
 
-    /// The layout with its chunks along a curve, if the curve can be walked.
+    /// Returns the layout with its chunks along a curve, if the curve can be walked.
     fn along_curve(&self, layout: &Layout, order: Order) -> Option<Priced> {
         let inner = layout.shard_shape.iter().zip(&layout.chunk_shape);
         let inner: Vec<u64> = inner.map(|(shard, chunk)| shard / chunk).collect();
         let long = inner.iter().filter(|&&size| size > 1).count();
         let walkable = bytes_of(&inner, 1) <= CURVE_CELLS_MAX as f64;
-        // On fewer than two axes every order is the same.
+        // Along fewer than two axes every order is the same.
         (long > 1 && long <= bedform_geometry::CURVE_RANK_MAX && walkable)
             .then(|| self.priced("", Layout { order, ..layout.clone() }))
     }
@@ -420,7 +427,7 @@ impl Search {
         }
     }
 
-    /// What a layout costs each of the readers.
+    /// Returns the cost of a layout for each reader.
     fn reader_costs(&self, priced: &Priced) -> Vec<ReaderCost> {
         let cost = |&reader: &Reader| match (reader, &self.zarr_python) {
             (Reader::ZarrPython, Some(zarr_python)) => {
@@ -435,7 +442,7 @@ impl Search {
         self.readers.iter().map(cost).collect()
     }
 
-    /// Why a layout lost to the chosen one.
+    /// Returns the reason why a layout lost to the chosen one.
     fn verdict(&self, other: &Priced, chosen: &Priced, names: &[NamedRead]) -> String {
         match &self.zarr_python {
             Some(reader) if other.score.excess > chosen.score.excess => {
@@ -445,7 +452,7 @@ impl Search {
         }
     }
 
-    /// Says so if the chosen layout is beyond what zarr-python bears.
+    /// Adds a note if the chosen layout is beyond the bound of zarr-python.
     pub(super) fn note_readers(&self, chosen: &Priced, notes: &mut Vec<String>) {
         let Some(reader) = self.zarr_python.as_ref().filter(|_| chosen.score.excess > 0.0) else {
             return;
@@ -457,7 +464,7 @@ impl Search {
         ));
     }
 
-    /// Why a layout was chosen of those that were compared.
+    /// Returns the reason why a layout was chosen among those that were compared.
     fn reason(&self, chosen: &Priced, others: &[Priced]) -> String {
         let is_least = others.iter().all(|other| chosen.score.cost <= other.score.cost);
         let is_bound = self.is_bound() && self.readers.contains(&Reader::Bedform);
@@ -467,7 +474,7 @@ impl Search {
         }
     }
 
-    /// True if what another reader takes bounds the choice.
+    /// Returns true if the time of another reader bounds the choice.
     pub(super) fn is_bound(&self) -> bool {
         self.zarr_python.is_some()
     }
@@ -511,20 +518,24 @@ impl Search {
     }
 }
 
-/// The ways in which shards grow. zarr-python reads a shard at once only if it has no room beyond the
-/// end of the array.
+/// Returns the ways in which shards grow. zarr-python reads a shard with one request only if the
+/// shard has no room beyond the end of the array.
 fn growths(spans: &[f64], for_zarr_python: bool) -> Vec<ShardGrowth> {
-    let weighted = || Growth::Weighted(spans.to_vec());
-    let mut ways = vec![(Growth::Balanced, false), (weighted(), false)];
+    let weighted = || GrowthOrder::Weighted(spans.to_vec());
+    let mut ways = vec![(GrowthOrder::Balanced, false), (weighted(), false)];
     if for_zarr_python {
-        ways.extend([(weighted(), true), (Growth::LastFirst, true), (Growth::Balanced, true)]);
+        ways.extend([
+            (weighted(), true),
+            (GrowthOrder::LastFirst, true),
+            (GrowthOrder::Balanced, true),
+        ]);
     }
-    ways.push((Growth::LastFirst, false));
+    ways.push((GrowthOrder::LastFirst, false));
     ways.into_iter().map(|(along, fills)| ShardGrowth { along, fills }).collect()
 }
 
-/// Chunks that start the search beside a source with `chunks`: one of them, and a few along each axis
-/// along which the source is cut.
+/// Returns the chunk shapes from which the search starts for a source with `chunks`: that shape,
+/// and a few multiples of it along each axis.
 fn source_starts(chunks: Option<&[u64]>, extents: &[u64]) -> Vec<Vec<u64>> {
     let Some(chunks) = chunks.filter(|chunks| chunks.len() == extents.len()) else {
         return Vec::new();
@@ -546,7 +557,7 @@ fn source_starts(chunks: Option<&[u64]>, extents: &[u64]) -> Vec<Vec<u64>> {
     starts
 }
 
-/// How many elements `read` takes along `axis`.
+/// Returns the number of elements that `read` takes along `axis`.
 fn width_along(read: &Read, axis: usize, extent: u64) -> u64 {
     match read {
         Read::Axes { spanned } if spanned.contains(&axis) => extent,
@@ -557,7 +568,7 @@ fn width_along(read: &Read, axis: usize, extent: u64) -> u64 {
     }
 }
 
-/// The share of each axis that a read spans, in the weighted mean.
+/// Returns the share of each axis that a read spans, in the weighted mean.
 fn spans_of(extents: &[u64], reads: &[(Read, f64)]) -> Vec<f64> {
     let share = |axis: usize, extent: u64| {
         let shares = reads
@@ -588,7 +599,7 @@ fn alike_reads(extents: &[u64], reads: &[(Read, f64)]) -> Vec<Vec<usize>> {
     groups.into_iter().map(|(_, _, group)| group).collect()
 }
 
-/// The first of those for which `score` is least.
+/// Returns the first of the layouts for which `score` is least.
 fn least_of(all: &[Priced], score: impl Fn(&Priced) -> Score) -> Option<Priced> {
     let first = all.iter().min_by(|a, b| score(a).total_cmp(&score(b)));
     first.cloned()

@@ -1,15 +1,16 @@
-//! What a read costs with a layout: chunks, requests, bytes and seconds, before anything is stored.
+//! The cost model of a read with a layout: chunks, requests, bytes and seconds, before anything is
+//! stored.
 //!
-//! The counts are exact for a region: the chunks of a shard lie one after the other in the order of
-//! the layout, without those beyond the edge of the array; neighbours, and those whose gap is cheaper
-//! to read than to skip, are one request; each shard costs one more for its index, unless a server
-//! gives all of it with one request and the reader would ask for that. Row-major and column-major
-//! orders are counted in closed form, curves on the shard's inner grid.
+//! The counts are exact for a region. The chunks of a shard lie one after the other in the order of
+//! the layout, without those beyond the edge of the array. Neighbours are one request, also over a
+//! gap that is cheaper to read than to skip. Each shard costs one more request for its index,
+//! unless the reader would fetch it whole from a server. Row-major and column-major orders are
+//! counted in closed form, curves on the shard's inner grid.
 //!
-//! The seconds are those of [`Profile::read_seconds`], as for the plans of reads. Its terms of requests and
-//! bytes are added: on the devices measured, random requests of 4 KiB to 1 MiB with 16 in flight take the sum
-//! of the two, not the larger (which is off by up to 1.7 times where they are equal, exactly where advice is
-//! sought).
+//! The seconds are those of [`Profile::read_seconds`], as for the plans of reads. Its terms of
+//! requests and of bytes are added. On the devices measured, random requests of 4 KiB to 1 MiB with
+//! 16 in flight take the sum of the two. The larger of the two is off by up to 1.7 times where they
+//! are equal, exactly where advice is sought.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -26,19 +27,19 @@ use crate::plan::opening::{
 };
 
 use super::count::{
-    Pattern, PerAxis, Runs, STRETCHES_MAX, Stretches, cells_in, coarsen, for_each_combination,
-    patterns_of, places_of, runs_in_rows, runs_on_curve, stretches_of,
+    ChunkRuns, PerAxis, STRETCHES_MAX, ShardPattern, Stretches, cells_in, coarsen,
+    for_each_combination, patterns_of, places_of, runs_in_rows, runs_on_curve, stretches_of,
 };
 
-/// The most chunks of a shard for which a curve is walked; beyond, curves are not considered.
+/// The most chunks of a shard for which a curve is walked; larger shards get no curve.
 pub(crate) const CURVE_CELLS_MAX: u64 = 1 << 15;
 /// Bytes of one entry of a shard index.
 const INDEX_ENTRY_BYTES: f64 = 16.0;
-/// Positions over which a read is averaged.
+/// Positions over which the cost of a read is averaged.
 const POSITIONS: u64 = 8;
 const POSITIONS_ON_CURVE: u64 = 3;
 
-/// How an array is stored: chunks in an order inside shards.
+/// The layout of an array: chunks in an order inside shards.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub struct Layout {
     /// Elements of a chunk along each axis.
@@ -54,47 +55,47 @@ pub(crate) fn order_name<S: Serializer>(order: &Order, serializer: S) -> Result<
     serializer.serialize_str(order.name())
 }
 
-/// What is read, by its kind or exactly.
+/// The elements that a read takes, by kind or exactly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Read {
-    /// All of these axes, at one position of the others: a map spans latitude and longitude, a
-    /// series spans time. The position is any.
+    /// All of these axes, at any one position of the others: a map spans latitude and longitude, a
+    /// series spans time.
     Axes {
         /// The axes that are read in full.
         spanned: Vec<usize>,
     },
-    /// A box of this shape, anywhere; cut to the array where it is longer.
+    /// A box of this shape at any position, cut to the array where it is longer.
     Box {
         /// Elements along each axis.
         shape: Vec<u64>,
     },
     /// The whole array.
     Everything,
-    /// Exactly these elements. Selections with more than some thousand separate places along an
-    /// axis, and points beyond as many, are taken for representative samples.
+    /// Exactly these elements. Of a selection with more than some thousand separate stretches along
+    /// an axis, or of more points, a sample is priced.
     Selection(Selection),
 }
 
-/// What one read costs. Counts are averages where the position of the read is open.
+/// The cost of one read. Counts are averages if the position of the read is open.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct ReadCost {
-    /// Chunks that hold something of the read.
+    /// Chunks that the read touches.
     pub chunks: f64,
-    /// Shards that hold something of the read; opening each is one of the requests.
+    /// Shards that the read touches; opening each is one of the requests.
     pub objects: f64,
-    /// Those of them that come whole when they are opened.
+    /// Shards that one request fetches whole.
     pub whole_objects: f64,
-    /// Requests to the storage system, those for indexes included.
+    /// Requests to the storage system, including those for indexes.
     pub requests: f64,
-    /// Bytes that move.
+    /// Bytes that are transferred.
     pub bytes: f64,
-    /// Bytes that come out of the decoder.
+    /// Bytes of decoded chunks.
     pub decoded_bytes: f64,
     /// Bytes of the result.
     pub result_bytes: f64,
-    /// Stretches that lie together in a chunk and in the result.
+    /// Runs that are contiguous both in a chunk and in the result.
     pub runs: f64,
-    /// Predicted seconds, from cold unless the model is [`CostModel::cached`].
+    /// Predicted seconds of a cold read, or of a cached one if the model is [`CostModel::cached`].
     pub seconds: f64,
 }
 
@@ -112,21 +113,21 @@ impl ReadCost {
     }
 }
 
-/// What a read takes of its chunks.
+/// The elements that a read takes of its chunks.
 #[derive(Debug, Clone, Copy)]
-struct Taken {
+struct ResultRuns {
     bytes: f64,
-    /// Stretches that lie together in a chunk and in the result.
+    /// Runs that are contiguous both in a chunk and in the result.
     runs: f64,
 }
 
-impl Taken {
+impl ResultRuns {
     fn of(self, cost: ReadCost) -> ReadCost {
         ReadCost { result_bytes: self.bytes, runs: self.runs, ..cost }
     }
 }
 
-/// Prices reads of one array on one storage system.
+/// A model that prices reads of one array on one storage system.
 #[derive(Debug, Clone)]
 pub struct CostModel {
     /// Elements of the array along each axis.
@@ -137,23 +138,24 @@ pub struct CostModel {
     pub profile: Profile,
     /// Raw bytes over stored bytes: 1 for raw data, 4 if a quarter is left.
     pub compression_ratio: f64,
-    /// What decoding takes of one core, checksums included.
+    /// The decoding times of one core, checksums included.
     pub codec: CodecTimes,
     /// Cores that decode.
     pub cores: u32,
-    /// Whether a chunk must be read as a whole, because its checksum is that of the whole. Without
-    /// it, and without compression, parts of chunks are read where that is cheaper.
+    /// True if a chunk must be read whole, because its checksum covers the whole. Without a
+    /// checksum and without compression, parts of chunks are read where that is cheaper.
     pub checksummed: bool,
-    /// Whether seconds are those of reads whose data memory has.
+    /// True if seconds are those of reads whose data are in the page cache.
     pub cached: bool,
     curves: RefCell<CurveCache>,
 }
 
-/// The place of each chunk of an inner grid, in C order, on storage; `u64::MAX` where there is none.
+/// The place on storage of each chunk of an inner grid, in C order; `u64::MAX` for an absent chunk.
 type CurveCache = HashMap<(Order, Vec<u64>, Vec<u64>), Option<Rc<Vec<u64>>>>;
 
 impl CostModel {
-    /// A model for an array of `shape` with items of `item_size` bytes: raw, checksummed, on `cores` cores.
+    /// Makes a model for an array of `shape` with items of `item_size` bytes: raw, checksummed, on
+    /// `cores` cores.
     pub fn new(shape: &[u64], item_size: u64, profile: Profile, cores: u32) -> Self {
         Self {
             shape: shape.to_vec(),
@@ -168,7 +170,8 @@ impl CostModel {
         }
     }
 
-    /// The cost of `read` with `layout`, averaged over a few positions where the position is open.
+    /// Returns the cost of `read` with `layout`, averaged over a few positions if the position is
+    /// open.
     ///
     /// ```
     /// use bedform::layout::{CostModel, Layout, Read};
@@ -190,8 +193,8 @@ impl CostModel {
         cost
     }
 
-    /// The costs of `read` with `layout`, its chunks in each of `orders`: most of what there is to count
-    /// is the same for all.
+    /// Returns the costs of `read` with `layout` for each of `orders`, which share most of the
+    /// counting.
     pub(super) fn price_orders<const N: usize>(
         &self,
         layout: &Layout,
@@ -220,7 +223,7 @@ impl CostModel {
         }
     }
 
-    /// The cost of reading `region`, exactly; nothing if it lies outside the array.
+    /// Returns the exact cost of reading `region`; zeros if it lies outside the array.
     pub fn price_region(&self, layout: &Layout, region: &Region) -> ReadCost {
         let whole = Region::whole(self.shape.as_slice()).ok();
         match whole.and_then(|whole| whole.intersection(region)) {
@@ -233,7 +236,8 @@ impl CostModel {
         }
     }
 
-    /// The mean cost of boxes of `widths` over positions spread evenly and alike for every layout.
+    /// Returns the mean cost of boxes of `widths`. The positions are spread evenly, and alike for
+    /// every layout.
     fn price_placed<const N: usize>(
         &self,
         layout: &Layout,
@@ -285,7 +289,8 @@ impl CostModel {
         self.price_elements(layout, orders, &spans)
     }
 
-    /// The cost of all combinations of the elements in `spans`, one list of stretches per axis.
+    /// Returns the cost of all combinations of the elements in `spans`, one list of stretches for
+    /// each axis.
     fn price_elements<const N: usize>(
         &self,
         layout: &Layout,
@@ -310,8 +315,8 @@ impl CostModel {
         })
     }
 
-    /// What a read takes of its chunks, in stretches that are together in both a chunk and the result.
-    fn result_of(&self, layout: &Layout, spans: &[Stretches], touched: &[Stretches]) -> Taken {
+    /// Returns the elements that a read takes of its chunks, and their contiguous runs.
+    fn result_of(&self, layout: &Layout, spans: &[Stretches], touched: &[Stretches]) -> ResultRuns {
         let (mut elements, mut cells, mut run, mut goes_on) = (1.0, 1.0, 1.0, true);
         for (axis, (stretches, chunks)) in spans.iter().zip(touched).enumerate().rev() {
             let (width, chunks) = (cells_in(stretches), cells_in(chunks));
@@ -323,10 +328,11 @@ impl CostModel {
             }
             goes_on &= chunks == 1.0 && in_chunk >= layout.chunk_shape[axis] as f64;
         }
-        Taken { bytes: elements * self.item_size as f64, runs: (elements / run).max(cells) }
+        ResultRuns { bytes: elements * self.item_size as f64, runs: (elements / run).max(cells) }
     }
 
-    /// What a read of whole chunks asks for if indexes come first, and the chunks that its shards have.
+    /// Returns the cost of a read of whole chunks if indexes come first, and the number of chunks
+    /// in its shards.
     fn count_chunks<const N: usize>(
         &self,
         layout: &Layout,
@@ -363,7 +369,7 @@ impl CostModel {
         (costs, present)
     }
 
-    /// The same read with its shards whole, where the reader would have them come so. They have
+    /// Returns the cost of the same read if the reader would fetch its shards whole. They have
     /// `present` chunks together.
     fn opened(&self, layout: &Layout, cost: ReadCost, present: f64) -> ReadCost {
         if !self.profile.is_remote || cost.chunks == 0.0 {
@@ -376,7 +382,7 @@ impl CostModel {
             chunks: whole_number((cost.chunks / cost.objects).round()),
             objects: whole_number(cost.objects.round()),
         };
-        // Before a shard was seen, nobody knows how well it was compressed.
+        // Until a shard is opened, its compression is unknown.
         let bytes = chunks * self.raw_chunk_bytes(layout) + end_bytes;
         let bytes_max = whole_bytes_max(&self.profile, SERVER_BUFFER_BYTES, need.objects);
         if bytes > bytes_max as f64 || !whole_is_sooner(&self.profile, need, shard) {
@@ -390,7 +396,7 @@ impl CostModel {
         }
     }
 
-    /// The cost of the parts of chunks that hold something of the read, each chunk on its own.
+    /// Returns the cost of reading only the needed parts of chunks, each chunk for itself.
     fn price_parts(&self, layout: &Layout, spans: &[Stretches], whole: &ReadCost) -> ReadCost {
         let patterns: PerAxis<_> = spans
             .iter()
@@ -409,7 +415,8 @@ impl CostModel {
         cost.objects = whole.objects;
         cost.requests += whole.objects;
         (cost.result_bytes, cost.runs) = (whole.result_bytes, whole.runs);
-        // Where shards come whole, the price of whole chunks holds, and it is the smaller one.
+        // Where shards are fetched whole, the price of whole chunks applies, and it is the smaller
+        // one.
         self.finish(cost)
     }
 
@@ -460,13 +467,13 @@ impl CostModel {
                 sum.requests -= again;
                 sum.bytes -= again * index_bytes(&inner);
                 let taken =
-                    Taken { bytes: count as f64 * self.item_size as f64, runs: count as f64 };
+                    ResultRuns { bytes: count as f64 * self.item_size as f64, runs: count as f64 };
                 self.finish(taken.of(self.opened(layout, sum, present)))
             }
         }
     }
 
-    /// The sum of several reads as one, in which they wait for each other only once.
+    /// Returns the sum of several reads as one read, in which they wait for each other only once.
     fn one_read(&self, sum: ReadCost) -> ReadCost {
         self.finish(ReadCost { seconds: 0.0, ..sum })
     }
@@ -477,7 +484,7 @@ impl CostModel {
         }
         let (waits, streams) = self.streams(&cost);
         let at_once = self.at_once(&cost, streams).min(streams);
-        // A server is asked for those parts one by one.
+        // A server gets one request for each of those parts.
         let requests = match self.profile.is_remote {
             true => cost.requests.max(cost.objects - cost.whole_objects + streams),
             false => cost.requests,
@@ -500,7 +507,7 @@ impl CostModel {
             runs: cost.runs,
             copied_bytes: cost.result_bytes,
         };
-        // One chunk is decoded by one thread.
+        // One thread decodes a chunk.
         let threads = u32::try_from(whole_number(cost.chunks)).unwrap_or(u32::MAX);
         let threads = threads.clamp(1, self.cores.max(1));
         let read = ReadWork { demand, work, threads, threads_waiting: threads };
@@ -509,19 +516,22 @@ impl CostModel {
         cost
     }
 
-    /// The waits of a read, and the requests that bring most of its bytes.
+    /// Returns the number of waits of a read, and the number of requests that fetch most of its
+    /// bytes.
     fn streams(&self, cost: &ReadCost) -> (f64, f64) {
         if cost.whole_objects == cost.objects {
             return (1.0, cost.whole_objects);
         }
-        // What lies together is read in parts, where that is sooner; what comes whole is not, and no chunk.
+        // A contiguous range is split over several requests where that is faster. A shard that is
+        // fetched whole is not split, nor is a chunk.
         let runs = cost.requests - cost.objects;
         let most = if self.profile.is_remote { cost.chunks } else { f64::INFINITY };
         let parts = self.profile.streams_for(cost.bytes).min(most);
         (2.0, cost.whole_objects + runs.max(parts))
     }
 
-    /// Requests that there is room for at once, of a read that brings most of its bytes with `streams`.
+    /// Returns the number of requests that fit the read's memory, if `streams` requests fetch most
+    /// of its bytes.
     fn at_once(&self, cost: &ReadCost, streams: f64) -> f64 {
         if !self.profile.is_remote {
             return f64::INFINITY;
@@ -539,8 +549,14 @@ impl CostModel {
         (self.raw_chunk_bytes(layout) / self.compression_ratio).max(1.0)
     }
 
-    /// The runs of the chunks that `combination` touches in a shard.
-    fn runs(&self, order: Order, grid: &[u64], combination: &[&Pattern], gap_max: u64) -> Runs {
+    /// Returns the runs of the chunks that `combination` touches in a shard.
+    fn runs(
+        &self,
+        order: Order,
+        grid: &[u64],
+        combination: &[&ShardPattern],
+        gap_max: u64,
+    ) -> ChunkRuns {
         match order {
             Order::RowMajor => runs_in_rows(combination, gap_max, false),
             Order::ColumnMajor => runs_in_rows(combination, gap_max, true),
@@ -548,14 +564,14 @@ impl CostModel {
                 let present: Vec<_> = combination.iter().map(|pattern| pattern.present).collect();
                 match self.places(order, grid, present) {
                     Some(places) => runs_on_curve(&places, grid, combination, gap_max),
-                    // Nothing better is known where the curve is too long to walk.
+                    // The closest estimate if the curve is too long to walk.
                     None => runs_in_rows(combination, gap_max, false),
                 }
             }
         }
     }
 
-    /// The place on storage of each chunk of a shard, of which those beyond `present` are absent.
+    /// Returns the place on storage of each chunk of a shard; chunks beyond `present` are absent.
     fn places(&self, order: Order, grid: &[u64], present: Vec<u64>) -> Option<Rc<Vec<u64>>> {
         let key = (order, grid.to_vec(), present);
         if let Some(known) = self.curves.borrow().get(&key) {
@@ -570,8 +586,9 @@ impl CostModel {
     }
 }
 
-/// Position number `position` of `positions` between 0 and `last`: steps of an irrational length,
-/// another for each axis, so that few positions are spread well and never in step with chunks.
+/// Returns position number `position` of `positions` between 0 and `last`. The steps have an
+/// irrational length, different for each axis, so that few positions are spread well and never in
+/// step with chunks.
 fn spread(last: u64, axis: usize, position: u64, positions: u64) -> u64 {
     const PRIMES: [f64; 8] = [2.0, 3.0, 5.0, 7.0, 11.0, 13.0, 17.0, 19.0];
     let step = PRIMES[axis % PRIMES.len()].sqrt().fract();

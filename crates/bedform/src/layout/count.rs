@@ -1,27 +1,27 @@
-//! Counting what of a shard a read touches, and in how many runs.
+//! Counts of the chunks that a read touches in a shard, and of the runs that they form.
 //!
-//! A read touches the same chunks in most of the shards along an axis, so that an axis is a few
-//! [`Pattern`]s, and the shards of an array are the combinations of one pattern per axis.
+//! A read touches the same chunks in most of the shards along an axis. So an axis is a few
+//! [`ShardPattern`]s, and the shards of an array are the combinations of one pattern for each axis.
 
 use bedform_geometry::AxisSelection;
 use smallvec::{SmallVec, smallvec};
 
-/// Combinations of per-axis patterns that are counted one by one.
+/// The most combinations of patterns that are counted one by one.
 const COMBINATIONS_MAX: usize = 1 << 8;
-/// Stretches of chunks along one axis, and points, that are told apart.
+/// The most stretches along one axis, and the most points, that are told apart.
 pub(super) const STRETCHES_MAX: usize = 1 << 12;
 
 /// The chunks touched along one axis: sorted stretches, half-open, neither empty nor adjacent.
 pub(super) type Stretches = SmallVec<[(u64, u64); 2]>;
-/// The patterns of one axis: the first shard, those between, and the last, where a read is one stretch.
-pub(super) type Patterns = SmallVec<[Pattern; 3]>;
-/// One value for each axis, without memory of its own where they are few: a search counts some ten thousand
-/// reads.
+/// The patterns of one axis. If a read is one stretch they are the first shard, those between, and
+/// the last.
+pub(super) type ShardPatterns = SmallVec<[ShardPattern; 3]>;
+/// One value for each axis, inline for up to four axes: a search counts some ten thousand reads.
 pub(super) type PerAxis<T> = SmallVec<[T; 4]>;
 
-/// The chunks touched along one axis inside one shard, and the shards in which they are the same.
+/// The chunks touched along one axis inside one shard, and the number of shards with the same ones.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Pattern {
+pub(super) struct ShardPattern {
     pub(super) touched: Stretches,
     /// Chunks of the shard along the axis that lie in the array.
     pub(super) present: u64,
@@ -30,13 +30,13 @@ pub(super) struct Pattern {
 
 /// Chunks of one shard, merged into runs.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Runs {
+pub(super) struct ChunkRuns {
     pub(super) count: f64,
-    /// Chunks in the runs, those in merged gaps included.
+    /// Chunks in the runs, including those in merged gaps.
     pub(super) cells: f64,
 }
 
-/// The chunks that hold stretches of elements.
+/// Returns the chunks that hold stretches of elements.
 pub(super) fn coarsen(stretches: &[(u64, u64)], chunk: u64) -> Stretches {
     let mut touched = Stretches::with_capacity(stretches.len());
     for &(start, end) in stretches {
@@ -53,7 +53,8 @@ pub(super) fn cells_in(stretches: &[(u64, u64)]) -> f64 {
     stretches.iter().map(|(start, end)| (end - start) as f64).sum()
 }
 
-/// The elements selected along an axis, as stretches. Too many are taken for all between them.
+/// Returns the elements selected along an axis, as stretches. Too many elements are replaced by the
+/// stretch from the first to the last.
 pub(super) fn stretches_of(axis: &AxisSelection) -> Stretches {
     let Some((lowest, highest)) = axis.bounds() else { return Stretches::new() };
     let bounds = smallvec![(lowest, highest + 1)];
@@ -68,16 +69,16 @@ pub(super) fn stretches_of(axis: &AxisSelection) -> Stretches {
 }
 
 /// Cuts stretches of chunks into shards of `inner` chunks, of `total` along the axis.
-pub(super) fn patterns_of(stretches: &[(u64, u64)], inner: u64, total: u64) -> Patterns {
-    let mut patterns = Patterns::new();
-    // The shard that the last stretch ended in, and what is touched there so far.
+pub(super) fn patterns_of(stretches: &[(u64, u64)], inner: u64, total: u64) -> ShardPatterns {
+    let mut patterns = ShardPatterns::new();
+    // The shard in which the last stretch ended, and its touched chunks so far.
     let mut open: Option<(u64, Stretches)> = None;
     let mut close = |shard: u64, touched: Stretches, shards: f64| {
         let present = (total - shard * inner).min(inner);
-        let same = |known: &&mut Pattern| known.present == present && known.touched == touched;
+        let same = |known: &&mut ShardPattern| known.present == present && known.touched == touched;
         match patterns.iter_mut().find(same) {
             Some(known) => known.shards += shards,
-            None => patterns.push(Pattern { touched, present, shards }),
+            None => patterns.push(ShardPattern { touched, present, shards }),
         }
     };
     for &(start, end) in stretches {
@@ -109,10 +110,13 @@ pub(super) fn patterns_of(stretches: &[(u64, u64)], inner: u64, total: u64) -> P
     patterns
 }
 
-/// Calls `visit` for each combination of one pattern per axis, with the number of shards it stands
-/// for. Where there are too many, axes are thinned to their most frequent pattern.
-pub(super) fn for_each_combination(patterns: &[Patterns], mut visit: impl FnMut(&[&Pattern], f64)) {
-    let mut axes: PerAxis<SmallVec<[(&Pattern, f64); 3]>> = patterns
+/// Calls `visit` for each combination of one pattern for each axis, with the number of shards that
+/// have it. If there are too many, axes are thinned to their most frequent pattern.
+pub(super) fn for_each_combination(
+    patterns: &[ShardPatterns],
+    mut visit: impl FnMut(&[&ShardPattern], f64),
+) {
+    let mut axes: PerAxis<SmallVec<[(&ShardPattern, f64); 3]>> = patterns
         .iter()
         .map(|axis| axis.iter().map(|pattern| (pattern, pattern.shards)).collect())
         .collect();
@@ -140,15 +144,20 @@ pub(super) fn for_each_combination(patterns: &[Patterns], mut visit: impl FnMut(
     }
 }
 
-/// The runs in row-major order, or column-major if `reversed`, in closed form: from the fastest axis
-/// outwards, what is touched so far repeats at the stride of the next axis.
-pub(super) fn runs_in_rows(combination: &[&Pattern], gap_max: u64, reversed: bool) -> Runs {
-    let mut runs = Runs { count: 1.0, cells: 1.0 };
-    // From the first touched cell to behind the last, and the cells of one step of the next axis.
+/// Returns the runs in row-major order, or column-major if `reversed`, in closed form. From the
+/// fastest axis outwards, the chunks touched so far repeat at the stride of the next axis.
+pub(super) fn runs_in_rows(
+    combination: &[&ShardPattern],
+    gap_max: u64,
+    reversed: bool,
+) -> ChunkRuns {
+    let mut runs = ChunkRuns { count: 1.0, cells: 1.0 };
+    // The cells from the first touched one to behind the last, and the cells of one step of the
+    // next axis.
     let (mut span, mut stride) = (1_u64, 1_u64);
     for number in 0..combination.len() {
         let axis = if reversed { number } else { combination.len() - 1 - number };
-        let Pattern { touched, present, .. } = combination[axis];
+        let ShardPattern { touched, present, .. } = combination[axis];
         let repeats = cells_in(touched);
         let mut merged = (0.0, 0.0);
         let mut join = |steps: u64, times: f64| {
@@ -169,13 +178,13 @@ pub(super) fn runs_in_rows(combination: &[&Pattern], gap_max: u64, reversed: boo
     runs
 }
 
-/// The runs of the touched chunks along a curve, of which `places` knows every chunk's place.
+/// Returns the runs of the touched chunks along a curve; `places` holds every chunk's place on it.
 pub(super) fn runs_on_curve(
     places: &[u64],
     grid: &[u64],
-    combination: &[&Pattern],
+    combination: &[&ShardPattern],
     gap_max: u64,
-) -> Runs {
+) -> ChunkRuns {
     let mut cells = vec![0_u64];
     for (pattern, &size) in combination.iter().zip(grid) {
         let along = pattern.touched.iter().flat_map(|&(start, end)| start..end);
@@ -188,7 +197,7 @@ pub(super) fn runs_on_curve(
         .filter_map(|cell| places.get(usize::try_from(cell).ok()?).copied())
         .collect();
     touched.sort_unstable();
-    let mut runs = Runs { count: 1.0, cells: touched.len() as f64 };
+    let mut runs = ChunkRuns { count: 1.0, cells: touched.len() as f64 };
     for pair in touched.windows(2) {
         let gap = pair[1] - pair[0] - 1;
         if gap <= gap_max {
@@ -200,7 +209,8 @@ pub(super) fn runs_on_curve(
     runs
 }
 
-/// For each cell of `grid` in C order its number among the present ones along `sequence`.
+/// Returns, for each cell of `grid` in C order, its number among the present cells along
+/// `sequence`.
 pub(super) fn places_of(sequence: &[u64], grid: &[u64], present: &[u64]) -> Vec<u64> {
     let mut places = vec![u64::MAX; sequence.len()];
     let mut next = 0;

@@ -1,4 +1,4 @@
-//! Kinds of reads that no single layout serves well: what each would cost in a layout of its own.
+//! Kinds of reads that no single layout serves well, and the cost of each in a layout of its own.
 
 use serde::Serialize;
 
@@ -7,41 +7,44 @@ use super::choose::{Priced, Search};
 use super::cost::{CostModel, Layout, Read};
 use super::report;
 
-/// A layout is good for a read if it takes at most so many times what the best for it alone takes.
+/// A layout is good for a read if its time is at most so many times that of the best layout for the
+/// read alone.
 const GOOD_MAX: f64 = 2.0;
-/// Kinds of reads up to which each is searched for alone.
+/// The most kinds of reads for which separate layouts are searched.
 const KINDS_MAX: usize = 8;
 
-/// What a kind of read costs in the chosen layout, and in the best for it alone.
+/// The cost of a kind of read in the chosen layout, and in the best layout for it alone.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct KindAlone {
-    /// What is read, as in [`NamedRead::name`].
+    /// The axes or elements that are read, as in [`NamedRead::name`].
     pub name: String,
     /// Predicted seconds in the chosen layout.
     pub seconds: f64,
-    /// Predicted seconds in the layout that is the best for this read alone.
+    /// Predicted seconds in the best layout for this read alone.
     pub alone_seconds: f64,
-    /// That layout.
+    /// The best layout for this read alone.
     #[serde(flatten)]
     pub layout: Layout,
 }
 
-/// How well one layout serves all kinds of reads.
+/// A comparison of one layout for all kinds of reads with separate layouts.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Kinds {
     /// Each kind of read alone, in the order of the reads.
     pub alone: Vec<KindAlone>,
-    /// The chunks that come nearest to the best for every read, by the read that they serve worst.
+    /// The chunk shape that comes nearest to the best for every read, by the read that it serves
+    /// worst.
     pub nearest_chunk_shape: Vec<u64>,
-    /// How many times the best they take for that read.
+    /// For that read, the time with these chunks over the best time.
     pub nearest_ratio: f64,
-    /// True if only layouts that another reader reads well were looked at.
+    /// True if the search was limited to layouts that another reader reads well.
     #[serde(skip)]
     pub(super) is_bound: bool,
 }
 
 impl Kinds {
-    /// Searches for each of the reads that a user named, if they are few and more than one.
+    /// Searches for a layout for each of the reads that a user named, if they are few and more than
+    /// one.
     pub(super) fn of(
         request: &AdviseRequest,
         extents: &[u64],
@@ -64,7 +67,7 @@ impl Kinds {
             alone.push(KindAlone {
                 name: name.name.clone(),
                 seconds: cost.seconds,
-                // A search that looked at other reads too may have found one that is better still.
+                // The search for all reads may have found a layout that is better still.
                 alone_seconds: best
                     .costs
                     .first()
@@ -78,7 +81,7 @@ impl Kinds {
         Some(Self { alone, nearest_chunk_shape, nearest_ratio, is_bound })
     }
 
-    /// What a user should know if a kind of read is far from what it could be.
+    /// Adds notes for the user if a kind of read is far from its best time.
     pub(super) fn note(&self, notes: &mut Vec<String>) {
         let far: Vec<String> = self
             .alone

@@ -1,17 +1,17 @@
-//! The chunk size of Smart-IO: one number from three measurements, and what follows from it.
+//! The optimized chunk size of Smart-IO: one number from three measurements, and its consequences.
 //!
-//! A chunk is best when to ask for it costs as much as to move it: `OCS = BW * (CC + T_s)`. Chunks
-//! inside the decision window `[OCS / 2, OCS * 2^(n-1)]` stay as they are; larger ones are divided
-//! along every dimension but the slowest (dynamic subchunking); smaller ones are merged with their
-//! neighbours, `2^n` at a time, until they are inside (hierarchical spatial aggregation). The factors
-//! of the window are such that neither step leads out of it on the other side.
+//! A chunk is best if its request costs as much as its transfer: `OCS = BW * (CC + T_s)`. Chunks
+//! inside the decision window `[OCS / 2, OCS * 2^(n-1)]` stay as they are. Larger ones are divided
+//! along every dimension but the slowest (dynamic subchunking). Smaller ones are merged with their
+//! neighbours, `2^n` at a time, until they are inside (hierarchical spatial aggregation). The
+//! factors of the window are such that neither step overshoots to the other side.
 
 use serde::{Deserialize, Serialize};
 
 use crate::plan::opening::whole_number;
 
-/// The optimized chunk size in bytes: the bandwidth of one stream in bytes per second, times the
-/// seconds to send a request plus those to seek.
+/// Returns the optimized chunk size in bytes. It is the bandwidth of one stream in bytes per
+/// second, times the seconds to send a request plus those to seek.
 ///
 /// ```
 /// // Lustre with 250 MB/s, 1.9 ms to ask and 8 ms to seek: 2.5 MB.
@@ -26,30 +26,30 @@ pub fn optimized_chunk_bytes(
     bytes_per_second * (request_seconds + seek_seconds)
 }
 
-/// The sizes of chunk, in bytes, that are stored as they are.
+/// The chunk sizes, in bytes, that are stored as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct DecisionWindow {
-    /// Smaller chunks are aggregated.
+    /// Bytes below which chunks are aggregated.
     pub least: f64,
-    /// Larger chunks are divided.
+    /// Bytes above which chunks are divided.
     pub most: f64,
 }
 
 impl DecisionWindow {
-    /// The window around an optimized chunk size for arrays of `rank` dimensions.
+    /// Returns the window around an optimized chunk size for arrays of `rank` dimensions.
     ///
     /// ```
     /// let window = bedform::layout::ocs::DecisionWindow::new(2.5e6, 3);
     /// assert_eq!((window.least, window.most), (1.25e6, 10e6));
     /// ```
     pub fn new(optimized_bytes: f64, rank: usize) -> Self {
-        // Behind a thousand dimensions a window is open at the top anyway.
+        // Beyond a thousand dimensions the upper bound is infinite in any case.
         let dividable = i32::try_from(rank.saturating_sub(1)).unwrap_or(1000).min(1000);
         Self { least: optimized_bytes / 2.0, most: optimized_bytes * 2_f64.powi(dividable) }
     }
 }
 
-/// What becomes of the chunk that one process holds.
+/// The treatment of the chunk that one process holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Organization {
@@ -64,26 +64,26 @@ pub enum Organization {
     Aggregate(Aggregation),
 }
 
-/// How the chunks of neighbouring processes become one.
+/// The grouping of neighbouring processes whose chunks become one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Aggregation {
-    /// How many times neighbours are merged, two along each dimension.
+    /// The number of merge levels; each merges two neighbours along each dimension.
     pub levels: u32,
-    /// Processes per aggregated chunk, by dimension.
+    /// Processes of an aggregated chunk along each dimension.
     pub group: Vec<u64>,
     /// The shape of an aggregated chunk away from the edge of the array.
     pub chunk_shape: Vec<u64>,
 }
 
 impl Aggregation {
-    /// Which process of a group, counted in C order, gathers variable number `variable`: in turn, so
-    /// that the work is shared.
+    /// Returns the process of a group, counted in C order, that gathers variable number `variable`.
+    /// The processes take turns, so that the work is shared.
     pub fn aggregator(&self, variable: u64) -> u64 {
         variable % self.group.iter().product::<u64>().max(1)
     }
 }
 
-/// What Smart-IO does with chunks of `chunk_shape`, as many as `grid_shape` says, of items of
+/// Returns the treatment by Smart-IO of `grid_shape` chunks of `chunk_shape`, with items of
 /// `item_size` bytes. The slowest dimension comes first.
 ///
 /// ```
@@ -115,10 +115,10 @@ pub fn organize(
     Organization::Keep
 }
 
-/// Dynamic subchunking: how many pieces to make along each dimension, so that a piece is near
-/// `optimized_bytes`. The first, slowest dimension stays whole (there is no other in a
-/// one-dimensional chunk, which is divided), the others are divided alike, as far as they are long
-/// enough; of two counts the one whose pieces are nearer by ratio is taken.
+/// Returns the pieces to make along each dimension so that a piece is near `optimized_bytes`
+/// (dynamic subchunking). The first, slowest dimension stays whole, except in a one-dimensional
+/// chunk. The others are divided alike, as far as they are long enough. Of two counts the one whose
+/// pieces are nearer by ratio is used.
 pub fn subchunks(chunk_shape: &[u64], item_size: u64, optimized_bytes: f64) -> Vec<u64> {
     let mut pieces = vec![1; chunk_shape.len()];
     let excess = bytes_of(chunk_shape, item_size) / optimized_bytes;
@@ -129,7 +129,7 @@ pub fn subchunks(chunk_shape: &[u64], item_size: u64, optimized_bytes: f64) -> V
     if chunk_shape.len() == 1 {
         open.push(0);
     }
-    // A dimension that is too short gives all it has, and the others share the rest.
+    // A dimension that is too short is cut into single elements, and the others share the rest.
     let mut wanted = excess;
     while !open.is_empty() {
         let each = wanted.powf(1.0 / open.len() as f64);
@@ -149,8 +149,8 @@ pub fn subchunks(chunk_shape: &[u64], item_size: u64, optimized_bytes: f64) -> V
     pieces
 }
 
-/// Hierarchical spatial aggregation: merges two neighbours along each dimension, level by level,
-/// until a chunk reaches half of `optimized_bytes` or all of the grid is one chunk.
+/// Merges two neighbours along each dimension, level by level (hierarchical spatial aggregation).
+/// It ends once a chunk reaches half of `optimized_bytes` or the whole grid is one chunk.
 pub fn aggregate(
     chunk_shape: &[u64],
     grid_shape: &[u64],
@@ -180,7 +180,7 @@ fn bytes_of(shape: &[u64], item_size: u64) -> f64 {
     shape.iter().map(|&size| size as f64).product::<f64>() * item_size as f64
 }
 
-/// The whole number that is nearest to `value`, at least 1, by ratio.
+/// Returns the integer that is nearest to `value` by ratio, at least 1.
 fn nearest_by_ratio(value: f64) -> u64 {
     let below = value.floor().max(1.0);
     let above = below + 1.0;

@@ -1,4 +1,4 @@
-//! Questions from JSON, as the doors hand them over.
+//! Requests for advice as JSON, the form in which Python, C and the command line pass them.
 
 use bedform_geometry::{AxisRange, AxisSelection, Selection};
 use bedform_storage::Profile;
@@ -10,11 +10,11 @@ use super::{AdviseRequest, Appendable, Read};
 use crate::error::{Error, Result};
 
 impl AdviseRequest {
-    /// Reads a question: `shape`, `item_size`, and optionally `dims`, `reads` (a list of
-    /// `[axes, weight]`), `selections` (a list of `[weight, [[start, step, count], ...]]`),
-    /// `append` (`{axis, length, expected}`) or `append_length`, `compression_ratio`, `decode_bytes_per_second`,
-    /// `cores`, `readers` (`"any"`, a name or a list of them), `source_chunks`, `compare_alone`,
-    /// `cached`.
+    /// Parses a request: `shape`, `item_size`, and optionally `dims`, `reads` (a list of `[axes,
+    /// weight]`), `selections` (a list of `[weight, [[start, step, count], ...]]`), `append`
+    /// (`{axis, length, expected}`) or `append_length`, `compression_ratio`,
+    /// `decode_bytes_per_second`, `cores`, `readers` (`"any"`, a name or a list of them),
+    /// `source_chunks`, `compare_alone`, `cached`.
     ///
     /// # Errors
     /// `InvalidArgument` names the key at fault.
@@ -80,7 +80,7 @@ fn lengths(value: &Value) -> Option<Vec<u64>> {
     value.as_array()?.iter().map(Value::as_u64).collect()
 }
 
-/// `[axes, weight]`, the axes by number.
+/// Parses `[axes, weight]`, the axes by number.
 pub(super) fn axes_read(value: &Value) -> Option<(Read, f64)> {
     let [axes, weight] = value.as_array()?.as_slice() else { return None };
     let spanned =

@@ -1,8 +1,8 @@
-//! What other readers take for a layout.
+//! The time that other readers need for a layout.
 //!
-//! A store is read by more programs than Bedform, and each has its own costs: zarr-python spends its
-//! time on every chunk, in Python, where Bedform spends it on bytes. A layout of many small chunks is
-//! therefore fast for one and slow for the other.
+//! Programs other than Bedform read a store too, and each has its own costs. zarr-python spends its
+//! time on every chunk, in Python, where Bedform spends it on bytes. A layout of many small chunks
+//! is therefore fast for one and slow for the other.
 //!
 //! # The formula for zarr-python
 //!
@@ -22,19 +22,19 @@
 //! ```
 //!
 //! A shard is read *whole*, with one request, if the selection touches every chunk that it has room
-//! for, and *in part* otherwise: its index, then its chunks one by one. A shard that hangs over the end
-//! of the array by a chunk is never whole. Chunks at the edges are decoded in full.
+//! for. Otherwise it is read *in part*: its index, then its chunks one by one. A shard that extends
+//! beyond the end of the array by a chunk is never whole. Chunks at the edges are decoded in full.
 //!
-//! The constants are measured on two cores, on local storage, with the files in the page cache, for
-//! zarr-python 3.1: `tools/measure_zarr_python.py`. Of reads of layouts that took no part in the fit, three in
-//! four are within 25 % of the formula, and all but a few within a factor of two. On a server each request waits
-//! for its answer too, `REQUESTS_AT_ONCE` at a time.
+//! The constants are measured by `tools/measure_zarr_python.py` for zarr-python 3.1 on two cores,
+//! on local storage, with the files in the page cache. Of reads of layouts outside the fit, three
+//! in four are within 25 % of the formula, and all but a few within a factor of two. On a server
+//! each request also waits for its answer, `REQUESTS_AT_ONCE` at a time.
 //!
 //! # The bound
 //!
-//! A layout is compared with the store that `to_zarr` or `zarr.create_array` make of the same array by
-//! their defaults: [`zarr_default_chunks`], no shards. What it may take of the time that this store
-//! takes is `RATIO_MAX`: less than twice, by the spread of the formula.
+//! A layout is compared with the store that `to_zarr` or `zarr.create_array` make of the same array
+//! by their defaults: [`zarr_default_chunks`], no shards. Its time may be `RATIO_MAX` times the
+//! time of that store: less than twice, by the spread of the formula.
 
 use std::fmt;
 
@@ -46,7 +46,7 @@ use super::cost::{CostModel, Layout, Read, ReadCost, bytes_of};
 use super::report;
 use crate::error::{Error, Result};
 
-/// What a layout may take for zarr-python, over what a store of zarr-python's own defaults takes.
+/// The most time of zarr-python for a layout, over its time for a store of its own defaults.
 pub(super) const RATIO_MAX: f64 = 1.6;
 
 /// Seconds of a call.
@@ -59,30 +59,31 @@ const CODED: f64 = 0.144e-3;
 const OBJECT: f64 = 0.1165e-3;
 /// Seconds of a shard that is read whole.
 const SHARD_WHOLE: f64 = 0.506e-3;
-/// Seconds of a chunk of such a shard.
+/// Seconds of a chunk of a shard that is read whole.
 const CHUNK_WHOLE: f64 = 0.052e-3;
 /// Seconds of a shard that is read in part, for its index.
 const SHARD_PART: f64 = 0.594e-3;
-/// Seconds of a chunk of such a shard.
+/// Seconds of a chunk of a shard that is read in part.
 const CHUNK_PART: f64 = 0.198e-3;
 /// Seconds of an entry of a shard's index.
 const INDEX_ENTRY: f64 = 0.078e-6;
-/// Seconds of a byte that Zstandard alone gives: the default of a store by zarr-python.
+/// Seconds of a byte decoded by Zstandard alone: the default of a store by zarr-python.
 const ZSTD_BYTE: f64 = 1.04e-9;
-/// Seconds of a byte that Zstandard in Blosc gives: the slowest of what `codecs="auto"` usually takes.
+/// Seconds of a byte decoded by Zstandard in Blosc: the slowest of the usual choices of
+/// `codecs="auto"`.
 const DECODED_BYTE: f64 = 0.70e-9;
 /// Seconds of a byte of the result.
 const RESULT_BYTE: f64 = 0.158e-9;
-/// Seconds more where it comes out of shards, which are put together first.
+/// Additional seconds of a byte that comes out of shards, which are assembled first.
 const SHARDED_RESULT_BYTE: f64 = 0.478e-9;
 /// Seconds of a row.
 const ROW: f64 = 1.25e-9;
-/// Seconds of an element where rows are not of the last axis.
+/// Seconds of an element where rows are not along the last axis.
 const STRIDED: f64 = 0.25e-9;
-/// Requests that zarr-python has under way at most, by its default configuration.
+/// The most requests that zarr-python has in flight, by its default configuration.
 pub(super) const REQUESTS_AT_ONCE: f64 = 10.0;
 
-/// A program that reads stores, as far as its costs are known.
+/// A program that reads stores, and whose costs are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reader {
@@ -96,7 +97,7 @@ impl Reader {
     /// All readers whose costs are known.
     pub const ALL: [Self; 2] = [Self::Bedform, Self::ZarrPython];
 
-    /// Its name, as users write it.
+    /// Returns the name, as users write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bedform => "bedform",
@@ -111,10 +112,10 @@ impl fmt::Display for Reader {
     }
 }
 
-/// The readers that a value names: `"any"` (also nothing), a name, or a list of names.
+/// Returns the readers that a value names: `"any"` (also if absent), a name, or a list of names.
 ///
 /// # Errors
-/// `InvalidArgument` for names that are not known, and for a list of none.
+/// `InvalidArgument` for unknown names, and for an empty list.
 pub fn readers_named(value: Option<&Value>) -> Result<Vec<Reader>> {
     let known = || Reader::ALL.map(Reader::name).join(", ");
     let named = |value: &Value| {
@@ -144,8 +145,8 @@ pub fn readers_named(value: Option<&Value>) -> Result<Vec<Reader>> {
     Ok(readers)
 }
 
-/// The chunks that zarr-python, and so `to_zarr` of xarray, cuts an array into by default: lengths are
-/// halved in turn until a chunk has about the bytes that grow with the root of the array's.
+/// Returns the default chunk shape of zarr-python, and so of `to_zarr` in xarray. Lengths are
+/// halved in turn until a chunk is near a size in bytes that grows with the bytes of the array.
 pub fn zarr_default_chunks(shape: &[u64], item_size: u64) -> Vec<u64> {
     const MIB: f64 = 1_048_576.0;
     let mut chunks: Vec<u64> = shape.iter().map(|&length| length.max(1)).collect();
@@ -165,9 +166,9 @@ pub fn zarr_default_chunks(shape: &[u64], item_size: u64) -> Vec<u64> {
     chunks
 }
 
-/// What a read touches, as zarr-python counts it.
+/// The objects, chunks and bytes that a read touches, as zarr-python counts them.
 #[derive(Debug, Clone, Copy, Default)]
-struct Touched {
+struct TouchCounts {
     objects: f64,
     chunks: f64,
     /// Chunks of the objects that are read whole.
@@ -178,13 +179,13 @@ struct Touched {
     result_bytes: f64,
     /// Rows of the result, cut at the borders of chunks.
     rows: f64,
-    /// Elements whose rows are not of the last axis.
+    /// Elements whose rows are not along the last axis.
     strided: f64,
     axes: f64,
 }
 
-impl Touched {
-    /// What a box of `widths` anywhere in an array of `extents` touches, in the mean.
+impl TouchCounts {
+    /// Returns the mean counts of a box of `widths` anywhere in an array of `extents`.
     fn of_box(extents: &[u64], item_size: u64, layout: &Layout, widths: &[u64]) -> Self {
         let mut touched = Self { objects: 1.0, chunks: 1.0, room: 1.0, ..Self::default() };
         let mut whole_objects = 1.0;
@@ -218,7 +219,7 @@ impl Touched {
         touched
     }
 
-    /// What a read that was priced for Bedform touches.
+    /// Returns the counts of a read that was priced for Bedform.
     fn of_cost(layout: &Layout, cost: &ReadCost) -> Self {
         let room = layout.shard_shape.iter().zip(&layout.chunk_shape);
         let room = room.map(|(shard, chunk)| (shard / chunk).max(1) as f64).product();
@@ -269,7 +270,7 @@ fn wait_seconds(requests: f64, profile: &Profile) -> f64 {
     requests * profile.request_seconds_one / requests.clamp(1.0, REQUESTS_AT_ONCE)
 }
 
-/// Pieces of `length` that `width` elements anywhere in `extent` touch, in the mean.
+/// Returns the mean number of pieces of `length` that `width` elements anywhere in `extent` touch.
 fn crossed(extent: u64, width: u64, length: u64) -> f64 {
     let all = extent.div_ceil(length.max(1)) as f64;
     match width {
@@ -281,45 +282,46 @@ fn crossed(extent: u64, width: u64, length: u64) -> f64 {
 
 /// A read whose time is bounded.
 #[derive(Debug, Clone)]
-struct Bounded {
+struct BoundedRead {
     name: String,
-    /// The number of the read among those that are priced anyway; none for a box.
+    /// The index of the read among the priced reads; `None` for a box that only the bound needs.
     priced: Option<usize>,
     widths: Option<Vec<u64>>,
     /// Seconds that zarr-python takes with its own default chunks.
     own_seconds: f64,
 }
 
-/// What a layout takes for zarr-python.
+/// The cost of a layout for one reader.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ReaderCost {
     /// The reader.
     pub reader: Reader,
     /// The weighted mean of the seconds of the reads.
     pub seconds: f64,
-    /// The largest of its times over those that it takes for a store of its own defaults; nothing for
-    /// Bedform.
+    /// The largest ratio of a read's time to that for a store of the reader's own defaults; `None`
+    /// for Bedform.
     pub worst_ratio: Option<f64>,
-    /// The read for which it is the largest.
+    /// The read with the largest ratio.
     pub worst_read: Option<String>,
 }
 
-/// The times of zarr-python for layouts of one array, against those of a store of its own defaults.
+/// The times of zarr-python for layouts of one array, relative to those for a store of its own
+/// defaults.
 #[derive(Debug, Clone)]
 pub(super) struct ZarrPython {
     extents: Vec<u64>,
     item_size: u64,
     profile: Profile,
     ratio: f64,
-    bounded: Vec<Bounded>,
+    bounded: Vec<BoundedRead>,
     weights: Vec<f64>,
     pub(super) own_chunks: Vec<u64>,
 }
 
 impl ZarrPython {
-    /// For `reads` of an array whose axes have `names`. Where the reads are `assumed`, because nobody
-    /// named any, what people usually read is bounded too: an index along each axis, a line along
-    /// each, a box.
+    /// Makes the model for `reads` of an array whose axes have `names`. If the reads are `assumed`,
+    /// because the user named none, usual reads are bounded too: an index along each axis, a line
+    /// along each, a box.
     pub(super) fn new(
         model: &CostModel,
         reads: &[(Read, f64)],
@@ -345,11 +347,11 @@ impl ZarrPython {
             let widths = widths_of(read, &model.shape);
             let touched = match &widths {
                 Some(widths) => reader.touched_box(&own, widths),
-                None => Touched::of_cost(&own, &model.price(&own, read)),
+                None => TouchCounts::of_cost(&own, &model.price(&own, read)),
             };
             let own_seconds = reader.seconds_of(touched, false);
             let name = report::read_name(read, names);
-            reader.bounded.push(Bounded { name, priced: Some(number), widths, own_seconds });
+            reader.bounded.push(BoundedRead { name, priced: Some(number), widths, own_seconds });
         }
         let extents = reader.extents.clone();
         let mut usual = vec![("everything".to_owned(), extents.clone())];
@@ -361,29 +363,35 @@ impl ZarrPython {
                 continue;
             }
             let own_seconds = reader.seconds_of(reader.touched_box(&own, &widths), false);
-            reader.bounded.push(Bounded { name, priced: None, widths: Some(widths), own_seconds });
+            reader.bounded.push(BoundedRead {
+                name,
+                priced: None,
+                widths: Some(widths),
+                own_seconds,
+            });
         }
         reader
     }
 
-    fn touched_box(&self, layout: &Layout, widths: &[u64]) -> Touched {
-        Touched::of_box(&self.extents, self.item_size, layout, widths)
+    fn touched_box(&self, layout: &Layout, widths: &[u64]) -> TouchCounts {
+        TouchCounts::of_box(&self.extents, self.item_size, layout, widths)
     }
 
-    fn seconds_of(&self, touched: Touched, is_sharded: bool) -> f64 {
+    fn seconds_of(&self, touched: TouchCounts, is_sharded: bool) -> f64 {
         touched.seconds(is_sharded, &self.profile, self.ratio)
     }
 
-    fn seconds(&self, layout: &Layout, costs: &[ReadCost], read: &Bounded) -> f64 {
+    fn seconds(&self, layout: &Layout, costs: &[ReadCost], read: &BoundedRead) -> f64 {
         let touched = match (&read.widths, read.priced.and_then(|number| costs.get(number))) {
             (Some(widths), _) => self.touched_box(layout, widths),
-            (None, Some(cost)) => Touched::of_cost(layout, cost),
-            (None, None) => Touched::default(),
+            (None, Some(cost)) => TouchCounts::of_cost(layout, cost),
+            (None, None) => TouchCounts::default(),
         };
         self.seconds_of(touched, true)
     }
 
-    /// The largest ratio of times, and the number of its read. `costs` are those of the reads that are priced.
+    /// Returns the largest ratio of times, and the number of its read. `costs` are those of the
+    /// priced reads.
     fn worst(&self, layout: &Layout, costs: &[ReadCost]) -> (f64, usize) {
         let mut worst = (0.0, 0);
         for (number, read) in self.bounded.iter().enumerate() {
@@ -395,19 +403,19 @@ impl ZarrPython {
         worst
     }
 
-    /// By how many steps of a tenth a layout is beyond the bound; 0 within it.
+    /// Returns the number of steps of a tenth by which a layout exceeds the bound; 0 within it.
     pub(super) fn excess(&self, layout: &Layout, costs: &[ReadCost]) -> f64 {
         let (ratio, _) = self.worst(layout, costs);
         if ratio <= RATIO_MAX { 0.0 } else { (10.0 * (ratio / RATIO_MAX).ln()).ceil() }
     }
 
-    /// The excess without prices of the reads; nothing where one of the reads is no box.
+    /// Returns the excess without the prices of the reads; `None` if a read is not a box.
     pub(super) fn excess_of_boxes(&self, layout: &Layout) -> Option<f64> {
         let are_boxes = self.bounded.iter().all(|read| read.widths.is_some());
         are_boxes.then(|| self.excess(layout, &[]))
     }
 
-    /// The weighted mean of the seconds of the reads that are priced.
+    /// Returns the weighted mean of the seconds of the priced reads.
     pub(super) fn weighted_seconds(&self, layout: &Layout, costs: &[ReadCost]) -> f64 {
         let priced = self.bounded.iter().filter_map(|read| Some((read, read.priced?)));
         priced.map(|(read, number)| self.weights[number] * self.seconds(layout, costs, read)).sum()
@@ -424,7 +432,8 @@ impl ZarrPython {
     }
 }
 
-/// The elements of a read along each axis; nothing for selections, which are no box anywhere.
+/// Returns the elements of a read along each axis; `None` for a selection, which is not a box at
+/// any position.
 fn widths_of(read: &Read, extents: &[u64]) -> Option<Vec<u64>> {
     let axes = extents.iter().enumerate();
     match read {
@@ -438,7 +447,8 @@ fn widths_of(read: &Read, extents: &[u64]) -> Option<Vec<u64>> {
     }
 }
 
-/// What people read of any array: an index along each axis, a line along each, a quarter of each axis.
+/// Returns usual reads of any array: an index along each axis, a line along each, a quarter of each
+/// axis.
 fn usual_boxes(extents: &[u64], names: &[String]) -> Vec<(String, Vec<u64>)> {
     let mut boxes = Vec::new();
     for axis in 0..extents.len() {
@@ -469,7 +479,8 @@ mod tests {
 
     #[test]
     fn default_chunks_are_those_of_zarr_python() {
-        // What zarr.create_array(shape=..., dtype=..., chunks="auto") of zarr-python 3.1.6 gives.
+        // The chunks that zarr-python 3.1.6 makes for zarr.create_array(shape=..., dtype=...,
+        // chunks="auto").
         let cases: [(&[u64], u64, &[u64]); 7] = [
             (&[], 8, &[]),
             (&[0, 5], 4, &[1, 5]),
@@ -490,7 +501,7 @@ mod tests {
     fn reads_are_counted_as_zarr_python_touches_them() {
         let extents = [100, 60];
         let count = |layout: &Layout, widths: &[u64]| {
-            let touched = Touched::of_box(&extents, 4, layout, widths);
+            let touched = TouchCounts::of_box(&extents, 4, layout, widths);
             (touched.objects, touched.chunks, touched.whole_chunks)
         };
         // Ten by six chunks of 10 x 10, in four shards.

@@ -9,7 +9,7 @@ use super::cost::{Read, ReadCost, bytes_of};
 use super::readers::ReaderCost;
 use crate::size::bytes_text;
 
-/// Candidates that are shown; the others stay in the value.
+/// The most candidates that are printed; the others stay in the value.
 const ROWS_MAX: usize = 12;
 
 impl fmt::Display for Advice {
@@ -57,7 +57,7 @@ impl fmt::Display for Advice {
 }
 
 impl Advice {
-    /// The table of what was compared, with a column for each reader.
+    /// Writes the table of compared layouts, with a column for each reader.
     fn write_candidates(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let readers = self.predicted.first().map_or(&[][..], |chosen| &chosen.readers);
         let mut header = ["layout", "chunk", "shard", "order"].map(String::from).to_vec();
@@ -80,7 +80,7 @@ impl Advice {
     }
 }
 
-/// The seconds of a reader, and what they are of those for a store of its own.
+/// Returns the seconds of a reader, and their ratio to those for a store of its own defaults.
 fn reader_text(cost: &ReaderCost) -> String {
     match cost.worst_ratio {
         Some(ratio) => format!("{} ({}x)", seconds_text(cost.seconds), factor_text(ratio)),
@@ -88,7 +88,8 @@ fn reader_text(cost: &ReaderCost) -> String {
     }
 }
 
-/// How much longer a reader takes than for a store of its own defaults.
+/// Returns the text for a layout that takes a reader too long, compared with a store of its own
+/// defaults.
 pub(super) fn beyond_text(cost: &ReaderCost) -> String {
     format!(
         "{} takes {} times its own store for {}",
@@ -105,14 +106,14 @@ fn factor_text(factor: f64) -> String {
     }
 }
 
-/// Columns aligned, the last `right` of them to the right.
+/// Writes columns aligned, the last `right` of them to the right.
 fn write_table(
     formatter: &mut fmt::Formatter<'_>,
     rows: &[Vec<String>],
     right: usize,
 ) -> fmt::Result {
     let columns = rows.first().map_or(0, Vec::len);
-    // Names of dimensions are as a file has them; a width over 65,535 cannot be formatted.
+    // Names of dimensions come from files, and a width over 65,535 cannot be formatted.
     let shown = |row: &Vec<String>| -> Vec<String> {
         row.iter().map(|cell| printable(cell, NAME_CHARS_MAX).into_owned()).collect()
     };
@@ -154,7 +155,8 @@ pub(super) fn axes_text(spanned: &[usize], names: &[String]) -> String {
     if names.is_empty() { "one element".into() } else { names.join(",") }
 }
 
-/// Why a layout with `costs` lost to one with `best`: by the read that made most of the difference.
+/// Returns the reason why a layout with `costs` lost to one with `best`: the read that made most of
+/// the difference.
 pub(super) fn verdict(costs: &[ReadCost], best: &[ReadCost], reads: &[NamedRead]) -> String {
     let excess =
         |number: usize| (costs[number].seconds - best[number].seconds) * reads[number].weight;

@@ -1,33 +1,33 @@
-//! The shapes that advice chooses from, and a search among them that gives the same answer each time.
+//! The space of chunk shapes, and a downhill search in it that gives the same answer each time.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use super::cost::bytes_of;
 
-/// Divisors up to this are found by trial; a length without others has few that matter.
+/// Divisors up to this are found by trial; a length without smaller ones has few useful divisors.
 const DIVISOR_MAX: u64 = 1 << 12;
-/// A length is also cut into 2 to this many even pieces.
+/// A length is also cut into up to this many even pieces.
 const EVEN_PIECES_MAX: u64 = 8;
-/// What a dimension that grows demands: shards along `axis` must divide `unit`.
+/// The constraint of a growing dimension: shards along `axis` must divide `unit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Unit {
+pub(crate) struct AppendUnit {
     pub(crate) axis: usize,
     pub(crate) unit: u64,
 }
 
-/// The chunk shapes to choose from: per axis a list of lengths, and bounds on the bytes.
+/// The chunk shapes to choose from: a list of lengths for each axis, and bounds on the bytes.
 #[derive(Debug)]
-pub(crate) struct Space {
+pub(crate) struct ShapeSpace {
     pub(crate) extents: Vec<u64>,
     pub(crate) item_size: u64,
     pub(crate) bytes_min: f64,
     pub(crate) bytes_max: f64,
-    unit: Option<Unit>,
+    unit: Option<AppendUnit>,
     choices: Vec<Vec<u64>>,
 }
 
-/// What layouts are compared by: first how far one is beyond what other readers bear, then its cost.
+/// The order of layouts: first the excess over the bound of other readers, then the cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Score {
     /// Steps beyond the bound of the other readers; 0 within it.
@@ -47,16 +47,17 @@ impl Score {
     }
 }
 
-/// The scores of shapes, some of them without a cost.
+/// Scores of shapes, some of them without a cost.
 #[derive(Debug, Default)]
-struct Known {
+struct ScoreCache {
     scores: HashMap<Vec<usize>, Score>,
-    /// Those with a cost.
+    /// The number of shapes with a cost.
     priced: usize,
 }
 
-impl Known {
-    /// The score of a shape; without a cost, if that is not known, where its excess is more than `excess`.
+impl ScoreCache {
+    /// Returns the score of a shape. A cached score without a cost suffices if its excess is more
+    /// than `excess`.
     fn score(&mut self, point: &[usize], excess: f64, price: impl FnOnce(f64) -> Score) -> Score {
         if let Some(known) = self.scores.get(point)
             && (known.cost.is_finite() || known.excess > excess)
@@ -70,32 +71,32 @@ impl Known {
     }
 }
 
-/// How a shard grows.
+/// The way in which a shard grows.
 #[derive(Debug, Clone)]
 pub(crate) struct ShardGrowth {
-    pub(crate) along: Growth,
-    /// Whether shards fill the array, so that none has room for a chunk beyond its end.
+    pub(crate) along: GrowthOrder,
+    /// True if shards tile the array, so that none has room for a chunk beyond its end.
     pub(crate) fills: bool,
 }
 
-/// Which axis a shard grows along first.
+/// The axis along which a shard grows first.
 #[derive(Debug, Clone)]
-pub(crate) enum Growth {
-    /// The axis with most shards.
+pub(crate) enum GrowthOrder {
+    /// The axis with the most shards.
     Balanced,
     /// The last axes, as far as they go, then those before them.
     LastFirst,
-    /// The axes of largest weight, as far as they go.
+    /// The axes of the largest weight, as far as they go.
     Weighted(Vec<f64>),
 }
 
-impl Space {
-    /// The space of an array of `extents`, none of them 0. The lengths of `familiar` chunks are among
-    /// the choices.
+impl ShapeSpace {
+    /// Makes the space of an array of `extents`, none of them 0. The lengths of the `familiar`
+    /// chunks are among the choices.
     pub(crate) fn new(
         extents: &[u64],
         item_size: u64,
-        unit: Option<Unit>,
+        unit: Option<AppendUnit>,
         (bytes_min, bytes_max): (f64, f64),
         familiar: &[Vec<u64>],
     ) -> Self {
@@ -107,7 +108,7 @@ impl Space {
                 _ => lengths(extent, familiar.iter().filter_map(|chunk| chunk.get(axis).copied())),
             })
             .collect();
-        // An array, or what may be written of it at once, can be smaller than the least chunk.
+        // An array, or the part of it that one append writes, can be smaller than the least chunk.
         let largest: Vec<_> =
             choices.iter().map(|axis| axis.last().copied().unwrap_or(1)).collect();
         let bytes_min = bytes_min.min(bytes_of(&largest, item_size));
@@ -118,21 +119,22 @@ impl Space {
         self.choices.iter().zip(point).map(|(choices, &at)| choices[at]).collect()
     }
 
-    /// True for shapes within the bounds; the smallest of all always is.
+    /// Returns true for shapes within the bounds.
     fn allows(&self, shape: &[u64]) -> bool {
         let bytes = bytes_of(shape, self.item_size);
         (self.bytes_min..=self.bytes_max).contains(&bytes)
     }
 
-    /// The chunk of at most `bytes`, unless the least is more, that comes closest to a cube.
+    /// Returns the chunk of at most `bytes` bytes, unless the least is more, that comes closest to
+    /// a cube.
     pub(crate) fn cube(&self, bytes: f64) -> Vec<usize> {
         let all: Vec<_> = (0..self.extents.len()).collect();
         let cube = self.grow(vec![0; self.extents.len()], &all, bytes);
         self.grow_to_least(cube, &all)
     }
 
-    /// The chunk that is as long as can be along the `spanned` axes, and elsewhere only as long as it
-    /// must to reach the least bytes.
+    /// Returns the chunk that is as long as possible along the `spanned` axes. Along the others it
+    /// is only as long as the least bytes demand.
     pub(crate) fn spanning(&self, spanned: &[usize]) -> Vec<usize> {
         let along = self.grow(vec![0; self.extents.len()], spanned, self.bytes_max);
         let all: Vec<_> = (0..self.extents.len()).collect();
@@ -141,7 +143,8 @@ impl Space {
 
     fn grow(&self, mut point: Vec<usize>, axes: &[usize], bytes: f64) -> Vec<usize> {
         let mut open = axes.to_vec();
-        // The shortest axis first; of equal ones the first, across which row-major runs are longest.
+        // The shortest axis first; of equal ones the first, across which row-major runs are
+        // longest.
         while let Some(&axis) =
             open.iter().min_by_key(|&&axis| (self.choices[axis][point[axis]], axis))
         {
@@ -166,8 +169,8 @@ impl Space {
         point
     }
 
-    /// The chunk whose lengths come closest to those of `shape` without passing them, grown to the least
-    /// bytes where it has fewer; cut along its longest axis where it has more than the most.
+    /// Returns the chunk whose lengths come closest to those of `shape` without passing them. It is
+    /// grown to the least bytes, or cut along its longest axis to the most.
     pub(crate) fn near(&self, shape: &[u64]) -> Vec<usize> {
         let below = |(choices, &length): (&Vec<u64>, &u64)| {
             choices.partition_point(|&choice| choice <= length).saturating_sub(1)
@@ -183,23 +186,23 @@ impl Space {
         self.grow_to_least(point, &all)
     }
 
-    /// The shape at `point`.
+    /// Returns the shape at `point`.
     pub(crate) fn shape_at(&self, point: &[usize]) -> Vec<u64> {
         self.shape(point)
     }
 
-    /// Goes downhill from each of `starts`, to the neighbour that costs least: one axis longer or
-    /// shorter, or one longer and another shorter. Returns all shapes priced, the cheapest first, of
-    /// equal ones those of fewer and then of earlier-growing chunks first. `price` may leave out the cost
-    /// of a shape whose excess is more than it is told.
+    /// Goes downhill from each of `starts`, to the cheapest neighbour: one axis longer or shorter,
+    /// or one longer and another shorter. Returns all priced shapes, the cheapest first; among
+    /// equals, the larger chunk first. `price` may omit the cost of a shape whose excess is more
+    /// than the given one.
     pub(crate) fn descend(
         &self,
         starts: &[Vec<usize>],
         mut price: impl FnMut(&[u64], f64) -> Score,
     ) -> Vec<(Vec<u64>, Score)> {
-        let mut known = Known::default();
+        let mut known = ScoreCache::default();
         let priced_max = priced_max(self.extents.len());
-        // The best starts first: they are to have their way before there are too many shapes.
+        // The best starts come first, before the limit on priced shapes is reached.
         let mut ranked: Vec<(Vec<usize>, Score)> = Vec::with_capacity(starts.len());
         for start in starts {
             let price = |excess| price(&self.shape(start), excess);
@@ -259,7 +262,8 @@ impl Space {
         near
     }
 
-    /// The shard of at most `bytes` and `chunks_max` chunks of `chunk`, evened out over the array.
+    /// Returns the shard of at most `bytes` bytes and `chunks_max` chunks of `chunk`, evened out
+    /// over the array.
     pub(crate) fn shard(
         &self,
         chunk: &[u64],
@@ -292,7 +296,7 @@ impl Space {
         times.iter().zip(chunk).map(|(times, size)| times.saturating_mul(*size)).collect()
     }
 
-    /// The next larger number of chunks along an axis of a shard.
+    /// Returns the next larger number of chunks along an axis of a shard.
     fn next_times(&self, axis: usize, chunk: u64, times: u64, cells: u64) -> u64 {
         match self.unit {
             Some(unit) if unit.axis == axis => {
@@ -306,7 +310,7 @@ impl Space {
     }
 }
 
-impl Growth {
+impl GrowthOrder {
     fn next(&self, open: &[usize], cells: &[u64], times: &[u64]) -> Option<usize> {
         let missing = |axis: usize| cells[axis] as f64 / times[axis] as f64;
         let open = open.iter().copied();
@@ -320,8 +324,8 @@ impl Growth {
     }
 }
 
-/// The lengths to consider along an axis: powers of two, the halves between them where the next power
-/// does not divide the axis, even cuts, and the `familiar` ones.
+/// Returns the lengths to consider along an axis. They are powers of two, the midpoints between
+/// them where the next power does not divide the axis, even cuts, and the `familiar` ones.
 fn lengths(extent: u64, familiar: impl Iterator<Item = u64>) -> Vec<u64> {
     let powers = (0..63).map(|power| 1_u64 << power);
     let between =
@@ -334,8 +338,8 @@ fn lengths(extent: u64, familiar: impl Iterator<Item = u64>) -> Vec<u64> {
     lengths
 }
 
-/// Shapes that are priced in one search: so many that it takes some 30 ms. A shape of many axes takes long
-/// to price, and has many neighbours.
+/// Returns the most shapes to price in one search, which then takes some 30 ms. A shape of many
+/// axes takes long to price, and has many neighbours.
 fn priced_max(axes: usize) -> usize {
     match axes {
         0..=3 => 500,
@@ -344,14 +348,14 @@ fn priced_max(axes: usize) -> usize {
     }
 }
 
-/// The largest divisor of `number` up to `most`.
+/// Returns the largest divisor of `number` up to `most`.
 fn divisor_up_to(number: u64, most: u64) -> u64 {
     let fits = |divisor: &u64| (1..=most).contains(divisor);
     let small = (1..=number.isqrt().min(DIVISOR_MAX)).filter(|small| number.is_multiple_of(*small));
     small.flat_map(|small| [small, number / small]).filter(fits).max().unwrap_or(1)
 }
 
-/// The divisors of `number` up to `extent`, as far as they or their cofactors are small.
+/// Returns the divisors of `number` up to `extent`, as far as they or their cofactors are small.
 fn divisors(number: u64, extent: u64) -> Vec<u64> {
     let small = (1..=number.min(DIVISOR_MAX)).filter(|small| number.is_multiple_of(*small));
     let mut divisors: Vec<_> = small
@@ -384,9 +388,9 @@ mod tests {
         assert_eq!(lengths(5, [0, 5, 9].into_iter()), [1, 2, 3, 4, 5]);
         assert!(lengths(1460, [183, 1461].into_iter()).contains(&183));
         let familiar = [vec![183, 23, 90]];
-        let space = Space::new(&[1460, 181, 360], 4, None, (1.0, 1e9), &familiar);
+        let space = ShapeSpace::new(&[1460, 181, 360], 4, None, (1.0, 1e9), &familiar);
         assert_eq!(space.shape_at(&space.near(&familiar[0])), familiar[0]);
-        let small = Space::new(&[1460, 181, 360], 4, None, (1.0, 1e6), &familiar);
+        let small = ShapeSpace::new(&[1460, 181, 360], 4, None, (1.0, 1e6), &familiar);
         assert!(bytes_of(&small.shape_at(&small.near(&familiar[0])), 4) <= 1e6);
     }
 
@@ -399,8 +403,8 @@ mod tests {
 
     #[test]
     fn shards_are_evened_out_so_that_none_is_nearly_empty() {
-        let space = Space::new(&[1000], 1, None, (1.0, 1e6), &[]);
-        let balanced = ShardGrowth { along: Growth::Balanced, fills: false };
+        let space = ShapeSpace::new(&[1000], 1, None, (1.0, 1e6), &[]);
+        let balanced = ShardGrowth { along: GrowthOrder::Balanced, fills: false };
         // 63 chunks of 16: not 32 and 31, and not 48 and 15.
         assert_eq!(space.shard(&[16], 800.0, 1 << 15, &balanced), [512]);
         assert_eq!(space.shard(&[16], 1e9, 1 << 15, &balanced), [1008]);
@@ -408,8 +412,8 @@ mod tests {
 
     #[test]
     fn shards_that_fill_the_array_have_no_room_beyond_its_end() {
-        let space = Space::new(&[1000, 90], 1, None, (1.0, 1e6), &[]);
-        let growth = ShardGrowth { along: Growth::Balanced, fills: true };
+        let space = ShapeSpace::new(&[1000, 90], 1, None, (1.0, 1e6), &[]);
+        let growth = ShardGrowth { along: GrowthOrder::Balanced, fills: true };
         for bytes in [1e3, 1e4, 5e4, 1e9] {
             let shard = space.shard(&[16, 10], bytes, 1 << 15, &growth);
             // 63 and 9 chunks.
@@ -424,9 +428,9 @@ mod tests {
 
     #[test]
     fn shards_along_a_growing_axis_divide_the_unit() {
-        let unit = Unit { axis: 0, unit: 24 };
-        let balanced = ShardGrowth { along: Growth::Balanced, fills: false };
-        let space = Space::new(&[8760, 10], 1, Some(unit), (1.0, 1e6), &[]);
+        let unit = AppendUnit { axis: 0, unit: 24 };
+        let balanced = ShardGrowth { along: GrowthOrder::Balanced, fills: false };
+        let space = ShapeSpace::new(&[8760, 10], 1, Some(unit), (1.0, 1e6), &[]);
         for chunk in [1, 2, 3, 4, 6, 8, 12, 24] {
             for bytes in [1.0, 100.0, 1e3, 1e9] {
                 let shard = space.shard(&[chunk, 5], bytes, 1 << 15, &balanced);

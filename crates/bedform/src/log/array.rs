@@ -16,7 +16,7 @@ use super::shapes::enlarge;
 use super::snapshot::{PinnedArray, Snapshot};
 use crate::codec::choice::SampleBlock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::zarr::choosing::{self, Closing};
+use crate::zarr::choosing::{self, ArrayToClose};
 use crate::zarr::hierarchy::DraftLock;
 use crate::zarr::publish::{attribute_values, check_key, own_document};
 use crate::zarr::state::{ArrayState, load};
@@ -287,7 +287,7 @@ impl ArrayHandle {
             choosing::chosen_by(&self.store, &self.path, &state.metadata, sampled)
         };
         let chosen = sampled.map(chosen).transpose()?;
-        let closing = Closing { path: &self.path, state, chosen };
+        let closing = ArrayToClose { path: &self.path, state, chosen };
         let documents = choosing::close(&self.store, &[closing])?;
         if !self.growing && self.reload().is_ok() {
             return Ok(());

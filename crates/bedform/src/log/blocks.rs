@@ -17,7 +17,7 @@ use super::section::LoadedSection;
 use super::view::LogSegment;
 use crate::cache::CacheHandle;
 use crate::error::{Error, Result};
-use crate::plan::copy::{Axis, Copy, Run};
+use crate::plan::copy::{Axis, ContiguousRun, Copy};
 use crate::source::{CoverBatch, Destination, Payload};
 
 /// Copies of elements out of blocks, which are fetched in the order of the segments' bytes.
@@ -51,7 +51,7 @@ pub(super) struct BlockCopies {
 /// A copy of elements: one run, or along several axes.
 #[derive(Debug)]
 pub(super) enum Move {
-    Run(Run),
+    Run(ContiguousRun),
     Copy(Copy),
 }
 
@@ -100,7 +100,7 @@ impl LogCopies {
                     let mut source = BlockSource { section, item, copies: self };
                     source.add(at, from.cast_signed(), i64::try_from(to).ok()?, &[])?;
                 } else {
-                    let run = Run::new(index(from - before), to, index(now) * item);
+                    let run = ContiguousRun::new(index(from - before), to, index(now) * item);
                     self.add_move(&section.segment, blocks.get(at)?, Move::Run(run));
                 }
                 let done = now.max(1);

@@ -10,7 +10,7 @@ use bedform_storage::Object;
 use super::blocks::{BlockCopies, Move};
 use super::record::decode_block;
 use super::view::LogSegment;
-use crate::cache::{CacheHandle, Key, Kind, ObjectKey};
+use crate::cache::{CacheHandle, CacheKey, EntryKind, ObjectKey};
 use crate::error::Result;
 use crate::source::{Destination, Payload};
 
@@ -54,9 +54,9 @@ impl LogFetch {
     }
 
     /// Returns the cache key of a decoded block.
-    fn key(&self, cache: &CacheHandle, block: &Block) -> Key {
+    fn key(&self, cache: &CacheHandle, block: &Block) -> CacheKey {
         let name = ObjectKey::Name(self.segment.name.clone());
-        cache.key_of_immutable(Kind::Block, &self.segment.scope, name, block.offset)
+        cache.key_of_immutable(EntryKind::Block, &self.segment.scope, name, block.offset)
     }
 
     /// Returns the length of the buffer in bytes.

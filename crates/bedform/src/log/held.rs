@@ -4,7 +4,7 @@
 //! current at the same time. Every change by Bedform leads to one of the two. A commit is a root;
 //! the document publishes created, deleted and changed arrays; the stamp of a shard names the last
 //! commit in it. Files without such a number are judged by their time: see
-//! [`Held`](crate::zarr::held::Held). A snapshot keeps no data: if data that it needs were
+//! [`SnapshotMoment`](crate::zarr::held::Held). A snapshot keeps no data: if data that it needs were
 //! replaced, a read fails with `SnapshotMoved`.
 
 use std::path::Path;
@@ -20,7 +20,7 @@ use super::snapshot::Snapshot;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Freshness, OpenOptions};
 use crate::zarr::documents::GroupState;
-use crate::zarr::held::Held;
+use crate::zarr::held::SnapshotMoment;
 
 /// Attempts to find a moment while others commit.
 const ATTEMPTS_MAX: usize = 100;
@@ -33,7 +33,7 @@ impl OpenedStore {
     /// `Conflict` if others never stop committing; those of reading documents and roots.
     pub(crate) fn hold(&self) -> Result<Self> {
         let mut fresh = self.read_only(Freshness::Read);
-        if let Some(Held { root, since_ns, .. }) = &self.held {
+        if let Some(SnapshotMoment { root, since_ns, .. }) = &self.held {
             fresh.hold_at(root.clone(), *since_ns, self.snapshot()?);
             return Ok(fresh);
         }
@@ -110,7 +110,7 @@ impl OpenedStore {
         let now = store.documents.root(&store)?.and_then(|root| root.group.store);
         let then = root.as_ref().and_then(|root| root.group.store);
         if now != then {
-            return Err(Held::gone(&store.storage.name()));
+            return Err(SnapshotMoment::gone(&store.storage.name()));
         }
         let log = root.as_ref().map_or_else(LogState::default, |root| root.group.log);
         let newest = moment
@@ -136,7 +136,7 @@ impl OpenedStore {
     fn hold_at(&mut self, root: Option<Arc<GroupState>>, since_ns: i64, snapshot: Snapshot) {
         let kept = self.storage.beside(SUFFIX).ok().filter(|_| !self.storage.is_remote());
         self.hierarchy.options.freshness = Freshness::Never;
-        self.hierarchy.held = Some(Held { root, since_ns, kept });
+        self.hierarchy.held = Some(SnapshotMoment { root, since_ns, kept });
         self.pinned = Some(Snapshot { is_held: true, ..snapshot });
     }
 

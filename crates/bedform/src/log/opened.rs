@@ -24,7 +24,7 @@ use crate::replica::Replicas;
 use crate::zarr::documents::GroupState;
 use crate::zarr::hierarchy::Hierarchy;
 use crate::zarr::nodes::NodeKind;
-use crate::zarr::outer::Outer;
+use crate::zarr::outer::EnclosingStore;
 use crate::zarr::rewritten::has_array_of;
 
 /// Attempts of a read or write to find a snapshot that lasts while others settle.
@@ -76,7 +76,7 @@ impl OpenedStore {
     pub(crate) fn new(
         storage: Arc<dyn Storage>,
         options: OpenOptions,
-        outer: Option<Arc<Outer>>,
+        outer: Option<Arc<EnclosingStore>>,
     ) -> Self {
         let replicas = Replicas::new(&options);
         let mut hierarchy = Hierarchy::new(storage, options, LogPlace::newest_of_any_store);
@@ -100,7 +100,7 @@ impl OpenedStore {
         }
         check_local(path)?;
         add_kept_profile(&mut options, path);
-        let outer = Outer::of(path, &options, LogPlace::newest_of_any_store).map(Arc::new);
+        let outer = EnclosingStore::of(path, &options, LogPlace::newest_of_any_store).map(Arc::new);
         if let Some(outer) = outer.as_ref().filter(|_| options.writable) {
             return Err(outer.refuse_writing());
         }
@@ -121,7 +121,7 @@ impl OpenedStore {
     pub(crate) fn open_in(
         storage: Arc<dyn Storage>,
         options: OpenOptions,
-        outer: Option<Arc<Outer>>,
+        outer: Option<Arc<EnclosingStore>>,
     ) -> Result<Self> {
         take_budget_of_environment()?;
         let mut store = Self::new(storage, options, outer);

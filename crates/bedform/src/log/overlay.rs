@@ -15,11 +15,11 @@ use super::blocks::LogCopies;
 use super::section::{LoadedSection, WrittenBox};
 use super::view::{ArraySection, RootView};
 use crate::error::{Error, Result};
-use crate::plan::copy::Target;
+use crate::plan::copy::CopyTarget;
 use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::plan::mask::Mask;
-use crate::plan::part::{Part, PartAxis, Ranges, RegularAxis, range_within};
-use crate::source::{Cover, Destination, Payloads, Rest, StoredLayout, Uncovered};
+use crate::plan::part::{ChunkPart, PartAxis, Ranges, RegularAxis, range_within};
+use crate::source::{Cover, Destination, Payloads, StoredLayout, Uncovered, UncoveredRest};
 use crate::write::elements::fill_outside;
 
 /// Bytes of sections that one overlay keeps in memory. Further sections are taken from the store's
@@ -187,7 +187,7 @@ impl Overlay {
 
     /// Takes the free elements outside the array's shape before it grew, and returns a mask in
     /// which only they are free.
-    fn take_outside(&self, coordinates: &[u64], part: &Part<'_>, mask: &mut Mask) -> Mask {
+    fn take_outside(&self, coordinates: &[u64], part: &ChunkPart<'_>, mask: &mut Mask) -> Mask {
         let chunk = self.form.grid.chunk_region(coordinates);
         let Some(base) = self.base.as_ref().filter(|base| !is_inside(&chunk, base)) else {
             return Mask::full(part.shape());
@@ -206,7 +206,7 @@ impl Overlay {
     fn take_part(
         &self,
         coordinates: &[u64],
-        part: &Part<'_>,
+        part: &ChunkPart<'_>,
         mask: &mut Mask,
         copies: &mut LogCopies,
     ) -> Result<()> {
@@ -237,7 +237,7 @@ impl Overlay {
     fn take_commit(
         &self,
         commit: &CommitSections,
-        (chunk, part, regular): (&Region, &Part<'_>, &Option<(Vec<RegularAxis>, i64)>),
+        (chunk, part, regular): (&Region, &ChunkPart<'_>, &Option<(Vec<RegularAxis>, i64)>),
         (low, high): (&[u64], &[u64]),
         found: &mut Vec<OverlapBox>,
         mask: &mut Mask,
@@ -334,7 +334,7 @@ impl Overlay {
         &self,
         section: &LoadedSection,
         piece: WrittenBox<'_>,
-        (chunk, part): (&Region, &Part<'_>),
+        (chunk, part): (&Region, &ChunkPart<'_>),
         mask: &mut Mask,
         copies: &mut LogCopies,
     ) -> Result<()> {
@@ -386,7 +386,7 @@ impl Cover for Overlay {
         cell: u64,
         task: ChunkTask,
         payloads: &mut Payloads,
-    ) -> Result<Rest> {
+    ) -> Result<UncoveredRest> {
         let coordinates = geometry.chunk_coordinates(cell, task);
         let copies = payloads.batch(|| self.copies()).ok_or_else(other_batch)?;
         let (mut stored, mut fill) = (Vec::new(), Vec::new());
@@ -397,7 +397,7 @@ impl Cover for Overlay {
             stored.push(mask);
             Ok(())
         })?;
-        Ok(Rest { stored: uncovered(stored), fill: uncovered(fill) })
+        Ok(UncoveredRest { stored: uncovered(stored), fill: uncovered(fill) })
     }
 
     fn touches(&self, coordinates: &[u64]) -> bool {
@@ -435,7 +435,7 @@ impl Cover for Overlay {
             result: positions,
             target_stride: *stride,
         });
-        let part = Part::Box { axes: axes.collect(), target_start: 0 };
+        let part = ChunkPart::Box { axes: axes.collect(), target_start: 0 };
         if let Some(base) = &self.base {
             let ElementForm { grid, strides, item_size, fill, .. } = &self.form;
             fill_outside(
@@ -450,7 +450,7 @@ impl Cover for Overlay {
         let mut copies = self.copies();
         self.take_part(coordinates, &part, &mut Mask::new(part.shape()), &mut copies)?;
         let ElementForm { item_size: item, swap_size: swap, .. } = self.form;
-        copies.run(&Destination { target: Some(Target::new(elements)), item, swap })
+        copies.run(&Destination { target: Some(CopyTarget::new(elements)), item, swap })
     }
 }
 

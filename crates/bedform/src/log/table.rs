@@ -23,7 +23,7 @@ use bedform_storage::{Condition, Durability, Object};
 
 use super::place::LogPlace;
 use super::view::{ArraySection, RootView};
-use crate::cache::{Kind, ObjectKey};
+use crate::cache::{EntryKind, ObjectKey};
 use crate::error::{Error, ErrorKind, Result};
 use crate::zarr::publish::random_key;
 
@@ -182,7 +182,7 @@ impl RootView {
     ) -> Result<Arc<T>> {
         let cache = self.loaded().metadata();
         let object = ObjectKey::Name(record.name.as_str().into());
-        let key = cache.key_of_immutable(Kind::Table, self.scope(), object, position);
+        let key = cache.key_of_immutable(EntryKind::Table, self.scope(), object, position);
         if let Some(known) = cache.get(&key) {
             return Ok(known);
         }

@@ -21,7 +21,7 @@ use super::overlay::{CoveredObject, Overlay, OverlayLayer, SectionSlot};
 use super::place::LogPlace;
 use super::record::{check_header, read_record};
 use super::section::LoadedSection;
-use crate::cache::{CacheHandle, Key, Kind, ObjectKey, Scope};
+use crate::cache::{CacheHandle, CacheKey, EntryKind, ObjectKey, Scope};
 use crate::error::{Error, ErrorKind, Result};
 use crate::source::StoredLayout;
 
@@ -42,7 +42,7 @@ pub(crate) struct RootView {
     scope: Arc<Scope>,
     /// The cache key of the directory of each commit that the root names: every shard of a read
     /// looks at all of them.
-    keys: Vec<Key>,
+    keys: Vec<CacheKey>,
     /// Cached shapes that tables give to arrays: every read of an array asks for its own.
     shapes: Arc<Mutex<TableShapes>>,
 }
@@ -189,9 +189,9 @@ impl LoadedDirectory {
 
 /// Returns the cache key of a commit's directory: its segment and offset. Segment names are unique,
 /// but the number of a commit may be reused after an older copy of the store was put in its place.
-fn directory_key(commit: &CommitRecord, loaded: &LogObjects, scope: &Arc<Scope>) -> Key {
+fn directory_key(commit: &CommitRecord, loaded: &LogObjects, scope: &Arc<Scope>) -> CacheKey {
     let object = ObjectKey::Name(commit.segment.as_str().into());
-    loaded.metadata().key_of_immutable(Kind::Directory, scope, object, commit.offset)
+    loaded.metadata().key_of_immutable(EntryKind::Directory, scope, object, commit.offset)
 }
 
 impl RootView {
@@ -228,7 +228,7 @@ impl RootView {
 
     /// Returns the commits that the root names directly, in order, each with the cache key of its
     /// directory.
-    fn tail(&self) -> impl DoubleEndedIterator<Item = (&CommitRecord, &Key)> {
+    fn tail(&self) -> impl DoubleEndedIterator<Item = (&CommitRecord, &CacheKey)> {
         self.root.commits.iter().zip(&self.keys)
     }
 
@@ -457,7 +457,7 @@ impl RootView {
         Ok(self.directory_of(commit, &key)?.directory.clone())
     }
 
-    fn directory_of(&self, commit: &CommitRecord, key: &Key) -> Result<Arc<LoadedDirectory>> {
+    fn directory_of(&self, commit: &CommitRecord, key: &CacheKey) -> Result<Arc<LoadedDirectory>> {
         let cache = self.loaded.metadata();
         if let Some(directory) = cache.get(key) {
             return Ok(directory);
@@ -538,7 +538,8 @@ impl RootView {
     ) -> Result<Arc<LoadedSection>> {
         // The key is of this handle alone: the section holds the segment as this handle opened it.
         let cache = self.loaded.metadata();
-        let key = cache.own_key(Kind::Section, &self.scope, ObjectKey::Name(name.into()), offset);
+        let key =
+            cache.own_key(EntryKind::Section, &self.scope, ObjectKey::Name(name.into()), offset);
         if let Some(section) = cache.get(&key) {
             return Ok(section);
         }

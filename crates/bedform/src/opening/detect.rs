@@ -11,7 +11,7 @@ use bedform_format::netcdf_classic::shown;
 use bedform_format::references::looks_like_references;
 use bedform_storage::{LocalStorage, Mode, Storage, StorageErrorKind};
 
-use super::file_at_url::{Fronted, has_query, kind_at, names_file};
+use super::file_at_url::{FrontCachedFile, has_query, kind_at, names_file};
 use super::{remote_of, storage_of, url_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::OpenOptions;
@@ -112,7 +112,7 @@ pub fn detect(path: &Path, options: &OpenOptions) -> Result<PlaceKind> {
         return kind_of_place(&*storage_of(path, Mode::ReadOnly, options)?);
     }
     let (storage, name) = file_of(path, options)?;
-    match Fronted::local(&*storage, &name, options) {
+    match FrontCachedFile::local(&*storage, &name, options) {
         Ok(opened) => opened.kind(),
         Err(error) if error.kind == StorageErrorKind::NotAnObject => {
             Ok(PlaceKind::OtherFile(NO_FILE.to_owned()))
@@ -248,7 +248,7 @@ mod tests {
         let path = ObjectPath::parse("file").unwrap();
         let durability = bedform_storage::Durability::Process;
         storage.put(&path, bytes, durability, bedform_storage::Condition::None).unwrap();
-        Fronted::local(&storage, &path, &OpenOptions::default()).unwrap().kind().unwrap()
+        FrontCachedFile::local(&storage, &path, &OpenOptions::default()).unwrap().kind().unwrap()
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(crate) fn has_query(url: &str) -> bool {
 
 /// An opened file whose front is fetched once.
 #[derive(Debug)]
-pub(crate) struct Fronted {
+pub(crate) struct FrontCachedFile {
     pub(crate) object: Box<dyn Object>,
     front_bytes: u64,
     front: OnceLock<Vec<u8>>,
@@ -57,7 +57,7 @@ pub(crate) struct Fronted {
     is_young: bool,
 }
 
-impl Fronted {
+impl FrontCachedFile {
     /// Wraps a file at a URL.
     pub(crate) fn remote(object: Box<dyn Object>) -> Self {
         Self { object, front_bytes: FRONT_BYTES, front: OnceLock::new(), is_young: false }
@@ -138,7 +138,7 @@ impl Fronted {
     }
 }
 
-impl ReadAt for Fronted {
+impl ReadAt for FrontCachedFile {
     fn read_at(&self, offset: u64, length: usize) -> std::result::Result<Vec<u8>, ReadError> {
         let mut bytes = vec![0; length];
         self.read(offset, &mut bytes)?;
@@ -210,7 +210,7 @@ pub(crate) struct FileAtUrl {
     /// The place that contains the file.
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) name: ObjectPath,
-    pub(crate) file: Fronted,
+    pub(crate) file: FrontCachedFile,
 }
 
 impl FileAtUrl {
@@ -220,7 +220,7 @@ impl FileAtUrl {
     /// `NotFound`; others of storage; `InvalidArgument` for an invalid URL.
     pub(crate) fn open(url: &str, options: &mut OpenOptions) -> Result<Self> {
         let (storage, name) = remote_file_of(url, options)?;
-        let file = Fronted::remote(storage.open_end(&name, TAIL_BYTES)?);
+        let file = FrontCachedFile::remote(storage.open_end(&name, TAIL_BYTES)?);
         Ok(Self { storage, name, file })
     }
 

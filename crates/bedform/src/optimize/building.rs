@@ -17,13 +17,13 @@ use super::{
 };
 use crate::array::{BoundObjects, Elements};
 use crate::convert::{
-    ArrayLayoutChoice, ConvertOptions, ConvertSource, ConvertTarget, Exchange, plan, run,
+    ArrayLayoutChoice, ConvertOptions, ConvertSource, ConvertTarget, TaskExchange, plan, run,
     run_on_workers,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Reader;
 use crate::opening::storage_in_sidecar;
-use crate::options::{OpenOptions, Progress};
+use crate::options::{OpenOptions, ProgressCallback};
 use crate::replica::{
     CATALOGUE, Catalogue, OwnObject, PLACES, PlacesOf, Replica, fingerprint_of, replicas_in,
 };
@@ -67,7 +67,7 @@ pub fn build(
     place: &SourcePlace,
     planned: &OptimizePlan,
     options: &OptimizeOptions,
-    progress: Progress<'_>,
+    progress: ProgressCallback<'_>,
 ) -> Result<Optimized> {
     build_by(place, planned, options, progress, None)
 }
@@ -81,8 +81,8 @@ pub fn build_by(
     place: &SourcePlace,
     planned: &OptimizePlan,
     options: &OptimizeOptions,
-    progress: Progress<'_>,
-    exchange: Option<Exchange<'_>>,
+    progress: ProgressCallback<'_>,
+    exchange: Option<TaskExchange<'_>>,
 ) -> Result<Optimized> {
     let mut done = Optimized::default();
     if planned.make.is_empty() && planned.drop.is_empty() {
@@ -228,7 +228,7 @@ fn make(
     into: &ReplicaDirectory,
     replica: &PlannedReplica,
     options: &OptimizeOptions,
-    (progress, exchange): (Progress<'_>, Option<Exchange<'_>>),
+    (progress, exchange): (ProgressCallback<'_>, Option<TaskExchange<'_>>),
 ) -> Result<Replica> {
     let began = Instant::now();
     let whole = source.store.array(&ObjectPath::parse(&replica.array)?)?;
@@ -283,7 +283,7 @@ fn make_runs(
     (into, parent, opening): (&ReplicaDirectory, Arc<dyn Storage>, OpenOptions),
     replica: &PlannedReplica,
     options: &OptimizeOptions,
-    (progress, exchange): (Progress<'_>, Option<Exchange<'_>>),
+    (progress, exchange): (ProgressCallback<'_>, Option<TaskExchange<'_>>),
 ) -> Result<()> {
     let part = ConvertSource::store(from.shown(), &source.store)?;
     let part = part.part(&replica.array, replica.held.clone());
@@ -317,7 +317,7 @@ fn make_points(
     parent: &Arc<dyn Storage>,
     replica: &PlannedReplica,
     places: &[u64],
-    progress: Progress<'_>,
+    progress: ProgressCallback<'_>,
 ) -> Result<()> {
     let array = source.store.array(&ObjectPath::parse(&replica.array)?)?;
     let shape = array.shape()?;

@@ -17,12 +17,12 @@ use super::waking::wake;
 use super::{OptimizeOptions, OptimizedSource, PlannedRead, SourcePlace};
 use crate::array::Array;
 use crate::convert::{
-    ArrayLayoutChoice, ConvertOptions, Exchange, Reorganization, check_reorganizable, keeps_layout,
-    remove_reorganized,
+    ArrayLayoutChoice, ConvertOptions, Reorganization, TaskExchange, check_reorganizable,
+    keeps_layout, remove_reorganized,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
-use crate::options::Progress;
+use crate::options::ProgressCallback;
 use crate::threads::workers::check_goes_on;
 use crate::zarr::nodes::NodeKind;
 
@@ -228,8 +228,8 @@ pub fn reorganize(
     place: &SourcePlace,
     planned: &LayoutPlan,
     options: &OptimizeOptions,
-    progress: Progress<'_>,
-    exchange: Option<Exchange<'_>>,
+    progress: ProgressCallback<'_>,
+    exchange: Option<TaskExchange<'_>>,
 ) -> Result<Reorganized> {
     let path = path_of(place)?;
     let changed = planned.arrays.iter().filter(|array| array.is_changed);

@@ -59,11 +59,11 @@ use bedform_format::Limits;
 use bedform_format::chunk_map::SourceVersion;
 use serde::Serialize;
 
-use crate::convert::Exchange;
+use crate::convert::TaskExchange;
 use crate::error::{Error, Result};
 use crate::foreign::ForeignFile;
 use crate::layout::Reader;
-use crate::options::{OpenOptions, Prefetch, Progress};
+use crate::options::{OpenOptions, Prefetch, ProgressCallback};
 use crate::replica::{Expected, Held, Replica, replicas_in};
 use crate::sidecar::Sidecar;
 use crate::size::{self, bytes_text};
@@ -428,8 +428,8 @@ fn bytes_text_up(bytes: u64) -> String {
 pub fn optimize(
     place: &SourcePlace,
     options: &OptimizeOptions,
-    progress: Progress<'_>,
-    exchange: Option<Exchange<'_>>,
+    progress: ProgressCallback<'_>,
+    exchange: Option<TaskExchange<'_>>,
 ) -> Result<(OptimizePlan, Optimized)> {
     let woken = wake(place, options, progress)?;
     let planned = plan(place, options)?;

@@ -10,7 +10,7 @@ use super::conditions::{open_own, places_in, read_into};
 use super::{OptimizedSource, SourcePlace};
 use crate::array::{Array, BoundObjects};
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::Progress;
+use crate::options::ProgressCallback;
 use crate::replica::{CATALOGUE, Catalogue, Held, PLACES, Replica, fingerprint_of, replicas_in};
 use crate::sidecar::{REPLICAS, Sidecar};
 use crate::store::Store;
@@ -58,7 +58,7 @@ pub struct RefusedReplica {
 /// `NotFound` without a sidecar of this user; `PermissionDenied` for one with links, devices or
 /// files of others, or that cannot be registered; `Conflict` if another process compares it; errors
 /// of reading the source; `Interrupted`.
-pub fn trust(place: &SourcePlace, progress: Progress<'_>) -> Result<Trusted> {
+pub fn trust(place: &SourcePlace, progress: ProgressCallback<'_>) -> Result<Trusted> {
     let name = place.sidecar_name()?;
     let Some(sidecar) = Sidecar::unregistered(&name)? else {
         let found = Sidecar::find(&name, None)?.and_then(|sidecar| sidecar.own_directory());
@@ -114,7 +114,7 @@ fn compare(
     source: &OptimizedSource,
     sidecar: &Sidecar,
     replica: &Replica,
-    progress: Progress<'_>,
+    progress: ProgressCallback<'_>,
 ) -> Result<std::result::Result<Replica, String>> {
     let path = match ObjectPath::parse(&replica.array) {
         Ok(path) => path,
@@ -165,7 +165,7 @@ fn difference_of(
     whole: &Array,
     copy: &UntrustedReplica,
     replica: &Replica,
-    progress: Progress<'_>,
+    progress: ProgressCallback<'_>,
 ) -> Result<Option<String>> {
     let shape = replica.held.shape();
     let item_bytes = copy.array.result_bytes(&Selection::all(&shape))? / count_of(&shape).max(1);

@@ -18,7 +18,7 @@ use super::{OptimizeOptions, OptimizedSource, SourcePlace};
 use crate::array::{Array, BoundObjects};
 use crate::convert::{ConvertSource, read_both};
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::Progress;
+use crate::options::ProgressCallback;
 use crate::replica::{
     CATALOGUE, Held, OwnObject, PLACES, Replica, SourceObject, Standing, fingerprint_of,
 };
@@ -38,7 +38,7 @@ const POINTS_AT_ONCE: usize = 1 << 20;
 pub fn wake(
     place: &SourcePlace,
     options: &OptimizeOptions,
-    progress: Progress<'_>,
+    progress: ProgressCallback<'_>,
 ) -> Result<Vec<String>> {
     let rests = |source: &OptimizedSource| -> Vec<Replica> {
         let resting = source.replicas.iter().filter(|one| one.1.state == ReplicaState::Resting);

@@ -1,12 +1,12 @@
 //! Copies between a decoded chunk and the caller's buffer.
 //!
-//! A copy is a box of positions: along each axis a list of offsets in the source and in the target.
-//! Axes of one position vanish, axes that continue each other melt into one, and the axis with the
+//! A copy is a box of positions: each axis is a list of offsets in the source and in the target.
+//! Axes of one position are dropped, and axes that continue each other are fused. The axis with the
 //! shortest step in the target runs innermost, so that most copies end as a few long `memcpy`s.
 //!
-//! Many threads fill one buffer at once, each other bytes of it: that is why [`Target`] is a raw
-//! pointer, and the only `unsafe` code in the read path is here. Every copy is checked against both
-//! buffers before its first byte moves.
+//! Many threads fill one buffer at once, each thread different bytes of it. [`CopyTarget`] is therefore
+//! a raw pointer, and the only `unsafe` code in the read path is here. Every copy is checked
+//! against both buffers before its first byte moves.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -17,51 +17,54 @@ use bedform_geometry::Positions;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A buffer that several threads fill, each other parts of it.
+/// A buffer that several threads fill, each thread different bytes of it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Target<'a> {
+pub(crate) struct CopyTarget<'a> {
     pointer: *mut u8,
     length: usize,
-    /// False for room that nobody has written yet.
+    /// False for uninitialised memory.
     has_bytes: bool,
     marker: PhantomData<&'a mut [u8]>,
 }
 
-// SAFETY: a `Target` is a borrowed buffer; the threads that share it write disjoint parts, which is
+// SAFETY: a `CopyTarget` is a borrowed buffer; the threads that share it write disjoint parts, which is
 // the contract of `Copy::run`.
-unsafe impl Send for Target<'_> {}
+unsafe impl Send for CopyTarget<'_> {}
 // SAFETY: as above.
-unsafe impl Sync for Target<'_> {}
+unsafe impl Sync for CopyTarget<'_> {}
 
-impl<'a> Target<'a> {
-    /// The buffer to fill.
+impl<'a> CopyTarget<'a> {
+    /// Makes a target of an initialised buffer.
     pub(crate) fn new(buffer: &'a mut [u8]) -> Self {
         let pointer = buffer.as_mut_ptr();
         Self { pointer, length: buffer.len(), has_bytes: true, marker: PhantomData }
     }
 
-    /// Room for a buffer that is still to be filled.
+    /// Makes a target of uninitialised memory.
     pub(crate) fn of_room(room: &'a mut [MaybeUninit<u8>]) -> Self {
         let pointer = room.as_mut_ptr().cast();
         Self { pointer, length: room.len(), has_bytes: false, marker: PhantomData }
     }
 
-    /// Fills all of it with `elements`.
+    /// Fills the whole target with `elements`.
     ///
     /// # Panics
-    /// If they are not as many bytes.
+    /// If `elements` has another length than the target.
     pub(crate) fn fill(self, elements: &[u8]) {
         assert_eq!(elements.len(), self.length, "elements for another buffer");
-        // SAFETY: the buffer is borrowed for writing as long as this lives, and has as many bytes; its caller
-        // shares it with nobody else meanwhile, which is the contract of `Copy::run` as well.
+        // SAFETY: the buffer is borrowed for writing as long as this lives, and has as many bytes.
+        // Its caller shares it with no other thread meanwhile, which is the contract of `Copy::run`
+        // as well.
         unsafe { self.pointer.copy_from_nonoverlapping(elements.as_ptr(), self.length) };
     }
 
-    /// Where a run goes, to be filled in place; nothing if it lies outside, or in room that nobody has written yet.
+    /// Returns the slice of the target for a run, to be filled in place; `None` if it lies outside,
+    /// or if the target is uninitialised.
     ///
     /// # Safety
-    /// No other thread reads or writes these bytes while the slice lives, and there is no other slice of them.
-    pub(crate) unsafe fn room_of(self, run: &Run) -> Option<&'a mut [u8]> {
+    /// No other thread reads or writes these bytes while the slice lives, and no other slice of
+    /// them exists.
+    pub(crate) unsafe fn room_of(self, run: &ContiguousRun) -> Option<&'a mut [u8]> {
         let fits = run.target.checked_add(run.bytes).is_some_and(|end| end <= self.length);
         // SAFETY: the bytes lie in the buffer, which is borrowed for writing for 'a.
         let room =
@@ -69,7 +72,7 @@ impl<'a> Target<'a> {
         (fits && self.has_bytes).then(room)
     }
 
-    /// Bytes of the buffer.
+    /// Returns the bytes of the buffer.
     pub(crate) fn len(&self) -> usize {
         self.length
     }
@@ -80,16 +83,17 @@ impl<'a> Target<'a> {
 pub(crate) enum Axis {
     /// Evenly spaced in source and target.
     Even { source_step: i64, target_step: i64, count: u64 },
-    /// Positions of a list in the source, counted from the first, and evenly spaced in the target.
-    List { positions: Listed, source_step: i64, target_step: i64 },
-    /// Offsets from the start in source and target.
+    /// Listed positions in the source, counted from the first of them, and evenly spaced in the
+    /// target.
+    List { positions: SharedPositions, source_step: i64, target_step: i64 },
+    /// Offsets in bytes from the start, in source and target.
     Table { offsets: Vec<(i64, i64)>, target_step: i64 },
 }
 
-/// Some neighbours in a list of positions, at least one. The list is shared: copies of a read of millions of
-/// listed elements take no memory for each.
+/// A non-empty run of entries of a list of positions. The list is shared, so that the copies of a
+/// read of millions of listed elements use no memory for each element.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Listed {
+pub(crate) struct SharedPositions {
     list: Arc<Vec<u64>>,
     numbers: Range<usize>,
     /// The lowest and the highest position.
@@ -97,8 +101,8 @@ pub(crate) struct Listed {
     ascends: bool,
 }
 
-impl Listed {
-    /// All positions of a list; nothing for an empty one.
+impl SharedPositions {
+    /// Takes all positions of a list; `None` for an empty list.
     fn new(list: &Arc<Vec<u64>>) -> Option<Self> {
         let (ascends, numbers) = (list.is_sorted(), 0..list.len());
         Self { list: list.clone(), numbers, bounds: (0, 0), ascends }.bounded()
@@ -114,12 +118,12 @@ impl Listed {
         Some(self)
     }
 
-    /// The positions.
+    /// Returns the positions.
     pub(crate) fn as_slice(&self) -> &[u64] {
         &self.list[self.numbers.clone()]
     }
 
-    /// True if no position is below the one before.
+    /// Returns true if no position is below the one before.
     pub(crate) fn ascends(&self) -> bool {
         self.ascends
     }
@@ -128,14 +132,14 @@ impl Listed {
         self.as_slice().first().copied().unwrap_or(0)
     }
 
-    /// Some of the positions, by their numbers; nothing if there are none.
+    /// Returns the entries with these numbers; `None` if there are none.
     pub(crate) fn slice(&self, numbers: Range<usize>) -> Option<Self> {
         let (from, end) = (self.numbers.start + numbers.start, self.numbers.start + numbers.end);
         let numbers = from.min(self.numbers.end)..end.min(self.numbers.end);
         Self { numbers, ..self.clone() }.bounded()
     }
 
-    /// The lowest and highest offset from the first position.
+    /// Returns the lowest and highest offset from the first position.
     fn reach(&self, step: i64) -> (i64, i64) {
         let first = signed(self.first());
         let place = |at: u64| (signed(at) - first).saturating_mul(step);
@@ -145,7 +149,7 @@ impl Listed {
 }
 
 impl Axis {
-    /// How many positions.
+    /// Returns the number of positions.
     pub(crate) fn count(&self) -> u64 {
         match self {
             Self::Even { count, .. } => *count,
@@ -154,7 +158,7 @@ impl Axis {
         }
     }
 
-    /// The offsets of position number `at` in source and target.
+    /// Returns the offsets of position number `at` in source and target.
     pub(crate) fn offset(&self, at: u64) -> (i64, i64) {
         match self {
             Self::Even { source_step, target_step, .. } => {
@@ -170,7 +174,7 @@ impl Axis {
         }
     }
 
-    /// Some of the positions, by their numbers, counted from their own first.
+    /// Returns the axis of the positions with these numbers, counted from the first of them.
     pub(crate) fn slice(&self, numbers: Range<u64>) -> Self {
         let count = numbers.end.saturating_sub(numbers.start);
         match self {
@@ -193,7 +197,7 @@ impl Axis {
         }
     }
 
-    /// The same, as a table.
+    /// Converts a list into a table; other axes stay as they are.
     pub(crate) fn into_table(self) -> Self {
         match self {
             Self::List { target_step, .. } => Self::Table {
@@ -204,7 +208,7 @@ impl Axis {
         }
     }
 
-    /// True if its elements follow each other in source and target.
+    /// Returns true if the elements are contiguous in source and target.
     fn is_contiguous(&self, item: usize) -> bool {
         let item = i64::try_from(item).unwrap_or(i64::MAX);
         matches!(self, Self::Even { source_step, target_step, .. } if (*source_step, *target_step) == (item, item))
@@ -218,7 +222,7 @@ impl Axis {
         }
     }
 
-    /// The lowest and highest offset in the source, and in the target.
+    /// Returns the lowest and highest offset in the source, and in the target.
     pub(crate) fn reach(&self) -> [(i64, i64); 2] {
         match self {
             Self::Even { source_step, target_step, count } => {
@@ -243,7 +247,7 @@ impl Axis {
     }
 }
 
-/// A box of elements on its way from a source to a target.
+/// A copy of a box of elements from a source to a target.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Copy {
     /// Offset in bytes of the first element in the source.
@@ -254,33 +258,38 @@ pub(crate) struct Copy {
     pub(crate) axes: Vec<Axis>,
 }
 
-/// Bytes that lie in one run in the source and in the target.
+/// Bytes that are contiguous in the source and in the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct ContiguousRun {
     source: usize,
     target: usize,
     bytes: usize,
 }
 
-impl Run {
-    /// `bytes` bytes from `source` on, to `target` on.
+impl ContiguousRun {
+    /// Makes a run of `bytes` bytes from offset `source` to offset `target`.
     pub(crate) fn new(source: usize, target: usize, bytes: usize) -> Self {
         Self { source, target, bytes }
     }
 
-    /// Its place in the source and in the target, and its bytes.
+    /// Returns the offset in the source, the offset in the target, and the bytes.
     pub(crate) fn parts(&self) -> (usize, usize, usize) {
         (self.source, self.target, self.bytes)
     }
 
-    /// Copies. `swap` is the size of the numbers whose bytes to reverse, 1 for none.
+    /// Copies the bytes. `swap` is the size in bytes of the numbers to reverse, 1 for none.
     ///
     /// # Safety
     /// As [`Copy::run`].
     ///
     /// # Errors
     /// As [`Copy::run`].
-    pub(crate) unsafe fn run(&self, source: &[u8], target: Target<'_>, swap: usize) -> Result<()> {
+    pub(crate) unsafe fn run(
+        &self,
+        source: &[u8],
+        target: CopyTarget<'_>,
+        swap: usize,
+    ) -> Result<()> {
         let fits = |start: usize, length: usize| {
             start.checked_add(self.bytes).is_some_and(|end| end <= length)
         };
@@ -298,8 +307,8 @@ impl Run {
 }
 
 impl Copy {
-    /// This copy as a run, if it is one: after [`Copy::tidy`].
-    pub(crate) fn as_run(&self, item: usize) -> Option<Run> {
+    /// Returns this copy as a run, if it is one. Call it after [`Copy::tidy`].
+    pub(crate) fn as_run(&self, item: usize) -> Option<ContiguousRun> {
         let step = i64::try_from(item).ok()?;
         let count = match self.axes.as_slice() {
             [] => 1,
@@ -312,11 +321,11 @@ impl Copy {
         };
         let source = usize::try_from(self.source_start).ok()?;
         let target = usize::try_from(self.target_start).ok()?;
-        Some(Run { source, target, bytes: count.checked_mul(item)? })
+        Some(ContiguousRun { source, target, bytes: count.checked_mul(item)? })
     }
 
-    /// Adds an axis: positions `inside` the source, `source_stride` bytes apart, go to positions of
-    /// the `result`, `target_stride` bytes apart.
+    /// Adds an axis: positions `inside` of the source, `source_stride` bytes apart, go to positions
+    /// `result` of the target, `target_stride` bytes apart.
     pub(crate) fn push(
         &mut self,
         inside: &Positions,
@@ -325,7 +334,7 @@ impl Copy {
         target_stride: i64,
     ) {
         if let (Positions::List(list), Positions::Range(result)) = (inside, result)
-            && let Some(positions) = Listed::new(list)
+            && let Some(positions) = SharedPositions::new(list)
         {
             self.source_start += signed(positions.first()) * source_stride;
             self.target_start += signed(result.start()) * target_stride;
@@ -356,7 +365,7 @@ impl Copy {
         }
     }
 
-    /// The copy back: from the target to the source.
+    /// Returns the reverse copy: from the target to the source.
     pub(crate) fn reversed(self) -> Self {
         let axes = self
             .axes
@@ -378,7 +387,8 @@ impl Copy {
         Self { source_start: self.target_start, target_start: self.source_start, axes }
     }
 
-    /// The bytes of the source from the first to the last that the copy takes; empty if none.
+    /// Returns the byte range of the source from the first to the last byte that the copy takes;
+    /// empty if it takes none.
     pub(crate) fn source_range(&self, item: usize) -> Range<usize> {
         if self.axes.iter().any(|axis| axis.count() == 0) {
             return 0..0;
@@ -392,8 +402,8 @@ impl Copy {
         place(low)..place(high).saturating_add(item)
     }
 
-    /// Puts the axes in the order in which the target is filled, and melts those that continue each
-    /// other.
+    /// Sorts the axes by the order in which the target is filled, and fuses those that continue
+    /// each other.
     pub(crate) fn tidy(&mut self) {
         self.axes.sort_by_key(|axis| std::cmp::Reverse(axis.target_step().unsigned_abs()));
         let mut at = 1;
@@ -428,7 +438,8 @@ impl Copy {
         }
     }
 
-    /// Runs of elements that follow each other in the source and in the target: after [`Copy::tidy`].
+    /// Returns the number of runs that are contiguous in source and target. Call it after
+    /// [`Copy::tidy`].
     pub(crate) fn run_count(&self, item: usize) -> u64 {
         let outer = match self.axes.split_last() {
             Some((axis, outer)) if axis.is_contiguous(item) => outer,
@@ -437,14 +448,14 @@ impl Copy {
         outer.iter().fold(1, |count, axis| count.saturating_mul(axis.count()))
     }
 
-    /// Calls `act` with each run of elements that follow each other in the source and in the target.
+    /// Calls `act` with each run of elements that is contiguous in source and target.
     ///
     /// # Errors
     /// Those of `act`.
     pub(crate) fn for_each_run(
         &self,
         item: usize,
-        act: &mut dyn FnMut(Run) -> Result<()>,
+        act: &mut dyn FnMut(ContiguousRun) -> Result<()>,
     ) -> Result<()> {
         let place = |offset: i64| usize::try_from(offset).unwrap_or(usize::MAX);
         let step = i64::try_from(item).unwrap_or(i64::MAX);
@@ -457,22 +468,22 @@ impl Copy {
             _ => (self.axes.as_slice(), 1),
         };
         let bytes = count.saturating_mul(item);
-        let mut run = |source, target| act(Run::new(place(source), place(target), bytes));
+        let mut run = |source, target| act(ContiguousRun::new(place(source), place(target), bytes));
         for_each_place(outer, self.source_start, self.target_start, &mut run)
     }
 
-    /// Copies. `swap` is the size of the numbers whose bytes to reverse, 1 for none.
+    /// Copies the elements. `swap` is the size in bytes of the numbers to reverse, 1 for none.
     ///
     /// # Safety
     /// No other thread reads or writes the same elements of `target` meanwhile.
     ///
     /// # Errors
-    /// If any element lies outside `source` or `target`: nothing was copied. That is a defect of the
-    /// planner, reported instead of trusted.
+    /// If any element lies outside `source` or `target`: nothing was copied. That is a bug of the
+    /// planner, which is reported and not trusted.
     pub(crate) unsafe fn run(
         &self,
         source: &[u8],
-        target: Target<'_>,
+        target: CopyTarget<'_>,
         item: usize,
         swap: usize,
     ) -> Result<()> {
@@ -550,8 +561,8 @@ fn for_each_place(
     Ok(())
 }
 
-/// Copies a box of `shape` elements of `item` bytes between two buffers, in which elements lie as their
-/// strides say, in bytes; `swap` is the size of the numbers whose bytes to reverse, 1 for none.
+/// Copies a box of `shape` elements of `item` bytes between two buffers with the given strides in
+/// bytes. `swap` is the size in bytes of the numbers to reverse, 1 for none.
 ///
 /// # Errors
 /// If the box leaves one of the buffers: nothing was copied.
@@ -570,7 +581,7 @@ pub(crate) fn copy_box(
     let mut copy = Copy { source_start: 0, target_start: 0, axes: axes.collect() };
     copy.tidy();
     // SAFETY: the target is borrowed for this call alone.
-    unsafe { copy.run(source, Target::new(target), item, swap) }
+    unsafe { copy.run(source, CopyTarget::new(target), item, swap) }
 }
 
 fn leaves_buffers(what: &dyn std::fmt::Debug, source: usize, target: usize) -> Error {
@@ -584,7 +595,7 @@ fn leaves_buffers(what: &dyn std::fmt::Debug, source: usize, target: usize) -> E
 }
 
 fn signed(value: u64) -> i64 {
-    // Positions inside a chunk and a result, whose bytes were counted when the plan was begun.
+    // Positions in a chunk and a result, whose bytes were counted when the geometry was made.
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
@@ -600,7 +611,8 @@ fn isize_of(offset: i64) -> isize {
     offset as isize
 }
 
-/// Copies the box of `axes` from `source` to `target`. `N` is the item size, 0 for any other.
+/// Copies the box of `axes` from `source` to `target`. `N` is the item size in bytes, or 0 for any
+/// other size.
 ///
 /// # Safety
 /// Every offset reachable over `axes`, plus `item` bytes, lies in both buffers.
@@ -690,7 +702,7 @@ unsafe fn copy_steps<const N: usize>(
 /// # Safety
 /// As [`walk`].
 unsafe fn copy_listed<const N: usize>(
-    positions: &Listed,
+    positions: &SharedPositions,
     (source, target): (*const u8, *mut u8),
     (source_step, target_step): (isize, isize),
     swap: usize,
@@ -746,7 +758,7 @@ mod tests {
     fn run(copy: &Copy, source: &[u8], length: usize, item: usize, swap: usize) -> Result<Vec<u8>> {
         let mut buffer = vec![0xee; length];
         // SAFETY: this thread alone has the buffer.
-        unsafe { copy.run(source, Target::new(&mut buffer), item, swap) }.map(|()| buffer)
+        unsafe { copy.run(source, CopyTarget::new(&mut buffer), item, swap) }.map(|()| buffer)
     }
 
     #[test]

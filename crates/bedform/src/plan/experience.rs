@@ -1,13 +1,14 @@
-//! What the reads of this process took, for the prices of the next ones.
+//! Refinement of a storage profile by the durations of this process's reads.
 //!
-//! Of the storage whose profile is kept, the profile's [refinement](bedform_storage::Refined) learns from reads
-//! as they happen, and is kept with it: at most every ten seconds, and by whoever writes last. `calibrate`
-//! begins anew. With `BEDFORM_REFINE=0` nothing more is learnt; what is kept counts.
+//! If the profile of a storage is stored in a file, its [refinement](bedform_storage::Refined) is
+//! updated by each suitable read. The file is written at most every ten seconds; of several
+//! processes, the last writer wins. `bedform calibrate` starts with a new refinement. With
+//! `BEDFORM_REFINE=0` nothing is learnt, but the stored refinement still applies.
 //!
-//! No lock is waited for: a process may have forked while another thread held it.
+//! No call blocks on a lock, because a process may have forked while another thread held it.
 //!
-//! A read counts if its price could be right: nothing of it came from the cache or a log, and all of it was either
-//! in the page cache or on the device.
+//! A read is suitable if its price could be exact. No element comes from the cache or a log, and
+//! its bytes are either all in the page cache or all on the device.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -16,68 +17,74 @@ use std::time::{Duration, Instant};
 
 use bedform_storage::{FactorKind, Profile, Refined};
 
-/// Shorter reads are over before a clock says much.
+/// Reads of fewer seconds are too short for the clock.
 const SECONDS_MIN: f64 = 100e-6;
-/// No more than a read in this time: learning must cost nothing.
+/// The shortest time between two reads that are learnt from, so that learning costs nothing.
 const BETWEEN_READS: Duration = Duration::from_millis(5);
 const BETWEEN_SAVES: Duration = Duration::from_secs(10);
-/// Codecs that are learnt about.
+/// The most codecs that a refinement holds.
 const CODECS_MAX: usize = 64;
 const VARIABLE: &str = "BEDFORM_REFINE";
 
-/// What is known of one storage.
+/// The refinement of one storage, as this process has learnt it.
 #[derive(Debug)]
-pub(crate) struct Experience {
-    /// The file of the profile.
+pub(crate) struct ProfileRefinement {
+    /// The path of the profile's file.
     place: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<RefinementState>,
 }
 
+/// The refinement in memory, and the times of its last update and save.
 #[derive(Debug)]
-struct State {
+struct RefinementState {
     refinement: BTreeMap<String, Refined>,
-    /// Of which measurement.
+    /// The time of the measurement that the refinement belongs to.
     measured_at: String,
     last: Option<Instant>,
     saved: Instant,
     is_new: bool,
 }
 
-static ALL: LazyLock<Mutex<HashMap<PathBuf, Arc<Experience>>>> = LazyLock::new(Mutex::default);
+static ALL: LazyLock<Mutex<HashMap<PathBuf, Arc<ProfileRefinement>>>> =
+    LazyLock::new(Mutex::default);
 
-impl Experience {
-    /// That of the profile at `place`; nothing where no more is to be learnt.
+impl ProfileRefinement {
+    /// Returns the refinement of the profile at `place`; `None` if learning is turned off, or the
+    /// lock is taken.
     pub(crate) fn of(place: &Path, profile: &Profile) -> Option<Arc<Self>> {
         if std::env::var(VARIABLE).is_ok_and(|said| said == "0") {
             return None;
         }
         let mut all = ALL.try_lock().ok()?;
         let known = all.entry(place.to_owned()).or_insert_with(|| {
-            Arc::new(Self { place: place.to_owned(), state: Mutex::new(State::of(profile)) })
+            Arc::new(Self {
+                place: place.to_owned(),
+                state: Mutex::new(RefinementState::of(profile)),
+            })
         });
         let mut state = known.lock()?;
         if state.measured_at != profile.measured_at {
-            *state = State::of(profile);
+            *state = RefinementState::of(profile);
         }
         drop(state);
         Some(Arc::clone(known))
     }
 
-    /// The factors of a codec.
+    /// Returns the correction factors of a codec.
     pub(crate) fn refined(&self, codec: &str) -> Refined {
         let known = self.lock().and_then(|state| state.refinement.get(codec).copied());
         known.unwrap_or_default()
     }
 
-    /// True if a read of so many seconds is to be learnt from.
+    /// Returns true if a read of `seconds` seconds should be learnt from.
     pub(crate) fn is_due(&self, seconds: f64) -> bool {
-        let is_time = |state: MutexGuard<'_, State>| {
+        let is_time = |state: MutexGuard<'_, RefinementState>| {
             state.last.is_none_or(|last| last.elapsed() >= BETWEEN_READS)
         };
         seconds >= SECONDS_MIN && self.lock().is_some_and(is_time)
     }
 
-    /// A read took `ratio` times what was predicted, before any refinement.
+    /// Learns from a read that took `ratio` times the seconds predicted without refinement.
     pub(crate) fn learn(&self, codec: &str, kind: FactorKind, ratio: f64) {
         let Some(mut state) = self.lock() else { return };
         state.last = Some(Instant::now());
@@ -91,8 +98,8 @@ impl Experience {
         }
     }
 
-    /// Keeps what was learnt with the profile, if it still is the one that was learnt about.
-    fn save(&self, state: &mut State) {
+    /// Writes the refinement into the profile's file, if that still holds the same measurement.
+    fn save(&self, state: &mut RefinementState) {
         state.saved = Instant::now();
         let Ok(mut profile) = Profile::load(&self.place) else { return };
         if !state.is_new || profile.measured_at != state.measured_at {
@@ -100,16 +107,16 @@ impl Experience {
         }
         state.is_new = false;
         profile.refinement = state.refinement.clone();
-        // A place that takes nothing must not keep data from being read.
+        // A file that cannot be written must not keep data from being read.
         let _ = profile.save(&self.place);
     }
 
-    fn lock(&self) -> Option<MutexGuard<'_, State>> {
+    fn lock(&self) -> Option<MutexGuard<'_, RefinementState>> {
         self.state.try_lock().ok()
     }
 }
 
-impl State {
+impl RefinementState {
     fn of(profile: &Profile) -> Self {
         Self {
             refinement: profile.refinement.clone(),
@@ -121,7 +128,7 @@ impl State {
     }
 }
 
-/// Keeps what was learnt of all storages: for the end of a process.
+/// Writes the refinements of all storages to their profiles, at the end of a process.
 pub fn keep_experience() {
     let all: Vec<_> =
         ALL.try_lock().map_or_else(|_| Vec::new(), |all| all.values().cloned().collect());
@@ -132,12 +139,13 @@ pub fn keep_experience() {
     }
 }
 
-/// Forgets what was learnt of the storage whose profile is in `place`: another one is kept there now.
+/// Discards the refinement of the storage whose profile is at `place`, after a new profile was
+/// written there.
 pub fn forget_experience(place: &Path) {
     let known = ALL.try_lock().ok().and_then(|all| all.get(place).cloned());
     if let Some(mut state) = known.as_ref().and_then(|experience| experience.lock()) {
         let profile = Profile::load(place).unwrap_or_else(|_| Profile::default_local());
-        *state = State::of(&profile);
+        *state = RefinementState::of(&profile);
     }
 }
 
@@ -151,7 +159,7 @@ mod tests {
         let profile =
             Profile { measured_at: "2026-01-31T12:00:00Z".into(), ..Profile::default_local() };
         profile.save(&place).unwrap();
-        let experience = Experience::of(&place, &profile).unwrap();
+        let experience = ProfileRefinement::of(&place, &profile).unwrap();
         (0..40).for_each(|_| experience.learn("zstd", FactorKind::Cached, 2.0));
         assert!(experience.refined("zstd").cached.counts() > 1.7);
         assert_eq!(experience.refined("zstd").cold.counts(), 1.0);
@@ -165,7 +173,7 @@ mod tests {
         experience.learn("zstd", FactorKind::Cached, 2.0);
         keep_experience();
         assert!(Profile::load(&place).unwrap().refinement.is_empty());
-        let again = Experience::of(&place, &next).unwrap();
+        let again = ProfileRefinement::of(&place, &next).unwrap();
         assert_eq!(again.refined("zstd").cached.counts(), 1.0);
         std::fs::remove_file(place).unwrap();
     }

@@ -1,11 +1,12 @@
-//! Which chunks a selection touches, object by object, and which copies join them to the buffer.
+//! The chunks that a selection touches, object by object, and their copies to or from the buffer.
 //!
-//! A plan is a plain value: nothing in it has been opened or read. It serves reads (chunk to buffer)
-//! and writes (buffer to chunk) alike. An *object* here is whatever holds chunks: a shard, a chunk
-//! object, a foreign file; a *cell* is an object that the selection touches.
+//! A geometry is a plain value, made without I/O. It serves reads (chunk to buffer) and writes
+//! (buffer to chunk) alike. An *object* holds chunks: a shard, a chunk object, a foreign file. A
+//! *cell* is an object that the selection touches.
 //!
-//! An orthogonal selection is kept as one table per axis and its chunks are the products of their
-//! pieces, so that a read of a million chunks needs no list of them. Points and unions are listed.
+//! An orthogonal selection is kept as one table for each axis, and its chunks are the products of
+//! the tables' pieces. So a read of a million chunks needs no list of them. Points and unions are
+//! listed.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,12 +18,12 @@ use bedform_geometry::{
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::copy::{Axis, Copy};
-use crate::plan::part::{Part, PartAxis};
+use crate::plan::part::{ChunkPart, PartAxis};
 
-/// The most pieces that the axes of one selection may have together.
+/// The most pieces of one selection, over all its axes.
 const PIECES_MAX: u64 = 1 << 24;
 
-/// What a selection touches.
+/// The chunks that a selection touches, and the places of their elements in the result.
 #[derive(Debug)]
 pub(crate) struct Geometry {
     item_size: usize,
@@ -34,6 +35,7 @@ pub(crate) struct Geometry {
     cells: Cells,
 }
 
+/// The touched chunks by object: products of pieces, or a list.
 #[derive(Debug)]
 enum Cells {
     Product(BoxTable),
@@ -49,14 +51,15 @@ struct BoxTable {
     target_strides: Vec<i64>,
 }
 
+/// The pieces of a selection along one axis, grouped by object.
 #[derive(Debug)]
 struct AxisTable {
     pieces: Vec<AxisPiece>,
-    /// For each object touched along the axis: its coordinate and its pieces.
+    /// For each touched object along the axis: its coordinate and its pieces.
     objects: Vec<(u64, Range<usize>)>,
 }
 
-/// A chunk that is reached in more ways than one box.
+/// A chunk of points, or of a union of boxes, of which several may touch it.
 #[derive(Debug)]
 struct ListedChunk {
     position: u64,
@@ -64,9 +67,10 @@ struct ListedChunk {
     parts: Vec<ListedPart>,
 }
 
+/// The elements that one box, or a list of points, takes of a chunk.
 #[derive(Debug)]
 enum ListedPart {
-    /// Pieces, one per axis, of one of the boxes.
+    /// The pieces, one for each axis, of one of the boxes.
     Box {
         table: usize,
         pieces: Vec<usize>,
@@ -74,8 +78,8 @@ enum ListedPart {
     Points(Vec<PointMove>),
 }
 
-/// A part of a selection whose elements are in a box of the result: their places in that, its shape, and the
-/// elements of the result before it.
+/// A part of a selection that fills a box of the result: the positions of its elements in that box,
+/// the shape of the box, and the number of result elements before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BoxPart {
     pub(crate) axes: PlacedBox,
@@ -83,18 +87,19 @@ pub(crate) struct BoxPart {
     pub(crate) behind: u64,
 }
 
-/// A chunk to read or write: its place in its object, and how to find its copies again.
+/// A chunk to read or write: its position in its object, and its number in the cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChunkTask {
-    /// The chunk's place in the C order of the object's grid of chunks.
+    /// The chunk's position in the C order of the object's grid of chunks.
     pub(crate) position: u64,
-    /// Its number among the cell's tasks.
+    /// The chunk's number among the cell's tasks.
     number: u64,
 }
 
 impl Geometry {
-    /// The plan for `selection` of the array that `grid` cuts into chunks, `per_object` of which
-    /// lie in each object along each axis. The result is in C order, `item_size` bytes an element.
+    /// Makes the geometry of `selection`. `grid` cuts the array into chunks, and each object holds
+    /// `per_object` of them along each axis. The result is in C order, with `item_size` bytes an
+    /// element.
     ///
     /// # Errors
     /// If the selection leaves the array, or is too large to plan.
@@ -130,7 +135,8 @@ impl Geometry {
         })
     }
 
-    /// The plan for a part of a selection, whose elements go to their places in a result of `result_shape`.
+    /// Makes the geometry of a part of a selection, whose elements go to given positions of a
+    /// result of `result_shape`.
     ///
     /// # Errors
     /// As [`Geometry::new`].
@@ -152,7 +158,8 @@ impl Geometry {
         Ok(geometry)
     }
 
-    /// The plan for some of the points of a selection, each of which goes to its place in `results`.
+    /// Makes the geometry of some points of a selection, whose elements go to the indices `results`
+    /// of the result.
     ///
     /// # Errors
     /// As [`Geometry::new`].
@@ -173,7 +180,8 @@ impl Geometry {
         Ok(geometry.with_places(results))
     }
 
-    /// The plan for parts of a selection, each of which has a box of the result to itself.
+    /// Makes the geometry of parts of a selection, each of which fills a box of the result of its
+    /// own.
     ///
     /// # Errors
     /// As [`Geometry::new`].
@@ -215,7 +223,7 @@ impl Geometry {
         })
     }
 
-    /// The same geometry of points, whose elements go to these places of a larger result.
+    /// Moves the elements of points to the indices `places` of a larger result.
     fn with_places(mut self, places: &[u64]) -> Self {
         if let Cells::Listed { cells, .. } = &mut self.cells {
             let chunks = cells.iter_mut().flat_map(|(_, chunks)| chunks);
@@ -228,10 +236,10 @@ impl Geometry {
         self
     }
 
-    /// The same geometry in a larger result, in which its elements follow `elements` others.
+    /// Moves all elements by `elements` positions in a larger result.
     ///
     /// # Errors
-    /// `LimitExceeded` if the place cannot be counted in bytes.
+    /// `LimitExceeded` if the offset in bytes does not fit 63 bits.
     pub(crate) fn behind(mut self, elements: u64) -> Result<Self> {
         let bytes = elements.checked_mul(self.item_size as u64).ok_or_else(too_large)?;
         let bytes = i64::try_from(bytes).map_err(|_| too_large())?;
@@ -250,17 +258,17 @@ impl Geometry {
         Ok(self)
     }
 
-    /// Bytes of the result.
+    /// Returns the bytes of the result.
     pub(crate) fn result_bytes(&self) -> u64 {
         self.result_bytes
     }
 
-    /// Bytes of an element.
+    /// Returns the bytes of an element.
     pub(crate) fn item_size(&self) -> usize {
         self.item_size
     }
 
-    /// How many objects are touched.
+    /// Returns the number of objects that are touched.
     pub(crate) fn cell_count(&self) -> u64 {
         match &self.cells {
             Cells::Product(table) => {
@@ -270,7 +278,7 @@ impl Geometry {
         }
     }
 
-    /// How many chunks are touched.
+    /// Returns the number of chunks that are touched.
     pub(crate) fn chunk_count(&self) -> u64 {
         match &self.cells {
             Cells::Product(table) => {
@@ -282,7 +290,7 @@ impl Geometry {
         }
     }
 
-    /// The coordinates of an object in the grid of objects.
+    /// Returns the coordinates of an object in the grid of objects.
     pub(crate) fn cell_coordinates(&self, cell: u64) -> Vec<u64> {
         match &self.cells {
             Cells::Product(table) => {
@@ -292,14 +300,14 @@ impl Geometry {
         }
     }
 
-    /// The chunks of an object that the selection touches.
+    /// Returns the chunks of an object that the selection touches.
     pub(crate) fn tasks(&self, cell: u64) -> Vec<ChunkTask> {
         match &self.cells {
             Cells::Product(table) => {
                 let ranges = table.piece_ranges(cell);
                 let counts: Vec<u64> = ranges.iter().map(|range| range.len() as u64).collect();
                 let steps = strides(&self.per_object);
-                // For each axis, what each piece adds to the position.
+                // For each axis, the summand of each piece in the position.
                 let places: Vec<Vec<u64>> = ranges
                     .iter()
                     .zip(&table.axes)
@@ -336,7 +344,7 @@ impl Geometry {
         }
     }
 
-    /// The coordinates of a task's chunk in the grid of all chunks.
+    /// Returns the coordinates of a task's chunk in the grid of all chunks.
     pub(crate) fn chunk_coordinates(&self, cell: u64, task: ChunkTask) -> Vec<u64> {
         match &self.cells {
             Cells::Product(table) => table
@@ -378,13 +386,13 @@ impl Geometry {
         }
     }
 
-    /// Calls `visit` with each part that the selection takes of the task's chunk, in an order that
-    /// is always the same.
+    /// Calls `visit` with each part that the selection takes of the task's chunk, always in the
+    /// same order.
     pub(crate) fn for_each_part(
         &self,
         cell: u64,
         task: ChunkTask,
-        mut visit: impl FnMut(Part<'_>) -> Result<()>,
+        mut visit: impl FnMut(ChunkPart<'_>) -> Result<()>,
     ) -> Result<()> {
         match &self.cells {
             Cells::Product(table) => visit(table.part(&table.pieces_of(cell, task.number))),
@@ -400,7 +408,7 @@ impl Geometry {
         }
     }
 
-    fn part_of_points(&self, moves: &[PointMove]) -> Part<'_> {
+    fn part_of_points(&self, moves: &[PointMove]) -> ChunkPart<'_> {
         let mut inside = vec![Vec::with_capacity(moves.len()); self.chunk_shape.len()];
         for point in moves {
             let mut left = point.inside;
@@ -411,7 +419,7 @@ impl Geometry {
         }
         let item = signed(self.item_size as u64);
         let targets = moves.iter().map(|point| signed(point.result) * item).collect();
-        Part::Points { inside, targets }
+        ChunkPart::Points { inside, targets }
     }
 
     fn copy_points(&self, moves: &[PointMove], chunk_strides: &[i64]) -> Copy {
@@ -434,7 +442,8 @@ impl Geometry {
         }
     }
 
-    /// True if the selection takes every element of the task's chunk that lies in the array.
+    /// Returns true if the selection takes every element of the task's chunk that lies in the
+    /// array.
     pub(crate) fn covers_chunk(&self, cell: u64, task: ChunkTask) -> bool {
         let Cells::Product(table) = &self.cells else { return false };
         let pieces = table.pieces_of(cell, task.number);
@@ -442,7 +451,8 @@ impl Geometry {
             let piece = &axis.pieces[*piece];
             let start = piece.chunk * self.chunk_shape[at];
             let inside = self.chunk_shape[at].min(self.array_shape[at].saturating_sub(start));
-            // Ranges have no position twice; a list is not worth the count.
+            // A range never repeats a position. Counting the distinct positions of a list is not
+            // worth the time.
             matches!(piece.inside, Positions::Range(_)) && piece.inside.len() == inside
         })
     }
@@ -456,7 +466,7 @@ impl BoxTable {
         item_size: usize,
         target_start: u64,
     ) -> Result<Self> {
-        // Lists are looked over for their bounds only where they are long enough.
+        // The bounds of lists are computed only where the lists are long.
         let lengths = selections.iter().map(AxisSelection::len).fold(0, u64::saturating_add);
         let bound = selections.iter().enumerate().try_fold(0_u64, |sum, (axis, selection)| {
             sum.checked_add(match lengths <= PIECES_MAX {
@@ -476,7 +486,7 @@ impl BoxTable {
         Ok(Self::of_pieces(pieces, &shape, per_object, item_size, target_start))
     }
 
-    /// What has these pieces along its axes, of a result of `shape`.
+    /// Makes the table of these pieces along the axes of a result of `shape`.
     fn of_pieces(
         pieces: Vec<Vec<AxisPiece>>,
         shape: &[u64],
@@ -496,7 +506,8 @@ impl BoxTable {
         }
     }
 
-    /// Sends the elements of `part`, which the table is of, to their places in a result of `result_shape`.
+    /// Moves the elements of `part`, which the table was made of, to their positions in a result of
+    /// `result_shape`.
     fn place(&mut self, part: &[PlacedAxis], result_shape: &[u64], item_size: usize) {
         let strides = strides(result_shape);
         let strides = strides.iter().map(|stride| signed(stride * item_size as u64));
@@ -508,7 +519,7 @@ impl BoxTable {
         }
     }
 
-    /// For each axis, its table and which of its objects the cell is.
+    /// Returns the table of each axis, with the index of the cell's object in it.
     fn objects_of(&self, cell: u64) -> impl Iterator<Item = (&AxisTable, usize)> {
         let shape: Vec<u64> = self.axes.iter().map(|axis| axis.objects.len() as u64).collect();
         self.axes.iter().zip(delinearize(cell, &shape)).map(|(axis, at)| (axis, index(at)))
@@ -518,7 +529,7 @@ impl BoxTable {
         self.objects_of(cell).map(|(axis, at)| axis.objects[at].1.clone()).collect()
     }
 
-    /// The pieces, one per axis, of task `number` of a cell.
+    /// Returns the pieces, one for each axis, of task `number` of a cell.
     fn pieces_of(&self, cell: u64, number: u64) -> Vec<usize> {
         let ranges = self.piece_ranges(cell);
         let shape: Vec<u64> = ranges.iter().map(|range| range.len() as u64).collect();
@@ -529,13 +540,13 @@ impl BoxTable {
             .collect()
     }
 
-    fn part(&self, pieces: &[usize]) -> Part<'_> {
+    fn part(&self, pieces: &[usize]) -> ChunkPart<'_> {
         let axes = pieces.iter().enumerate().map(|(axis, piece)| {
             let piece = &self.axes[axis].pieces[*piece];
             let target_stride = self.target_strides[axis];
             PartAxis { inside: &piece.inside, result: &piece.result, target_stride }
         });
-        Part::Box { axes: axes.collect(), target_start: self.target_start }
+        ChunkPart::Box { axes: axes.collect(), target_start: self.target_start }
     }
 
     fn copy(&self, pieces: &[usize], chunk_strides: &[i64]) -> Copy {
@@ -548,7 +559,7 @@ impl BoxTable {
     }
 }
 
-/// Runs of pieces that lie in the same object.
+/// Groups pieces into runs that lie in the same object.
 fn group(pieces: &[AxisPiece], per_object: u64) -> Vec<(u64, Range<usize>)> {
     let mut objects: Vec<(u64, Range<usize>)> = Vec::new();
     for (at, piece) in pieces.iter().enumerate() {
@@ -561,7 +572,7 @@ fn group(pieces: &[AxisPiece], per_object: u64) -> Vec<(u64, Range<usize>)> {
     objects
 }
 
-/// The chunks of points or of a union of boxes, each once, however many boxes touch it.
+/// Returns the chunks of points or of a union of boxes, each once, however many boxes touch it.
 fn listed(
     grid: &ChunkGrid,
     per_object: &[u64],
@@ -599,7 +610,7 @@ fn listed(
     Ok(Cells::Listed { boxes, cells: cells_of(chunks, per_object) })
 }
 
-/// Chunks, by their coordinates, in their objects.
+/// Groups chunks, given by their coordinates, by the objects that hold them.
 fn cells_of(
     chunks: BTreeMap<Vec<u64>, Vec<ListedPart>>,
     per_object: &[u64],
@@ -621,7 +632,7 @@ fn cells_of(
     cells
 }
 
-/// Fails unless a box of a result, behind so many elements, can be counted in bytes.
+/// Fails unless a box of the result, which follows `behind` elements, can be counted in bytes.
 fn check_result(shape: &[u64], behind: u64, item_size: usize) -> Result<()> {
     let elements = element_count(shape).and_then(|count| count.checked_add(behind));
     let bytes = elements.and_then(|count| count.checked_mul(item_size as u64));
@@ -649,7 +660,7 @@ fn too_large() -> Error {
 }
 
 fn signed(value: u64) -> i64 {
-    // Sizes were held against i64::MAX when the plan was begun.
+    // Sizes were checked against i64::MAX when the geometry was made.
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 

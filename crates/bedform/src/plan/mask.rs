@@ -1,39 +1,40 @@
-//! Which elements of a part are taken already: a bit for each.
+//! A bit for each element of a part: taken by a cover, or free.
 //!
-//! What is laid over a chunk is looked at from the newest to the oldest. Whatever finds all of its
-//! elements taken is never read; in the end those that are not taken are what is stored. Memory for
-//! the bits is used only where something takes a part of the elements: at most an eighth of what a
-//! chunk takes.
+//! Entries of a log that lie over a chunk are visited from the newest to the oldest. An entry whose
+//! elements are all taken is never read, and the elements that stay free are read from the source.
+//! The bits use memory only once an entry takes a part of the elements. They then use a bit for
+//! each element: at most an eighth of the bytes of the chunk.
 
 use crate::plan::part::Ranges;
 
-/// Elements of a part, each taken or free.
+/// A set of elements of a part, each taken or free.
 #[derive(Debug, Clone)]
 pub(crate) struct Mask {
     shape: Vec<u64>,
-    /// A bit for each element in C order; none before the first is taken, or if all were at once.
+    /// A bit for each element in C order; empty before the first is taken, or if all were taken at
+    /// once.
     words: Vec<u64>,
     free: u64,
 }
 
 impl Mask {
-    /// All elements of an index space, free.
+    /// Makes a mask in which all elements of an index space are free.
     pub(crate) fn new(shape: Vec<u64>) -> Self {
         let free = shape.iter().product();
         Self { shape, words: Vec::new(), free }
     }
 
-    /// All elements of an index space, taken.
+    /// Makes a mask in which all elements of an index space are taken.
     pub(crate) fn full(shape: Vec<u64>) -> Self {
         Self { shape, words: Vec::new(), free: 0 }
     }
 
-    /// True if every element is taken.
+    /// Returns true if every element is taken.
     pub(crate) fn is_full(&self) -> bool {
         self.free == 0
     }
 
-    /// True if no element is taken.
+    /// Returns true if no element is taken.
     pub(crate) fn is_free(&self) -> bool {
         self.words.is_empty() && (self.free > 0 || self.shape.contains(&0))
     }
@@ -67,8 +68,8 @@ impl Mask {
         self.free -= count - taken;
     }
 
-    /// Takes `count` elements from the one at `start` on in C order, and visits those that were free,
-    /// as runs.
+    /// Takes `count` elements from index `start` on in C order, and visits those that were free, as
+    /// runs.
     pub(crate) fn take_run(&mut self, start: u64, count: u64, visit: &mut impl FnMut(u64, u64)) {
         if self.free == 0 || count == 0 {
             return;
@@ -101,7 +102,8 @@ impl Mask {
         }
     }
 
-    /// Row by row along the last axis that has more than one element.
+    /// Visits the free elements of `ranges`, row by row along the last axis that has more than one
+    /// element.
     fn for_each_free_of(&self, ranges: &Ranges, visit: &mut impl FnMut(&Ranges)) {
         let Some(axis) = self.shape.iter().rposition(|length| *length > 1) else {
             return visit(ranges);
@@ -135,7 +137,7 @@ impl Mask {
 
 /// Visits the elements of `ranges` as runs in C order: first element and count.
 fn for_each_row(shape: &[u64], ranges: &Ranges, mut visit: impl FnMut(u64, u64)) {
-    // Axes behind this one are taken whole, so that a run goes over all of them.
+    // All axes behind this one are taken whole, so that a run covers them.
     let whole = |axis: usize| ranges[axis] == (0, shape[axis]);
     let inner = (0..shape.len()).rev().find(|axis| !whole(*axis)).unwrap_or(0);
     let below: u64 = shape.iter().skip(inner + 1).product();
@@ -160,7 +162,7 @@ fn for_each_row(shape: &[u64], ranges: &Ranges, mut visit: impl FnMut(u64, u64))
     }
 }
 
-/// Visits the words of a run of bits: number of the word and the bits in it.
+/// Visits the words of a run of bits: the index of the word, and a mask of its bits.
 fn for_each_word(start: u64, length: u64, mut visit: impl FnMut(usize, u64)) {
     let (mut at, end) = (start, start + length);
     while at < end {
@@ -182,9 +184,10 @@ fn set(words: &mut [u64], start: u64, length: u64) {
     for_each_word(start, length, |word, bits| words[word] |= bits);
 }
 
-/// Visits the runs of bits that are not set: first bit and count.
+/// Visits the runs of clear bits: first bit and count.
 fn for_each_free_run(words: &[u64], start: u64, length: u64, visit: &mut impl FnMut(u64, u64)) {
-    // The bits from one on, as far as its word goes, with those that are looked for as ones.
+    // Returns the length of the run of equal bits from `at` on, at most to the end of its word.
+    // `flip` selects the value of the bits.
     let run = |at: u64, flip: u64| {
         let bits = (words[index(at / 64)] ^ flip) >> (at % 64);
         u64::from(bits.trailing_ones()).min(64 - at % 64)

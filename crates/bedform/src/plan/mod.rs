@@ -1,13 +1,18 @@
-//! Plans: the geometry of reads and writes, tuning, prices. No I/O.
+//! Plans of reads and writes: geometry, tuning, prices.
+//!
+//! Modules here compute with numbers and memory only. They open no data; `experience` alone reads
+//! and writes a file, the profile.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `geometry` | which chunks a selection touches, cell by cell, and the copies between them and memory |
-//! | `part`, `mask` | what a selection takes of a chunk, and which of it is taken already |
+//! | `geometry` | the chunks that a selection touches, cell by cell, and their copies |
+//! | `part` | the elements that a selection takes of one chunk, as an index space |
+//! | `mask` | a bit for each of these elements: taken by a cover, or free |
 //! | `copy` | copies between a decoded chunk and a buffer |
-//! | `tuning` | limits of a read: threads, gaps, memory |
-//! | `opening` | whether a server's shard comes whole |
-//! | `price` | what a read asks for, and its price in seconds |
+//! | `tuning` | limits of a read: threads, gaps, units, memory |
+//! | `opening` | the choice between fetching a shard whole and fetching its index first |
+//! | `price` | the work of a read, and its predicted seconds |
+//! | `experience` | refinement of a profile by the reads of this process |
 
 pub(crate) mod copy;
 pub(crate) mod experience;

@@ -1,47 +1,47 @@
-//! What a selection takes of one chunk, as an index space of its own.
+//! The elements that a selection takes of one chunk, as an index space of its own.
 //!
-//! Element number `(a, b, ..)` of a part is at position `a` of those that the selection takes along
-//! the chunk's first axis, and so on; points have one axis, their number. Boxes of that space are
-//! *ranges*: for each axis the first index and the count. So what lies in a box of the array can be
-//! found, noted in a [`Mask`](super::mask::Mask) and copied, whatever the selection is.
+//! Element `(a, b, ..)` of a part is at the `a`-th of the positions that the selection takes along
+//! the chunk's first axis, and so on. Points have one axis, their number. Boxes of this space are
+//! *ranges*: the first index and the count for each axis. So the elements in a box of the array can
+//! be found, noted in a [`Mask`](super::mask::Mask) and copied alike for all selections.
 
 use bedform_geometry::{AxisRange, Positions};
 
 use crate::plan::copy::{Axis, Copy};
 
-/// Along each axis of a part the first index and the count.
+/// The first index and the count along each axis of a part.
 pub(crate) type Ranges = Vec<(u64, u64)>;
 
 /// Some elements of a chunk, and their places in the result.
 #[derive(Debug)]
-pub(crate) enum Part<'p> {
+pub(crate) enum ChunkPart<'p> {
     /// All combinations of positions along the axes.
     Box {
-        /// One for each axis of the chunk.
+        /// One entry for each axis of the chunk.
         axes: Vec<PartAxis<'p>>,
-        /// Offset in bytes in the result, from which those of the axes count.
+        /// Offset in bytes in the result to which the axes' offsets are added.
         target_start: i64,
     },
     /// Single elements.
     Points {
-        /// For each axis of the chunk the positions of all points.
+        /// For each axis of the chunk, the positions of all points.
         inside: Vec<Vec<u64>>,
-        /// Their offsets in bytes in the result.
+        /// The offsets in bytes of the points in the result.
         targets: Vec<i64>,
     },
 }
 
-/// Positions along one axis of a chunk, and where they go.
+/// Positions along one axis of a chunk, and their positions in the result.
 #[derive(Debug)]
 pub(crate) struct PartAxis<'p> {
-    /// From the chunk's start.
+    /// Positions from the chunk's start.
     pub(crate) inside: &'p Positions,
     pub(crate) result: &'p Positions,
-    /// Bytes from a position of the result to the next.
+    /// Bytes between neighbouring positions of the result.
     pub(crate) target_stride: i64,
 }
 
-/// Positions along one axis of a chunk that are evenly spaced, as they are in the result.
+/// Positions along one axis of a chunk that are evenly spaced in the chunk and in the result.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RegularAxis {
     pub(crate) inside: AxisRange,
@@ -49,16 +49,16 @@ pub(crate) struct RegularAxis {
     pub(crate) target_stride: i64,
 }
 
-/// Where the elements of a part lie in a source: position `p` of an axis lies `p * stride` bytes
-/// behind `start`, which may itself lie outside.
+/// The place of a part's elements in a source: position `p` of an axis lies `p * stride` bytes
+/// after `start`, which may itself lie outside the source.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Origin<'s> {
     pub(crate) start: i64,
     pub(crate) strides: &'s [i64],
 }
 
-impl Part<'_> {
-    /// The lengths of the index space.
+impl ChunkPart<'_> {
+    /// Returns the lengths of the index space.
     pub(crate) fn shape(&self) -> Vec<u64> {
         match self {
             Self::Box { axes, .. } => axes.iter().map(|axis| axis.inside.len()).collect(),
@@ -66,8 +66,8 @@ impl Part<'_> {
         }
     }
 
-    /// The smallest box of the chunk that holds all elements: start, and end, exclusive. `None` if
-    /// there are none.
+    /// Returns the smallest box of the chunk that holds all elements: start, and end, exclusive.
+    /// `None` if there are none.
     pub(crate) fn bounds(&self) -> Option<(Vec<u64>, Vec<u64>)> {
         let of_list = |list: &[u64]| {
             let low = list.iter().min()?;
@@ -87,7 +87,7 @@ impl Part<'_> {
         }
     }
 
-    /// The axes and the first offset in the result, if all positions are evenly spaced.
+    /// Returns the axes and the first offset in the result, if all positions are evenly spaced.
     pub(crate) fn regular(&self) -> Option<(Vec<RegularAxis>, i64)> {
         let Self::Box { axes, target_start } = self else { return None };
         let of_axis = |axis: &PartAxis<'_>| match (axis.inside, axis.result) {
@@ -100,8 +100,8 @@ impl Part<'_> {
         Some((axes.iter().map(of_axis).collect::<Option<_>>()?, *target_start))
     }
 
-    /// Visits the elements that lie in the box of the chunk from `low` to `high`, exclusive, as
-    /// ranges, each element once.
+    /// Visits the elements in the box of the chunk from `low` to `high`, exclusive, as ranges, each
+    /// element once.
     pub(crate) fn clip(&self, low: &[u64], high: &[u64], mut visit: impl FnMut(&Ranges)) {
         match self {
             Self::Box { axes, .. } => {
@@ -126,7 +126,8 @@ impl Part<'_> {
         }
     }
 
-    /// The copy of the elements of `ranges` from a source to the result; axes of one element vanish.
+    /// Returns the copy of the elements of `ranges` from a source to the result; axes of one
+    /// element are dropped.
     pub(crate) fn copy(&self, ranges: &Ranges, origin: Origin<'_>) -> Copy {
         let mut copy = Copy { source_start: origin.start, ..Copy::default() };
         match self {
@@ -182,7 +183,7 @@ fn push_axis(copy: &mut Copy, axis: &PartAxis<'_>, (first, count): (u64, u64), s
     }
 }
 
-/// The runs of indexes whose positions are at least `low` and less than `high`.
+/// Returns the runs of indices whose positions are at least `low` and less than `high`.
 fn runs_within(positions: &Positions, low: u64, high: u64) -> Vec<(u64, u64)> {
     match positions {
         Positions::Range(range) => range_within(range, low, high).into_iter().collect(),
@@ -195,10 +196,11 @@ fn runs_within(positions: &Positions, low: u64, high: u64) -> Vec<(u64, u64)> {
     }
 }
 
-/// The indexes whose positions are at least `low` and less than `high`: the first, and the count.
+/// Returns the first index and the count of the positions that are at least `low` and less than
+/// `high`.
 pub(crate) fn range_within(range: &AxisRange, low: u64, high: u64) -> Option<(u64, u64)> {
     let (start, step) = (range.start(), range.step().unsigned_abs().max(1));
-    // The first index that is far enough, and the first that is too far.
+    // The first index at or past the near bound, and the first past the far bound.
     let (first, end) = match range.step() < 0 {
         false => (
             low.saturating_sub(start).div_ceil(step),
@@ -256,7 +258,7 @@ fn for_each_combination(runs: &[Vec<(u64, u64)>], visit: &mut impl FnMut(&Ranges
 }
 
 fn signed(value: u64) -> i64 {
-    // Positions inside a chunk and a result, whose bytes were counted when the plan was begun.
+    // Positions in a chunk and a result, whose bytes were counted when the geometry was made.
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 

@@ -1,4 +1,4 @@
-//! What a read asks for, and how long that takes.
+//! The work of a read in requests, bytes and chunks, and its predicted seconds.
 
 use std::cmp::Ordering;
 use std::ops::AddAssign;
@@ -8,20 +8,20 @@ use serde::Serialize;
 
 use super::tuning::Tuning;
 
-/// Seconds that a read takes, predicted by the profile of its storage and of the machine. Prices of different
-/// plans can be compared: by the seconds of a cold read.
+/// Predicted seconds of a read, by the profile of its storage and of the machine. Prices of
+/// different plans compare by the seconds of a cold read.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Price {
     /// Seconds of a cold read.
     pub seconds: f64,
     /// Seconds of a read whose objects are in the page cache.
     pub cached_seconds: f64,
-    /// What most of the cold read is; nothing for a read of nothing.
+    /// The dominant part of the cold read; `None` for an empty read.
     pub dominant: Option<Dominant>,
-    /// What most of the cached read is.
+    /// The dominant part of the cached read; `None` for an empty read.
     pub cached_dominant: Option<Dominant>,
-    /// True if the objects were opened and their indexes read; false for an estimate by the geometry
-    /// alone.
+    /// True if the objects were opened and their indexes read; false for an estimate from the
+    /// geometry alone.
     pub exact: bool,
 }
 
@@ -31,36 +31,36 @@ impl PartialOrd for Price {
     }
 }
 
-/// What a read, or a part of it, asks for.
+/// The work of a read, or of a part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Cost {
     /// Objects opened.
     pub(crate) objects: u64,
-    /// Waits for their names, where nothing of these is in memory.
+    /// Waits for path lookups, if no cache knows the objects.
     pub(crate) names: u64,
-    /// Those of them that come as a whole when they are opened.
+    /// Objects that one request fetches as a whole when they are opened.
     pub(crate) whole_objects: u64,
     /// Requests for indexes.
     pub(crate) index_requests: u64,
-    /// Bytes of these.
+    /// Bytes of the requests for indexes.
     pub(crate) index_bytes: u64,
     /// Requests for chunks.
     pub(crate) requests: u64,
-    /// Bytes of these.
+    /// Bytes of the requests for chunks.
     pub(crate) bytes: u64,
     /// Bytes of the largest request.
     pub(crate) largest: u64,
-    /// Chunks decoded, or read in part.
+    /// Chunks decoded or read in part.
     pub(crate) chunks: u64,
     /// Chunks that were never written.
     pub(crate) missing: u64,
-    /// Bytes of decoded chunks of objects.
+    /// Bytes of the decoded chunks of objects.
     pub(crate) decoded_bytes: u64,
-    /// Bytes of decoded blocks of a log.
+    /// Bytes of the decoded blocks of a log.
     pub(crate) log_bytes: u64,
-    /// Time of one core for decoding chunks, in ns.
+    /// Nanoseconds that one core takes to decode the chunks.
     pub(crate) decoding_nanos: u64,
-    /// Stretches that lie together in a chunk and in the result.
+    /// Runs that are contiguous both in a chunk and in the result.
     pub(crate) runs: u64,
     /// Bytes of the result.
     pub(crate) result_bytes: u64,
@@ -87,11 +87,12 @@ impl AddAssign for Cost {
 }
 
 impl Cost {
-    /// Seconds by the terms of [`CostModel`](crate::layout::CostModel): a wait for the first index and one for
-    /// the first chunk, then requests and bytes, of which as many are in flight as there is room for beside
-    /// `scratch_bytes` for each core; and what the processor has to do meanwhile.
+    /// Returns the predicted seconds, by the terms of [`CostModel`](crate::layout::CostModel). They
+    /// are one wait for the first index, one for the first chunk, then requests and bytes, and
+    /// meanwhile the CPU work. The memory of the read limits the requests in flight;
+    /// `scratch_bytes` of it for each core are for decoding.
     ///
-    /// `refined` is what reads of the codec have taught.
+    /// `refined` holds the correction factors that earlier reads of the codec gave.
     pub(crate) fn seconds(
         &self,
         tuning: &Tuning,
@@ -107,7 +108,7 @@ impl Cost {
         tuning.profile.refined_seconds(&read, refined)
     }
 
-    /// The same, as it is shown.
+    /// Returns the same prediction as a price.
     pub(crate) fn price(&self, tuning: &Tuning, scratch_bytes: u64, refined: Refined) -> Price {
         let seconds = self.seconds(tuning, scratch_bytes, refined);
         let is_some = self.objects > 0 || self.result_bytes > 0;
@@ -138,7 +139,7 @@ impl Cost {
             requests: (requests + index_requests) as f64,
             bytes,
             streams: streams.min(room),
-            // Files are fetched in pieces, ahead.
+            // Files are read ahead, in pieces.
             largest: if tuning.profile.is_remote { self.largest as f64 } else { 0.0 },
             index_requests: index_requests as f64,
             index_bytes: self.index_bytes as f64,
@@ -159,7 +160,7 @@ impl Cost {
         }
     }
 
-    /// Threads that share the work, as the read will have them.
+    /// Returns the number of threads that will share the work.
     pub(crate) fn threads(&self, tuning: &Tuning) -> u32 {
         match tuning.shares(self.decoded_bytes.max(self.result_bytes)) {
             true => self.at_most(tuning.threads),
@@ -167,7 +168,7 @@ impl Cost {
         }
     }
 
-    /// So many threads, or fewer: a chunk is decoded by one.
+    /// Returns `threads`, or fewer if there are fewer chunks: one thread decodes a chunk.
     fn at_most(&self, threads: usize) -> u32 {
         u32::try_from(self.chunks.min(threads as u64)).unwrap_or(u32::MAX).max(1)
     }

@@ -1,72 +1,76 @@
-//! Limits of a read: threads, gaps, memory.
+//! Limits of a read: threads, gaps, units, memory.
 
 use std::sync::Arc;
 
 use bedform_storage::{Profile, REQUESTS_MAX};
 
-use super::experience::Experience;
+use super::experience::ProfileRefinement;
 use crate::options::OpenOptions;
 use crate::plan::opening::{SERVER_BUFFER_BYTES, requests_at_once, whole_number};
 
-/// The most bytes that chunks are merged to. Also what a thread keeps as its buffer, unless one
-/// chunk alone is larger.
+/// The most bytes into which chunks are merged. A thread's buffer has this size, unless one chunk
+/// alone is larger.
 pub(crate) const UNIT_BYTES_MAX: u64 = 2 << 20;
 
-/// The fewest bytes that a read is cut to, for its threads to have as much of it each: below that requests count.
+/// The fewest bytes of a unit when a read is cut evenly for its threads: below that, the cost of
+/// requests dominates.
 const UNIT_BYTES_MIN: u64 = 512 << 10;
 
-/// From so many units for each thread on all have about as much of the read anyway.
+/// From so many units for each thread on, all threads get about equal shares without further cuts.
 const EVEN_UNITS: u64 = 4;
 
-/// Reads below this many decoded bytes stay on the caller's thread, but for those that a log has in many
-/// places, each of which is a wait.
+/// Reads of at most this many decoded bytes stay on the caller's thread. Reads of many places of a
+/// log are an exception: each place is a wait.
 const ALONE_BYTES: u64 = 256 << 10;
 
-/// From how many seconds of a request on small reads are worth more threads than one, too.
+/// Storage whose requests take at least so many seconds gets several threads even for small reads.
 const SHARED_SECONDS: f64 = 1e-3;
 
-/// Extents of a unit, which a thread fetches one after the other: enough to make small requests worth its turn, few
-/// enough that other threads get some.
+/// The most extents of a unit, which a thread fetches one after the other. They are enough to be
+/// worth a step of the thread, and few enough to leave some for other threads.
 const EXTENTS_MAX: f64 = 32.0;
-/// Seconds that a unit may take for the waits of its requests alone, if it has more than one.
+/// Seconds that the requests of a unit of several extents may wait together.
 const UNIT_SECONDS: f64 = 5e-3;
 
-/// How a plan is run.
+/// The limits by which a plan is run.
 #[derive(Debug, Clone)]
 pub(crate) struct Tuning {
-    /// Threads while no request waits for the device.
+    /// Threads as long as no request waits for the device.
     pub(crate) threads: usize,
-    /// Threads once one does.
+    /// Threads once a request waits for the device.
     pub(crate) threads_waiting: usize,
-    /// Requests that a server is asked for at a time.
+    /// Requests that a server gets at a time.
     pub(crate) requests_in_flight: usize,
-    /// The largest gap between two extents that is read over.
+    /// The largest gap in bytes between two extents that is read over.
     pub(crate) gap_bytes: u64,
-    /// Bytes that all buffers of one read may take together.
+    /// Bytes that all buffers of one read may use together.
     pub(crate) buffer_bytes: u64,
-    /// True where a stream has a bandwidth of its own, so that what lies together comes sooner in parts.
+    /// True where each stream has a bandwidth of its own, so that contiguous bytes arrive sooner in
+    /// several requests.
     spreads: bool,
     /// The storage's parameters, for prices.
     pub(crate) profile: Profile,
-    /// What reads refine, where the profile is a kept one.
-    pub(crate) experience: Option<Arc<Experience>>,
+    /// The refinement of the profile by reads, if the profile is stored in a file.
+    pub(crate) experience: Option<Arc<ProfileRefinement>>,
 }
 
-/// How extents of an object become requests.
+/// The rules by which extents of an object become requests.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Merging<'t> {
-    /// The largest gap between two extents that is read over.
+pub(crate) struct MergeRules<'t> {
+    /// The largest gap in bytes between two extents that is read over.
     pub(crate) gap_bytes: u64,
-    /// Extents that a thread fetches one after the other.
+    /// The most extents that a thread fetches one after the other.
     pub(crate) extents_max: usize,
     /// Threads that share the read.
     threads: u64,
-    /// Objects that the read takes about as much of, and by which profile it is spread over requests.
+    /// The number of objects, of which the read needs about as much each, and the profile that
+    /// spreads their bytes over requests.
     spread: Option<(u64, &'t Profile)>,
 }
 
-impl Merging<'_> {
-    /// The most bytes that extents of one object, `bytes` together, are merged to.
+impl MergeRules<'_> {
+    /// Returns the most bytes of a request, for extents of one object that have `bytes` bytes
+    /// together.
     pub(crate) fn request_bytes(&self, bytes: u64) -> u64 {
         let Some((objects, profile)) = self.spread else { return self.shared_bytes(bytes) };
         #[allow(clippy::cast_precision_loss)]
@@ -75,7 +79,8 @@ impl Merging<'_> {
         bytes.div_ceil(requests).min(UNIT_BYTES_MAX)
     }
 
-    /// The same where requests are as large as they may be: each thread gets as many as the others.
+    /// Returns the same for storage where large requests are best: each thread gets as many as the
+    /// others.
     fn shared_bytes(&self, bytes: u64) -> u64 {
         let units = bytes.div_ceil(UNIT_BYTES_MAX);
         if units >= EVEN_UNITS * self.threads {
@@ -87,13 +92,13 @@ impl Merging<'_> {
 }
 
 impl Tuning {
-    /// The defaults of a place of this machine, with what the options of an open say otherwise.
+    /// Returns the defaults for storage of this machine, changed by the options of an open.
     pub(crate) fn with(options: &OpenOptions) -> Self {
         Self::default().adapted(options)
     }
 
-    /// The same where a server answers: it takes many requests in flight, and memory for their answers,
-    /// to keep it busy.
+    /// Returns the defaults for a server, changed by the options. A server needs many requests in
+    /// flight, and memory for their answers, to be kept busy.
     pub(crate) fn of_server(options: &OpenOptions) -> Self {
         Self { buffer_bytes: SERVER_BUFFER_BYTES, spreads: true, ..Self::default() }
             .adapted(options)
@@ -113,13 +118,13 @@ impl Tuning {
             tuning.threads_waiting = tuning.requests_in_flight.clamp(tuning.threads, 64);
             tuning.profile = profile.clone();
             let place = options.refines.as_deref();
-            tuning.experience = place.and_then(|place| Experience::of(place, profile));
+            tuning.experience = place.and_then(|place| ProfileRefinement::of(place, profile));
         }
         if let Some(gap) = options.gap_bytes {
             tuning.gap_bytes = gap;
         }
-        // A thread works on one object at a time, and opens another only when no work is left: each
-        // keeps at most the one that it reads and one that it has opened for all.
+        // A thread works on one object at a time, and opens another only when no work is left. So
+        // each keeps at most two open: the one that it reads, and one that it has opened for all.
         let objects = (options.limits.objects_open_max / 2).max(1);
         tuning.threads = tuning.threads.min(objects);
         tuning.threads_waiting = tuning.threads_waiting.min(objects);
@@ -127,20 +132,22 @@ impl Tuning {
         tuning
     }
 
-    /// How a read of `chunks` in `objects` merges them to requests.
-    pub(crate) fn merging(&self, chunks: u64, objects: u64) -> Merging<'_> {
+    /// Returns the rules by which a read of `chunks` chunks in `objects` objects merges them into
+    /// requests.
+    pub(crate) fn merging(&self, chunks: u64, objects: u64) -> MergeRules<'_> {
         let (gap_bytes, extents_max) = (self.gap_bytes, self.extents_max());
         let threads = self.threads.max(1) as u64;
         if !self.spreads {
-            return Merging { gap_bytes, extents_max, threads, spread: None };
+            return MergeRules { gap_bytes, extents_max, threads, spread: None };
         }
         #[allow(clippy::cast_precision_loss)]
         let worth = self.profile.gap_for(chunks as f64);
         let spread = Some((objects.max(1), &self.profile));
-        Merging { gap_bytes: gap_bytes.min(worth), extents_max, threads, spread }
+        MergeRules { gap_bytes: gap_bytes.min(worth), extents_max, threads, spread }
     }
 
-    /// Extents that a thread fetches one after the other: few where each is waited for long.
+    /// Returns the most extents that a thread fetches one after the other: few where each is a long
+    /// wait.
     fn extents_max(&self) -> usize {
         let fit = UNIT_SECONDS / self.profile.request_seconds_one.max(1e-9);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -148,14 +155,15 @@ impl Tuning {
         whole
     }
 
-    /// True for a read of so many decoded bytes that more threads than its caller's are worth it: what is small
-    /// takes as long as what is large where each request is waited for.
+    /// Returns true if a read of `decoded_bytes` bytes is worth more threads than its caller's.
+    /// Where each request waits, even a small read is, because it takes as long as a large one.
     pub(crate) fn shares(&self, decoded_bytes: u64) -> bool {
         let waits = self.profile.is_remote || self.profile.request_seconds_one >= SHARED_SECONDS;
         decoded_bytes > ALONE_BYTES || waits
     }
 
-    /// Requests of `request_bytes` each that there is room for, beside what `scratch_bytes` for each core take.
+    /// Returns the number of requests of `request_bytes` each that fit the memory of the read,
+    /// beside `scratch_bytes` for each core.
     pub(crate) fn at_once(&self, request_bytes: f64, scratch_bytes: u64) -> f64 {
         if !self.spreads {
             return f64::INFINITY;
@@ -164,8 +172,8 @@ impl Tuning {
         requests_at_once(self.buffer_bytes, scratch, request_bytes)
     }
 
-    /// Threads while the storage fetches ahead what it is told of: twice the cores, since some wait
-    /// for what it was told of late.
+    /// Returns the number of threads while the kernel honours readahead hints. It is twice the
+    /// cores, because some threads wait for bytes that were hinted late.
     pub(crate) fn threads_ahead(&self) -> usize {
         (2 * self.threads).min(self.threads_waiting)
     }
@@ -187,8 +195,9 @@ impl Default for Tuning {
     }
 }
 
-/// The shape of blocks of about `bytes_max` bytes that an array of `shape` is cut into: whole chunks of
-/// `chunk_shape`, as many as fit along the fastest axis first. One chunk where that is larger.
+/// Returns the shape of blocks of about `bytes_max` bytes that divide an array of `shape`. A block
+/// is whole chunks of `chunk_shape`, as many as fit, along the fastest axis first. It is one chunk
+/// if that is larger.
 pub(crate) fn block_shape(
     shape: &[u64],
     chunk_shape: &[u64],

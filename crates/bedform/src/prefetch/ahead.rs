@@ -11,14 +11,14 @@ use super::BackgroundReader;
 use super::workers::ReservedBytes;
 use crate::error::Result;
 use crate::run::ReadStatistics;
-use crate::run::plan::AsOf;
+use crate::run::plan::ReadVersion;
 use crate::threads::workers::check_goes_on;
 
 /// The elements of a selection, with the state that they were read from and the statistics.
 #[derive(Debug)]
 pub(crate) struct AheadElements {
     pub(crate) elements: Vec<u8>,
-    pub(crate) as_of: AsOf,
+    pub(crate) as_of: ReadVersion,
     pub(crate) statistics: ReadStatistics,
 }
 

@@ -1,25 +1,28 @@
-//! Sets of references as storages: a kerchunk document is a read-only place whose objects are inline bytes, or
-//! ranges of other files. The Zarr store in it is then opened as any other.
+//! Sets of references as storages: a kerchunk document is a read-only storage whose objects are
+//! inline bytes or ranges of other files. The Zarr store in it is then opened like any other.
 //!
 //! # Promises
 //!
-//! - A file is read only if it lies below the directory of the references, or below what the caller allows
-//!   ([`ExternalFiles`](crate::ExternalFiles)). Links are resolved first. Of protocols there are files and those
-//!   of `bedform-remote`; the references choose no credentials and no server options.
-//! - A file that is missing, too short, or has changed since this storage read it first is an error that names it:
-//!   never a missing chunk, which would read as the fill value, and never bytes of another version. Kerchunk's
-//!   references do not say which version of a file they were made of: what changed before is not noticed.
-//! - Few files are open at a time, however many there are.
+//! - A file is read only if it lies below the directory of the references, or below a root that the
+//!   caller allows ([`ExternalFiles`](crate::ExternalFiles)). Links are resolved first. The
+//!   protocols are files and those of `bedform-remote`; the references choose no credentials and no
+//!   server options.
+//! - A file that is missing, too short, or changed since this storage read it first is an error
+//!   that names it. It is never a missing chunk, which would read as the fill value, and never
+//!   bytes of another version. Kerchunk's references do not record the version of a file; earlier
+//!   changes go unnoticed.
+//! - Few files are open at a time, however many the references name.
 //!
 //! # How
 //!
-//! A reference's [version](bedform_storage::Version) is that of its file with the range, an inline one's that of
-//! its bytes: caches, freshness and replicas work on it as on other objects.
+//! The [version](bedform_storage::Version) of a reference is that of its file combined with the
+//! range; that of an inline one is computed from its bytes. Caches, freshness and replicas use it
+//! as for other objects.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `object` | opened references |
-//! | `roots` | which files may be read |
+//! | `roots` | the rules for files that may be read |
 //! | `targets` | the files: their storages, versions and open handles |
 
 mod object;
@@ -37,40 +40,42 @@ use bedform_storage::{
 };
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::opening::{Fronted, file_of};
+use crate::opening::{FrontCachedFile, file_of};
 use crate::options::OpenOptions;
 use object::{InlineObject, RangeObject};
-use roots::{Base, Roots};
-use targets::Targets;
+use roots::{AllowedRoots, ReferenceBase};
+use targets::ReferenceTargets;
 
 type Stored<T> = std::result::Result<T, StorageError>;
 
 /// A set of references as a storage, or a directory of one. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ReferenceStorage {
-    shared: Arc<Shared>,
-    /// The directory that is the root of this place.
+    shared: Arc<SharedReferences>,
+    /// The directory of the set that is the root of this storage.
     root: ObjectPath,
 }
 
+/// The parts of a [`ReferenceStorage`] that its clones share.
 #[derive(Debug)]
-struct Shared {
+struct SharedReferences {
     name: String,
     set: Arc<References>,
-    targets: Targets,
+    targets: ReferenceTargets,
     /// As in [`Storage::identity`].
     identity: Option<String>,
-    /// When the references were written, in nanoseconds since 1970; 0 where that is unknown.
+    /// The time at which the references were written, in nanoseconds since 1970; 0 if it is
+    /// unknown.
     modified_ns: i64,
     is_remote: bool,
 }
 
 impl ReferenceStorage {
-    /// The references in the file at `path`.
+    /// Opens the references in the file at `path`.
     ///
     /// # Errors
-    /// `Corrupt`, `Unsupported`, `LimitExceeded` by what is in it; of storage; `InvalidArgument` for roots that are
-    /// none.
+    /// `Corrupt`, `Unsupported`, `LimitExceeded` by the document; those of storage;
+    /// `InvalidArgument` for invalid roots.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
         let (storage, name) = file_of(path, options)?;
         let object = storage.open(&name)?;
@@ -83,41 +88,48 @@ impl ReferenceStorage {
             format!("references\n{identity}\n{name}\n{:?}\n{allowed:?}", object.version())
         });
         let modified_ns = object.version().modified_ns;
-        Self::of(shown, set, Base::Directory(parent), options)
+        Self::of(shown, set, ReferenceBase::Directory(parent), options)
             .map(|made| made.known_as(identity, modified_ns))
     }
 
-    /// The references in the opened file at `url`.
+    /// Reads the references in the opened file at `url`.
     ///
     /// # Errors
     /// As [`ReferenceStorage::open`].
-    pub(crate) fn at_url(url: &str, file: &Fronted, options: &OpenOptions) -> Result<Self> {
+    pub(crate) fn at_url(url: &str, file: &FrontCachedFile, options: &OpenOptions) -> Result<Self> {
         let shown = url.split(['?', '#']).next().unwrap_or_default();
         let size = file.object.version().size;
         let set = read(size, &|buffer| file.read(0, buffer), shown, &options.limits)?;
         let parent = shown.rsplit_once('/').map_or(shown, |(parent, _)| parent);
-        Self::of(shown.to_owned(), set, Base::Url(parent.to_owned()), options)
+        Self::of(shown.to_owned(), set, ReferenceBase::Url(parent.to_owned()), options)
     }
 
-    /// References in memory, called `name`. Relative paths are those of the directory `base`.
+    /// Makes a storage of references in memory, with the name `name`. Relative paths are relative
+    /// to the directory `base`.
     ///
     /// # Errors
-    /// `InvalidArgument` for roots that are none.
+    /// `InvalidArgument` for invalid roots.
     pub fn in_memory(
         name: String,
         set: References,
         base: &Path,
         options: &OpenOptions,
     ) -> Result<Self> {
-        Self::of(name, set, Base::Directory(base.to_owned()), options)
+        Self::of(name, set, ReferenceBase::Directory(base.to_owned()), options)
     }
 
-    fn of(name: String, set: References, base: Base, options: &OpenOptions) -> Result<Self> {
+    fn of(
+        name: String,
+        set: References,
+        base: ReferenceBase,
+        options: &OpenOptions,
+    ) -> Result<Self> {
         let set = Arc::new(set);
-        let roots = Roots::new(base, &options.external)?;
+        let roots = AllowedRoots::new(base, &options.external)?;
         let is_remote = set.targets().iter().any(|target| roots.is_url(target));
-        let targets = Targets::new(Arc::clone(&set), roots, options.clone());
-        let shared = Shared { name, set, targets, identity: None, modified_ns: 0, is_remote };
+        let targets = ReferenceTargets::new(Arc::clone(&set), roots, options.clone());
+        let shared =
+            SharedReferences { name, set, targets, identity: None, modified_ns: 0, is_remote };
         Ok(Self { shared: Arc::new(shared), root: ObjectPath::root() })
     }
 
@@ -128,7 +140,7 @@ impl ReferenceStorage {
         self
     }
 
-    /// The path in the set of references.
+    /// Returns the path in the set of references.
     fn path_of(&self, path: &ObjectPath) -> Stored<ObjectPath> {
         let bad = |_| StorageError::new(StorageErrorKind::NotFound, "open", path);
         if path.is_root() {
@@ -153,7 +165,7 @@ impl ReferenceStorage {
     }
 }
 
-/// The references in a file of `size` bytes, which `fill` reads.
+/// Parses the references in a file of `size` bytes, which `fill` reads.
 fn read(
     size: u64,
     fill: &dyn Fn(&mut [u8]) -> Stored<()>,
@@ -175,7 +187,7 @@ fn read(
     parse(&bytes, name, limits)
 }
 
-/// The references of a document that is called `name`.
+/// Parses a document of references; errors name it `name`.
 ///
 /// # Errors
 /// `Corrupt`, `Unsupported`, `LimitExceeded`.
@@ -242,7 +254,7 @@ impl Storage for ReferenceStorage {
     }
 
     fn now(&self) -> Stored<i64> {
-        // Nothing is written here that would have to be dated.
+        // The storage is read-only, so this time dates nothing.
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Ok(now.ok().and_then(|now| i64::try_from(now.as_nanos()).ok()).unwrap_or_default())
     }

@@ -11,7 +11,7 @@ use bedform_storage::{
 
 type Result<T> = std::result::Result<T, StorageError>;
 
-/// The error of a file that is not what the references say of it.
+/// Returns the error for a file that does not match its references.
 pub(super) fn dangling(operation: &'static str, file: &str, why: String) -> StorageError {
     StorageError {
         kind: StorageErrorKind::Dangling,
@@ -21,8 +21,8 @@ pub(super) fn dangling(operation: &'static str, file: &str, why: String) -> Stor
     }
 }
 
-/// The same error of the file that is called `file`. What is missing or shorter is not what the references say;
-/// a place where nothing is found would be one without that chunk.
+/// Renames an error to the file `file`. A missing or shorter file does not match its references, so
+/// its error becomes `Dangling`. `NotFound` would make the chunk read as fill values.
 pub(super) fn named(mut error: StorageError, file: &str) -> StorageError {
     let why = match error.kind {
         StorageErrorKind::NotFound => Some("it does not exist"),
@@ -46,10 +46,10 @@ fn identity_of(parts: &[u64]) -> (u64, u64) {
     fingerprint.halves()
 }
 
-/// The version of a range of a file that is called `shown`.
+/// Returns the version of a range of a file; messages name the file `shown`.
 ///
 /// # Errors
-/// `Dangling` if the file ends before.
+/// `Dangling` if the file ends before the range.
 pub(super) fn version_of(
     file: &Version,
     shown: &str,
@@ -68,9 +68,9 @@ pub(super) fn version_of(
     }
     let (device, number) = file.identity;
     let (first, second) = match file.changed_ns {
-        // The first number is that of an ETag.
+        // The first number of the identity comes from an ETag.
         0 => identity_of(&[device, number, file.size, offset]),
-        // Of a file the device stays apart: see `SourceVersion`.
+        // A local file's device stays separate: see `SourceVersion`.
         _ => (device, identity_of(&[number, file.size, offset]).1),
     };
     let identity = (first, second);
@@ -88,7 +88,7 @@ pub(super) struct RangeObject {
 
 impl RangeObject {
     /// # Errors
-    /// `Dangling` if the file ends before.
+    /// `Dangling` if the file ends before the range.
     pub(super) fn new(
         file: Arc<dyn Object>,
         shown: Arc<str>,
@@ -99,7 +99,8 @@ impl RangeObject {
         Ok(Self { file, shown, offset, version })
     }
 
-    /// Where the bytes from `offset` on are in the file, if all `length` of them are of the range.
+    /// Returns the file offset of the bytes from `offset` on, if all `length` of them lie in the
+    /// range.
     fn place(&self, offset: u64, length: u64) -> Option<u64> {
         let end = offset.checked_add(length)?;
         (end <= self.version.size).then(|| self.offset.checked_add(offset)).flatten()

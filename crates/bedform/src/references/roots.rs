@@ -1,4 +1,4 @@
-//! Which files a set of references may name, and where they are.
+//! The rules for the files that a set of references may name, and their locations.
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -12,11 +12,11 @@ use crate::options::ExternalFiles;
 
 type Stored<T> = std::result::Result<T, StorageError>;
 
-/// The variable that names roots for all sets of references, with semicolons between them.
+/// The environment variable that names roots for all sets of references, separated by semicolons.
 const ROOTS_VARIABLE: &str = "BEDFORM_ALLOW_EXTERNAL";
-/// Protocols of files of this machine.
+/// The protocol of files of this machine.
 const FILE: &str = "file://";
-/// Those of other places, as they are written, and as they are called.
+/// Protocols of other places: the spelling in a URL, and the name that is used.
 const PROTOCOLS: [(&str, &str); 8] = [
     ("s3", "s3"),
     ("s3a", "s3"),
@@ -28,31 +28,32 @@ const PROTOCOLS: [(&str, &str); 8] = [
     ("https", "https"),
 ];
 
-/// What relative paths are relative to; files below it may be read.
+/// The base of relative paths; files below it may be read.
 #[derive(Debug, Clone)]
-pub(super) enum Base {
+pub(super) enum ReferenceBase {
     Directory(PathBuf),
     Url(String),
 }
 
-/// Where a file is that may be read.
+/// The location of a file that may be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Located {
-    /// In a directory that it cannot leave by links, at a path in it.
+pub(super) enum PermittedPlace {
+    /// A path in a directory, which links must not leave.
     Local { root: PathBuf, path: String },
-    /// On a server: scheme and host or bucket, and the path there.
+    /// A path on a server, and the server: scheme and host or bucket.
     Remote { server: String, path: String },
 }
 
-/// What may be read.
+/// The directories and URLs below which files may be read.
 #[derive(Debug)]
-pub(super) struct Roots {
-    base: Base,
+pub(super) struct AllowedRoots {
+    base: ReferenceBase,
     directories: Vec<PathBuf>,
     urls: Vec<UrlParts>,
     any: bool,
 }
 
+/// A URL of a supported protocol, split into server and path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct UrlParts {
     server: String,
@@ -61,7 +62,7 @@ struct UrlParts {
 
 impl UrlParts {
     /// # Errors
-    /// What is wrong with it, in a few words.
+    /// The fault of the URL, in a few words.
     fn of(url: &str) -> std::result::Result<Self, String> {
         let (scheme, rest) = url.split_once("://").ok_or("it is no URL")?;
         let scheme = scheme.to_ascii_lowercase();
@@ -72,7 +73,7 @@ impl UrlParts {
         if host.is_empty() || host.contains(['@', '\\', '?', '#', '%']) {
             return Err("it names no host or bucket that is read".to_owned());
         }
-        // A server may take these for steps upwards.
+        // A server may treat these as steps upwards.
         let plain = path.split(['?', '#']).next().unwrap_or_default();
         let lower = plain.to_ascii_lowercase().replace("%2e", ".").replace("%2f", "/");
         let climbs =
@@ -84,7 +85,7 @@ impl UrlParts {
         Ok(Self { server: format!("{scheme}://{host}"), path: path.to_owned() })
     }
 
-    /// True if `other` is this, or lies below it.
+    /// Returns true if `other` equals this URL, or lies below it.
     fn has(&self, other: &Self) -> bool {
         let root = self.path.trim_end_matches('/');
         let rest = other.path.strip_prefix(root);
@@ -94,18 +95,18 @@ impl UrlParts {
     }
 }
 
-impl Roots {
+impl AllowedRoots {
     /// # Errors
-    /// `InvalidArgument` for a root that is neither a path nor a URL of a protocol that is read.
-    pub(super) fn new(base: Base, external: &ExternalFiles) -> Result<Self> {
+    /// `InvalidArgument` for a root that is neither a path nor a URL of a supported protocol.
+    pub(super) fn new(base: ReferenceBase, external: &ExternalFiles) -> Result<Self> {
         let mut roots = Self { base, directories: Vec::new(), urls: Vec::new(), any: false };
         match &roots.base {
-            Base::Directory(directory) => {
+            ReferenceBase::Directory(directory) => {
                 roots
                     .directories
                     .push(directory.canonicalize().unwrap_or_else(|_| directory.clone()));
             }
-            Base::Url(url) => roots.urls.extend(UrlParts::of(url).ok()),
+            ReferenceBase::Url(url) => roots.urls.extend(UrlParts::of(url).ok()),
         }
         let given = std::env::var(ROOTS_VARIABLE).unwrap_or_default();
         for root in given.split(';').filter(|root| !root.is_empty()) {
@@ -137,29 +138,29 @@ impl Roots {
         Ok(())
     }
 
-    /// True for a file that is on a server.
+    /// Returns true for a file on a server.
     pub(super) fn is_url(&self, target: &str) -> bool {
         match (&self.base, local_of(target)) {
             (_, None) => true,
-            (Base::Url(_), Some(path)) => !path.starts_with('/'),
-            (Base::Directory(_), Some(_)) => false,
+            (ReferenceBase::Url(_), Some(path)) => !path.starts_with('/'),
+            (ReferenceBase::Directory(_), Some(_)) => false,
         }
     }
 
-    /// Where the file `target` is.
+    /// Returns the location of the file `target`.
     ///
     /// # Errors
-    /// `PermissionDenied` for one that may not be read; `Dangling` for one that is not there.
-    pub(super) fn locate(&self, target: &str) -> Stored<Located> {
+    /// `PermissionDenied` for a file that must not be read; `Dangling` for a missing one.
+    pub(super) fn locate(&self, target: &str) -> Stored<PermittedPlace> {
         match (local_of(target), &self.base) {
             (None, _) => self.locate_url(target, target),
-            (Some(path), Base::Url(base)) if !path.starts_with('/') => {
+            (Some(path), ReferenceBase::Url(base)) if !path.starts_with('/') => {
                 self.locate_url(target, &format!("{base}/{path}"))
             }
-            (Some(path), Base::Url(_)) => self.locate_path(target, Path::new("/"), path),
-            (Some(path), Base::Directory(base)) => {
+            (Some(path), ReferenceBase::Url(_)) => self.locate_path(target, Path::new("/"), path),
+            (Some(path), ReferenceBase::Directory(base)) => {
                 match self.locate_path(target, base, path) {
-                    // A URL of a file may be written with escapes.
+                    // A URL of a file may contain escapes.
                     Err(error) if path.contains('%') && target.starts_with(FILE) => {
                         let decoded = percent_decode_str(path).decode_utf8().map_err(|_| error)?;
                         self.locate_path(target, base, &decoded)
@@ -170,7 +171,7 @@ impl Roots {
         }
     }
 
-    fn locate_url(&self, target: &str, url: &str) -> Stored<Located> {
+    fn locate_url(&self, target: &str, url: &str) -> Stored<PermittedPlace> {
         let parts = UrlParts::of(url).map_err(|why| refused(target, why))?;
         if !self.any && !self.urls.iter().any(|root| root.has(&parts)) {
             let parent = parts.path.split('?').next().unwrap_or_default();
@@ -178,10 +179,10 @@ impl Roots {
             let root = format!("{}/{parent}", parts.server);
             return Err(refused(target, outside(root.trim_end_matches('/'))));
         }
-        Ok(Located::Remote { server: parts.server, path: parts.path })
+        Ok(PermittedPlace::Remote { server: parts.server, path: parts.path })
     }
 
-    fn locate_path(&self, target: &str, base: &Path, path: &str) -> Stored<Located> {
+    fn locate_path(&self, target: &str, base: &Path, path: &str) -> Stored<PermittedPlace> {
         let path = base.join(path);
         let plain = lexical(&path);
         let is_allowed =
@@ -203,12 +204,15 @@ impl Roots {
         let root = self.directories.iter().find(|root| real.starts_with(root) && **root != real);
         let root = match root {
             Some(root) => root.clone(),
-            // The file itself is allowed, or all are.
+            // Either the file itself is allowed, or all files are.
             None => real.parent().unwrap_or(Path::new("/")).to_owned(),
         };
         let inner = real.strip_prefix(&root).ok().and_then(Path::to_str).map(str::to_owned);
         let none = || dangling("open", target, "its name is not one that is read".to_owned());
-        Ok(Located::Local { root, path: inner.filter(|inner| !inner.is_empty()).ok_or_else(none)? })
+        Ok(PermittedPlace::Local {
+            root,
+            path: inner.filter(|inner| !inner.is_empty()).ok_or_else(none)?,
+        })
     }
 }
 
@@ -228,7 +232,7 @@ fn refused(target: &str, why: String) -> StorageError {
     }
 }
 
-/// The path of a file of this machine; nothing for a URL of anything else.
+/// Returns the path of a file of this machine; `None` for any other URL.
 fn local_of(target: &str) -> Option<&str> {
     match target.get(..FILE.len()) {
         Some(start) if start.eq_ignore_ascii_case(FILE) => {
@@ -242,7 +246,7 @@ fn local_of(target: &str) -> Option<&str> {
     }
 }
 
-/// The path without `.` and `..`, as if there were no links.
+/// Returns the path without `.` and `..`, as if there were no links.
 fn lexical(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for step in path.components() {
@@ -261,11 +265,11 @@ fn lexical(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn remote(base: &str, external: ExternalFiles) -> Roots {
-        Roots::new(Base::Url(base.to_owned()), &external).unwrap()
+    fn remote(base: &str, external: ExternalFiles) -> AllowedRoots {
+        AllowedRoots::new(ReferenceBase::Url(base.to_owned()), &external).unwrap()
     }
 
-    fn is_refused(roots: &Roots, target: &str) -> bool {
+    fn is_refused(roots: &AllowedRoots, target: &str) -> bool {
         let located = roots.locate(target);
         matches!(located, Err(error) if error.kind == StorageErrorKind::PermissionDenied)
     }
@@ -273,7 +277,7 @@ mod tests {
     #[test]
     fn urls_lie_below_a_root_only_at_a_slash_and_without_steps_upwards() {
         let roots = remote("s3://bucket/a", ExternalFiles::Refused);
-        let at = |server: &str, path: &str| Located::Remote {
+        let at = |server: &str, path: &str| PermittedPlace::Remote {
             server: server.to_owned(),
             path: path.to_owned(),
         };
@@ -302,6 +306,6 @@ mod tests {
         assert!(is_refused(&roots, "https://host/database/x.nc"));
         assert!(remote("s3://bucket", ExternalFiles::Allowed).locate("gs://b/x").is_ok());
         let unknown = ExternalFiles::Below(vec!["ftp://host/x".to_owned()]);
-        assert!(Roots::new(Base::Url("s3://bucket".to_owned()), &unknown).is_err());
+        assert!(AllowedRoots::new(ReferenceBase::Url("s3://bucket".to_owned()), &unknown).is_err());
     }
 }

@@ -20,13 +20,13 @@ use super::catalogue::{CATALOGUE, PLACES, Standing};
 use crate::error::{Error, Result};
 use crate::opening::storage_in_sidecar;
 use crate::options::{Freshness, OpenOptions};
-use crate::plan::copy::Target;
+use crate::plan::copy::CopyTarget;
 use crate::plan::opening::Need;
 use crate::plan::tuning::Tuning;
 use crate::run::chunks::ChunkCache;
 use crate::run::deliver::Deliver;
 use crate::run::execute::execute;
-use crate::run::plan::{Piece, ReadPlan};
+use crate::run::plan::{PlanPiece, ReadPlan};
 use crate::sidecar::{REPLICAS, Sidecar, source_version, source_version_of};
 use crate::source::{OpenCell, PendingCell, Settled, Source, StoredLayout};
 use crate::zarr::hierarchy::Hierarchy;
@@ -428,7 +428,7 @@ impl OpenReplica {
         let own = versions_of(&of.objects);
         let source = ZarrSource { hierarchy: &opened.hierarchy, path: &path, state: &state };
         let source = ReplicaSource { source, own: &own };
-        let piece = Piece {
+        let piece = PlanPiece {
             source: &source,
             moment: &Settled,
             layout: &state.layout,
@@ -439,7 +439,7 @@ impl OpenReplica {
             cells_before: 0,
         };
         let plan = ReadPlan::new(std::slice::from_ref(&piece), &opened.hierarchy.tuning);
-        execute(plan, Deliver::Buffer(Target::new(&mut buffer)))?;
+        execute(plan, Deliver::Buffer(CopyTarget::new(&mut buffer)))?;
         #[allow(clippy::host_endian_bytes)]
         let number = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
         let places: Vec<u64> = buffer.as_chunks::<8>().0.iter().map(number).collect();

@@ -1,12 +1,12 @@
-//! Decoded chunks that are kept between reads.
+//! Decoded chunks in the cache of the process.
 
 use std::sync::Arc;
 
 use bedform_storage::Version;
 
-use crate::cache::{CacheHandle, Key, Kind, ObjectKey, Scope};
+use crate::cache::{CacheHandle, CacheKey, EntryKind, ObjectKey, Scope};
 
-/// Where a read looks for decoded chunks and keeps those that it decodes.
+/// The view of the process's cache in which a read looks up and keeps decoded chunks of one array.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChunkCache<'a> {
     handle: &'a CacheHandle,
@@ -14,17 +14,17 @@ pub(crate) struct ChunkCache<'a> {
 }
 
 impl<'a> ChunkCache<'a> {
-    /// The chunks of the array that `scope` says; nothing if the handle is a bypass.
+    /// Returns the cached chunks of the array of `scope`; `None` if the handle bypasses the cache.
     pub(crate) fn new(handle: &'a CacheHandle, scope: &'a Arc<Scope>) -> Option<Self> {
         (!handle.is_bypass()).then_some(Self { handle, scope })
     }
 
-    /// The most bytes that can be kept.
+    /// Returns the most bytes that the cache keeps for this handle.
     pub(crate) fn limit(&self) -> u64 {
         self.handle.limit()
     }
 
-    /// The chunk at `position` of a version of an object, if it is kept.
+    /// Returns the chunk at `position` of a version of an object, if the cache has it.
     pub(crate) fn get(
         &self,
         object: &ObjectKey,
@@ -34,13 +34,13 @@ impl<'a> ChunkCache<'a> {
         self.handle.get(&self.key(object, version, position))
     }
 
-    /// Keeps a chunk that was decoded.
+    /// Puts a decoded chunk into the cache.
     pub(crate) fn put(&self, object: &ObjectKey, version: &Version, position: u64, decoded: &[u8]) {
         let key = self.key(object, version, position);
         self.handle.put(key, decoded.len() as u64, || Arc::<[u8]>::from(decoded));
     }
 
-    fn key(&self, object: &ObjectKey, version: &Version, position: u64) -> Key {
-        self.handle.key(Kind::Chunk, self.scope, object.clone(), version, position)
+    fn key(&self, object: &ObjectKey, version: &Version, position: u64) -> CacheKey {
+        self.handle.key(EntryKind::Chunk, self.scope, object.clone(), version, position)
     }
 }

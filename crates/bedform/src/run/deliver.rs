@@ -1,53 +1,53 @@
-//! Delivery: where the decoded chunks of a read go.
+//! Delivery: the destination of a read's decoded chunks.
 //!
-//! The seam between a read and whatever takes its chunks. There are three takers, a closed set, so that
-//! a buffer costs a branch for each chunk and no virtual call:
+//! A read delivers to one of three destinations. They are a closed enum, so that a buffer costs a
+//! branch for each chunk and no virtual call:
 //!
-//! 1. **A buffer.** Elements are copied to their places in the result. What a read needs of a chunk may
-//!    be less than the chunk: raw elements are fetched in parts, fronts are decoded alone, and what lies
-//!    over a chunk is copied over it, element by element.
-//! 2. **A visitor** ([`TakeChunk`]) sees whole chunks: each chunk that the selection touches exactly
-//!    once, with everything that lies over it applied, or the word that it was never written. It is
-//!    called from several threads at once, in no order. Its first error ends the read and is the read's
+//! 1. **A buffer.** Elements are copied to their places in the result. A read may need less than a
+//!    whole chunk: raw elements are fetched in parts, a codec may decode only the front, and a
+//!    cover's elements are copied over it one by one.
+//! 2. **A visitor** ([`ChunkVisitor`]) sees whole chunks. It gets each chunk that the selection
+//!    touches exactly once, with its cover applied, or as `None` if the chunk was never written.
+//!    Several threads call it at once, in no order. Its first error ends the read and is the read's
 //!    error, unchanged.
-//! 3. **The cache alone** ([`Admission`]): chunks are decoded and kept, blocks of a log likewise, and
-//!    nothing is delivered. No more is fetched than the cache of the handle may keep; what is kept
-//!    already counts. Elements that are stored as they are stay where they are: the page cache has them.
-//!    Texts are not kept: nothing says how much memory they take.
+//! 3. **The cache alone** ([`Admission`]). Chunks and blocks of a log are decoded and kept, and
+//!    nothing is delivered. A read fetches no more than the cache of the handle may keep; chunks
+//!    that are cached already count. Raw elements are not cached, because the page cache has them.
+//!    Texts are not cached, because their memory use is unknown.
 //!
-//! A read that is planned anew, because the data moved on under it, begins again: a visitor may then see
-//! a chunk of the first attempt and of the second.
+//! A read is planned again if the data moved on under it. A visitor may then see a chunk of the
+//! first attempt and again of the second.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::execute::Run;
+use super::execute::ReadExecution;
 use super::plan::PlannedCell;
-use super::resolve::Wanted;
+use super::resolve::NeededChunk;
 use crate::cache::ENTRY_BYTES;
 use crate::error::Result;
-use crate::plan::copy::Target;
+use crate::plan::copy::CopyTarget;
 use crate::plan::geometry::ChunkTask;
 use crate::source::{Cover, Payload};
 
-/// A taker of decoded chunks.
+/// The destination of decoded chunks.
 #[derive(Clone, Copy)]
 pub(crate) enum Deliver<'a> {
-    /// The result of a read, to fill.
-    Buffer(Target<'a>),
+    /// The buffer of the result.
+    Buffer(CopyTarget<'a>),
     /// A visitor of whole chunks.
-    Visitor(&'a dyn TakeChunk),
-    /// The cache of the process, and nobody else.
+    Visitor(&'a dyn ChunkVisitor),
+    /// The cache of the process, and no other destination.
     Cache(&'a Admission),
 }
 
 impl<'a> Deliver<'a> {
-    /// True if chunks are delivered whole, with what lies over them.
+    /// Returns true if chunks are delivered whole, with their cover applied.
     pub(crate) fn takes_whole(self) -> bool {
         matches!(self, Self::Visitor(_))
     }
 
-    /// The buffer to fill, if one is.
-    pub(crate) fn target(self) -> Option<Target<'a>> {
+    /// Returns the buffer of the result, if that is the destination.
+    pub(crate) fn target(self) -> Option<CopyTarget<'a>> {
         match self {
             Self::Buffer(target) => Some(target),
             Self::Visitor(_) | Self::Cache(_) => None,
@@ -56,58 +56,61 @@ impl<'a> Deliver<'a> {
 }
 
 /// A visitor of decoded chunks.
-pub(crate) trait TakeChunk: Sync {
+pub(crate) trait ChunkVisitor: Sync {
     /// Takes one chunk.
     ///
     /// # Errors
-    /// Its own, which end the read.
+    /// The visitor's own errors, which end the read.
     fn take(&self, chunk: DecodedChunk<'_>) -> Result<()>;
 }
 
-/// A chunk as a visitor sees it.
+/// A decoded chunk as a visitor sees it.
 #[derive(Clone, Copy)]
 pub(crate) struct DecodedChunk<'a> {
     pub(crate) cell: PlannedCell<'a>,
     pub(crate) task: ChunkTask,
-    /// Its elements, laid out as the codec of its piece says; `None` if all are fill values.
+    /// The elements, in the layout of the codec of the chunk's piece; `None` if all are fill
+    /// values.
     pub(crate) elements: Option<&'a [u8]>,
 }
 
-/// Which chunks may go into the cache, and how many did not.
+/// A budget in bytes for chunks that a read puts into the cache, and counts of admitted and refused
+/// entries.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
     bytes: u64,
-    /// Bytes of them that may still be kept.
+    /// Bytes of the budget that are still free.
     room: AtomicU64,
     present: AtomicU64,
     left_out: AtomicU64,
 }
 
 impl Admission {
-    /// Room for `bytes` bytes, entries of the cache included.
+    /// Makes a budget of `bytes` bytes; the cache's overhead for each entry counts.
     pub(crate) fn new(bytes: u64) -> Self {
         Self { bytes, room: AtomicU64::new(bytes), ..Self::default() }
     }
 
-    /// Begins anew: a plan is executed.
+    /// Resets the budget and the counts when a plan is executed.
     pub(super) fn begin(&self) {
         self.room.store(self.bytes, Ordering::Relaxed);
         self.present.store(0, Ordering::Relaxed);
         self.left_out.store(0, Ordering::Relaxed);
     }
 
-    /// Chunks that were in the cache before.
+    /// Returns the number of chunks that the cache had before the read.
     pub(crate) fn present(&self) -> u64 {
         self.present.load(Ordering::Relaxed)
     }
 
-    /// Chunks and blocks of a log that were not fetched because there was no room for them.
+    /// Returns the number of chunks and blocks of a log that were not fetched because the budget
+    /// was spent.
     pub(crate) fn left_out(&self) -> u64 {
         self.left_out.load(Ordering::Relaxed)
     }
 
-    /// Takes the room of `count` entries with `bytes` bytes together; false, and counted as left out, if
-    /// there is not so much.
+    /// Reserves the budget for `count` entries of `bytes` bytes together. Returns false and counts
+    /// them as refused if the budget is too small.
     pub(crate) fn admit(&self, count: u64, bytes: u64) -> bool {
         let bytes = bytes.saturating_add(count.saturating_mul(ENTRY_BYTES));
         let take = |room: u64| room.checked_sub(bytes);
@@ -119,28 +122,28 @@ impl Admission {
         is_admitted
     }
 
-    /// Counts entries that are not fetched.
+    /// Counts entries as refused.
     pub(crate) fn leave_out(&self, count: u64) {
         self.left_out.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Counts a chunk of `bytes` bytes that is kept already and is to stay.
+    /// Counts a cached chunk of `bytes` bytes, which is to stay in the cache, against the budget.
     fn count_present(&self, bytes: u64) {
         self.present.fetch_add(1, Ordering::Relaxed);
         let bytes = bytes.saturating_add(ENTRY_BYTES);
         let take = |room: u64| Some(room.saturating_sub(bytes));
-        // Never fails: the closure always gives a value.
+        // The closure always returns a value, so the update cannot fail.
         let _ = self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
     }
 }
 
-impl Run<'_> {
-    /// Delivers a decoded chunk: all of its elements for a visitor, what the read wants of them for a
-    /// buffer. `cover` lies over it where it is delivered whole, and `laid` is memory for that.
+impl ReadExecution<'_> {
+    /// Delivers a decoded chunk: all elements to a visitor, the selected elements to a buffer. A
+    /// visitor gets the chunk with `cover` laid over it, in the memory `laid`.
     pub(super) fn deliver_chunk(
         &self,
         cell: PlannedCell<'_>,
-        wanted: &Wanted,
+        wanted: &NeededChunk,
         elements: &[u8],
         cover: Option<&dyn Cover>,
         laid: &mut Vec<u8>,
@@ -154,11 +157,11 @@ impl Run<'_> {
         }
     }
 
-    /// Delivers a chunk that was never written.
+    /// Delivers a chunk that was never written, as fill values.
     pub(super) fn deliver_missing(
         &self,
         cell: PlannedCell<'_>,
-        wanted: &Wanted,
+        wanted: &NeededChunk,
         cover: Option<&dyn Cover>,
     ) -> Result<()> {
         match self.deliver {
@@ -170,11 +173,11 @@ impl Run<'_> {
         }
     }
 
-    /// Delivers a chunk that the cache has, if it has it.
+    /// Delivers a cached chunk; returns false if `kept` is `None`.
     pub(super) fn deliver_kept(
         &self,
         cell: PlannedCell<'_>,
-        wanted: &Wanted,
+        wanted: &NeededChunk,
         kept: Option<&[u8]>,
         cover: Option<&dyn Cover>,
     ) -> Result<bool> {
@@ -185,7 +188,8 @@ impl Run<'_> {
         self.deliver_chunk(cell, wanted, elements, cover, &mut Vec::new()).map(|()| true)
     }
 
-    /// True if a stored chunk of a cell is to be fetched: the cache alone refuses what it cannot keep.
+    /// Returns true if a stored chunk of a cell may be fetched. A read for the cache alone refuses
+    /// chunks beyond its budget.
     pub(super) fn admits(&self, cell: PlannedCell<'_>) -> bool {
         let Deliver::Cache(admission) = self.deliver else { return true };
         if self.cache_of(cell).is_none() {
@@ -195,7 +199,8 @@ impl Run<'_> {
         admission.admit(1, cell.codec().decoded_bytes() as u64)
     }
 
-    /// True if blocks of a log are to be fetched: the cache alone refuses what it cannot keep.
+    /// Returns true if blocks of a log may be fetched. A read for the cache alone refuses blocks
+    /// beyond its budget.
     pub(super) fn admits_payload(&self, payload: &dyn Payload) -> bool {
         let Deliver::Cache(admission) = self.deliver else { return true };
         let count = payload.block_count();
@@ -207,9 +212,9 @@ impl Run<'_> {
     }
 }
 
-/// Shows a chunk to a visitor, with what lies over it.
+/// Passes a chunk to a visitor, with its cover laid over it.
 fn visit(
-    visitor: &dyn TakeChunk,
+    visitor: &dyn ChunkVisitor,
     (cell, task): (PlannedCell<'_>, ChunkTask),
     elements: Option<&[u8]>,
     cover: Option<&dyn Cover>,

@@ -1,17 +1,18 @@
-//! Runs a plan: opens objects, fetches units, decodes chunks and delivers them.
+//! Execution of a plan: opens objects, fetches units, decodes chunks and delivers them.
 //!
-//! There is one kind of thread, and it does all of these in turn for one unit at a time, so that a
-//! chunk is decoded while it is still in the core's cache and no queue of fetched bytes can grow. The
-//! caller's thread is the first. While the data are in the page cache, there are as many threads as
-//! cores; the first request that would wait for the device brings more, as many as keep it busy, or
-//! a few where the storage fetches ahead what it is told of.
+//! All threads are alike: each does all these steps in turn for one unit at a time. A chunk is
+//! therefore decoded while it is still in the core's cache, and no queue of fetched bytes can grow.
+//! The caller's thread is the first. While the data are in the page cache, there are as many
+//! threads as cores. The first request that would wait for the device starts more: enough to keep
+//! the device busy, or only a few where the kernel honours readahead hints.
 //!
-//! A server is asked for objects and units before anybody takes them (see `queue`), as many as the profile
-//! has in flight, and there are no more threads than cores: a thread for each request would cost more
-//! than the request. Only what cannot be asked for brings threads that wait.
+//! Requests to a server are sent ahead of the threads that consume them (see `queue`), as many as
+//! the profile allows in flight. The threads are then no more than the cores, because a thread for
+//! each request would cost more than the request. Only objects that do not support asynchronous
+//! requests start threads that wait.
 //!
-//! Threads live for one read: starting one costs less than a hundredth of the smallest read that
-//! gets one, nothing is left behind for a fork or for the interpreter's exit, and dropping a read
+//! Threads live for one read. Starting one costs less than a hundredth of the smallest read that
+//! gets one. No thread is left behind for a fork or for the interpreter's exit, and dropping a read
 //! joins all of them.
 
 use std::cell::OnceCell;
@@ -22,12 +23,14 @@ use std::thread::{Builder, Scope};
 use bedform_codec::ChunkCodec;
 use bedform_storage::{ASK_EVERY, Bell, Object, ReadBlock, Version, stopped_by};
 
-use super::buffers::{Buffers, Kept};
+use super::buffers::{KeptBuffers, ThreadBuffers};
 use super::chunks::ChunkCache;
 use super::deliver::Deliver;
-use super::plan::{Opened, Piece, PlannedCell, ReadPlan};
-use super::queue::{AskLimits, Queue, QueuedUnit, Work};
-use super::resolve::{Opening, ResolvedCell, Resolving, Wanted, payload_units, resolve};
+use super::plan::{OpenedVersions, PlanPiece, PlannedCell, ReadPlan};
+use super::queue::{QueuedUnit, ReadQueue, ReadStep, RequestLimits};
+use super::resolve::{
+    CellOpening, NeededChunk, ResolveHooks, ResolvedCell, payload_units, resolve,
+};
 use crate::cache::ObjectKey;
 use crate::codec::cost::{Decoding, decoding_seconds};
 use crate::error::{Error, ErrorKind, Result};
@@ -38,20 +41,20 @@ use crate::threads::extra::ExtraThread;
 use crate::threads::permits::CpuPermits;
 use crate::threads::workers::check_goes_on;
 
-/// What a read did.
+/// Counts of the work that a read did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReadStatistics {
     /// Objects opened.
     pub objects: u64,
-    /// Requests for bytes, those for indexes included.
+    /// Requests for bytes, including those for indexes.
     pub requests: u64,
-    /// Bytes asked for, those of indexes included.
+    /// Bytes requested, including those of indexes.
     pub bytes: u64,
-    /// Chunks decoded, or read in part.
+    /// Chunks decoded or read in part.
     pub chunks: u64,
-    /// Requests that had to wait for the device.
+    /// Requests that waited for the device.
     pub waits: u64,
-    /// Objects that are not there, of which the read got fill values.
+    /// Objects that do not exist; the read gets fill values for them.
     pub absent: u64,
 }
 
@@ -67,34 +70,37 @@ impl std::ops::AddAssign for ReadStatistics {
     }
 }
 
-/// What a read that was cancelled says.
+/// The message of a cancelled read.
 const STOPPED: &str = "the read was stopped";
 
-/// Up to so many decoded bytes a read keeps all chunks: that takes a millisecond or two.
+/// The most decoded bytes of a read that caches all its chunks: copying them takes a millisecond or
+/// two.
 const WHOLE_KEPT_BYTES_MAX: u64 = 8 << 20;
-/// Decoding a chunk again is dear where it takes so many times as long as keeping it: few chunks that somebody has
-/// taken whole are read again.
+/// Decoding counts as dear if it takes so many times as long as copying the chunk into the cache.
+/// Cheaper chunks of which a large read takes every element are not cached: few of them are read
+/// again.
 const DEAR: f64 = 3.0;
 
-/// Of so many pieces, each in a file of its own, each may be a wait, however little is read of it.
+/// From so many pieces on, each in a file of its own, a read gets threads: each file may be a wait,
+/// even for few bytes.
 const MANY_PIECES: usize = 8;
 
-/// Delivers what the plan selects.
+/// Delivers the elements that the plan selects.
 ///
 /// # Errors
-/// The first error of any thread, visitors included; what a buffer holds is then unspecified.
+/// The first error of any thread or visitor. The contents of a buffer are then unspecified.
 pub(crate) fn execute(plan: ReadPlan<'_>, deliver: Deliver<'_>) -> Result<ReadStatistics> {
     execute_noting(plan, deliver, None)
 }
 
-/// As [`execute`]; notes the objects that it opens.
+/// Runs a plan as [`execute`] does, and notes in `opened` the objects that it opens.
 ///
 /// # Errors
 /// As [`execute`].
 pub(crate) fn execute_noting(
     plan: ReadPlan<'_>,
     deliver: Deliver<'_>,
-    opened: Option<&Mutex<Opened>>,
+    opened: Option<&Mutex<OpenedVersions>>,
 ) -> Result<ReadStatistics> {
     if let Deliver::Cache(admission) = deliver {
         admission.begin();
@@ -115,7 +121,7 @@ pub(crate) fn execute_noting(
     let decoded = decoded_bytes(&plan);
     let needed =
         if plan.is_raw() { decoded.min(plan.result_bytes().saturating_mul(8)) } else { decoded };
-    let run = Run { opened, ..Run::new(plan, deliver) };
+    let run = ReadExecution { opened, ..ReadExecution::new(plan, deliver) };
     if run.tuning.threads_waiting <= 1 {
         run.work(None, true);
     } else {
@@ -135,19 +141,22 @@ pub(crate) fn execute_noting(
     run.finish()
 }
 
-/// How many threads can have a part of a plan: one that gets none is still waited for, until it has had a core.
+/// Returns the most threads that can have a share of a plan. The caller waits for each thread until
+/// it has had a core, even for one without work.
 fn parts(plan: &ReadPlan<'_>) -> u64 {
     if plan.pieces().iter().any(|piece| !piece.moment.is_settled()) {
         return u64::MAX;
     }
-    // Of elements as they are only copies are shared; those that are waited for bring threads as units do.
+    // Raw elements are only copied, in units. Units that wait for the device start more threads
+    // later.
+    // as any unit does.
     match plan.is_raw() {
         true => plan.result_bytes().div_ceil(UNIT_BYTES_MAX),
         false => plan.chunk_count().max(1),
     }
 }
 
-/// Bytes of all chunks of a plan when they are decoded.
+/// Returns the bytes of all chunks of a plan once they are decoded.
 fn decoded_bytes(plan: &ReadPlan<'_>) -> u64 {
     let decoded = plan.pieces().iter().map(|piece| {
         piece.geometry.chunk_count().saturating_mul(piece.layout.codec.decoded_bytes() as u64)
@@ -156,46 +165,45 @@ fn decoded_bytes(plan: &ReadPlan<'_>) -> u64 {
 }
 
 /// The state that the threads of one read share.
-pub(crate) struct Run<'a> {
+pub(crate) struct ReadExecution<'a> {
     pub(crate) plan: ReadPlan<'a>,
-    /// True if decoded chunks are looked for in the pieces' caches, and kept there.
+    /// True if the read looks up decoded chunks in the pieces' caches and puts its own there.
     keeps_chunks: bool,
-    /// True for a read that is large enough to leave out of them those that it takes whole, and can be decoded again
-    /// soon.
+    /// True for a large read that does not cache chunks of which it takes every element: they are
+    /// soon decoded again.
     leaves_whole: bool,
     tuning: &'a Tuning,
-    /// Bytes of a decoded chunk, and those that decoding it takes beside the encoded ones: the most of
-    /// any piece.
+    /// Bytes of a decoded chunk, and scratch bytes of decoding one: each the most of any piece.
     chunk_bytes: u64,
     scratch_bytes: u64,
     is_raw: bool,
     pub(crate) deliver: Deliver<'a>,
-    /// True if opening an object is a wait.
+    /// True if opening an object waits for a server.
     is_remote: bool,
-    /// Leave to decode, where a server is waited for by more threads than there are cores.
+    /// A semaphore for decoding, where more threads than cores wait for a server.
     pub(crate) turns: Option<CpuPermits>,
-    /// What those who have leave decode with.
-    pub(crate) spare: Mutex<Vec<Kept>>,
+    /// Buffers that the holders of the semaphore decode with.
+    pub(crate) spare: Mutex<Vec<KeptBuffers>>,
     cells: u64,
-    queue: Mutex<Queue>,
-    /// What is opened, where that is noted.
-    opened: Option<&'a Mutex<Opened>>,
-    /// What covers of the cells resolved so far have.
-    covered: Mutex<Covered>,
+    queue: Mutex<ReadQueue>,
+    /// The opened objects, if the caller notes them.
+    opened: Option<&'a Mutex<OpenedVersions>>,
+    /// Payloads of covers, of the cells resolved so far.
+    covered: Mutex<CollectedPayloads>,
     /// Rung when units were added, a planner finished, an answer came, or the read failed.
     bell: Arc<Bell>,
     stopped: AtomicBool,
-    /// Ends what the other threads wait for.
+    /// Cancels the waits of the other threads.
     cut: Arc<AtomicBool>,
     /// True if the read is worth more threads than its caller's.
     with_threads: AtomicBool,
     pub(crate) waiting: AtomicBool,
-    /// True once the storage fetches requests while nobody waits for them.
+    /// True once the storage has honoured a readahead hint.
     fetched_ahead: AtomicBool,
-    /// True once there are requests that somebody must wait for.
+    /// True once some requests cannot be read ahead, so that a thread must wait for them.
     fetched_late: AtomicBool,
     threads: AtomicUsize,
-    /// Those of them that find nothing to do.
+    /// The threads that have found nothing to do.
     idle: AtomicUsize,
     /// Bytes of the largest unit so far; 0 before the first.
     largest_unit: AtomicU64,
@@ -207,27 +215,28 @@ pub(crate) struct Run<'a> {
     absent: AtomicU64,
 }
 
-/// Payloads, which are fetched together for many cells: a block that has something of several is
+/// Payloads of covers, collected over many cells, so that a block with elements of several cells is
 /// fetched once.
 #[derive(Default)]
-struct Covered {
+struct CollectedPayloads {
     payloads: Payloads,
-    /// Cells whose payloads are all in, or have been.
+    /// The number of cells whose payloads are complete.
     cells: u64,
 }
 
-/// Copies that wait for those of other cells: some MiB of memory.
+/// The most copies to collect before they become units: they take some MiB of memory.
 const COPIES_MAX: usize = 1 << 17;
 
-/// Brings more threads in, as far as there is work for them and the limits allow.
-pub(crate) type Helpers<'h> = &'h dyn Fn();
+/// Starts more threads, as far as there is work for them and the limits allow.
+pub(crate) type ThreadStarter<'h> = &'h dyn Fn();
 
-impl<'a> Run<'a> {
+impl<'a> ReadExecution<'a> {
     fn new(plan: ReadPlan<'a>, deliver: Deliver<'a>) -> Self {
-        // A read that would push most others out is not kept, nor is what the page cache has as well.
+        // Chunks of a read that would evict most of the cache are not kept, nor are raw elements,
+        // which the page cache has.
         let decoded = decoded_bytes(&plan);
         let has_room =
-            |piece: &Piece<'_>| piece.cache.is_none_or(|cache| decoded <= cache.limit() / 2);
+            |piece: &PlanPiece<'_>| piece.cache.is_none_or(|cache| decoded <= cache.limit() / 2);
         let is_text = plan.pieces().iter().any(|piece| piece.layout.is_text());
         let is_small = || plan.pieces().iter().all(has_room);
         let is_admitted = matches!(deliver, Deliver::Cache(_));
@@ -266,13 +275,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Where the decoded chunks of a cell are kept.
+    /// Returns the cache for the decoded chunks of a cell, if the read uses it.
     pub(crate) fn cache_of<'p>(&self, cell: PlannedCell<'p>) -> Option<ChunkCache<'p>> {
         cell.piece.cache.filter(|_| self.keeps_chunks)
     }
 
-    /// Whether a chunk that was decoded from so many bytes is to be kept, of which the read takes all if `is_whole`
-    /// says so.
+    /// Returns true if a chunk that was decoded from `encoded_bytes` bytes is to be cached.
+    /// `is_whole` says whether the read takes all of its elements.
     pub(crate) fn keeps(
         &self,
         codec: &ChunkCodec,
@@ -304,18 +313,19 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        // A thread that panicked is reported by the scope; the queue itself is always whole.
+    fn lock(&self) -> MutexGuard<'_, ReadQueue> {
+        // The scope reports a thread that panicked; the queue is always consistent.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts one more thread if the limits and the system allow; going without is no error.
+    /// Starts one more thread if the limits and the system allow. The read goes on without it
+    /// otherwise.
     fn start_thread<'scope, 'env>(&'scope self, scope: &'scope Scope<'scope, 'env>) {
         let mine = self.threads.fetch_add(1, Ordering::Relaxed);
         let extra = if mine < self.thread_limit() { ExtraThread::begin() } else { None };
         let started = extra.is_some_and(|extra| {
             let work = move || {
-                let _leave = (Leave(self), extra);
+                let _leave = (ReadThreadGuard(self), extra);
                 stopped_by(&self.cut, || self.work(Some(scope), false));
             };
             Builder::new().name("bedform-read".to_owned()).spawn_scoped(scope, work).is_ok()
@@ -325,7 +335,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Threads whose buffers fit the bound together.
+    /// Returns the most threads whose buffers together fit the memory bound of the read.
     fn thread_limit(&self) -> usize {
         let (chunk, scratch) = (self.chunk_bytes, self.scratch_bytes);
         let fetched = match self.largest_unit.load(Ordering::Relaxed) {
@@ -333,11 +343,12 @@ impl<'a> Run<'a> {
             0 => UNIT_BYTES_MAX.max(chunk),
             largest => largest,
         };
-        // Only large requests to a device have a use for a block.
+        // Only large requests to a device use an aligned block.
         let has_block = fetched >= SMALL_UNIT_BYTES && !self.is_remote;
         let block = if has_block { ReadBlock::BYTES as u64 } else { 0 };
         let (each, all) = match self.is_remote {
-            // Those who wait for the server, or for leave to decode, hold what was fetched alone.
+            // A thread that waits for the server, or for a decoding permit, holds fetched bytes
+            // alone.
             true => {
                 let scratch = scratch.saturating_mul(self.tuning.threads as u64);
                 (fetched, self.tuning.buffer_bytes.saturating_sub(scratch))
@@ -355,29 +366,29 @@ impl<'a> Run<'a> {
         fit.clamp(1, useful.max(self.tuning.threads))
     }
 
-    /// Works until nothing is left.
+    /// Runs steps of the read until none is left.
     fn work<'scope, 'env>(&'scope self, scope: Option<&'scope Scope<'scope, 'env>>, caller: bool) {
-        let (mut kept, mut fetching) = (None, Buffers::default());
+        let (mut kept, mut fetching) = (None, ThreadBuffers::default());
         let more = || {
             if let Some(scope) = scope {
                 self.grow(scope);
             }
         };
-        let helpers: Helpers<'_> = &more;
+        let helpers: ThreadStarter<'_> = &more;
         loop {
             if caller && let Err(error) = check_goes_on(STOPPED) {
                 self.fail(error);
             }
             let outcome = match self.next(caller) {
-                Work::Done => return,
-                Work::Nothing => Ok(()),
-                Work::Cell(cell, asked) => self.resolve_cell(cell, asked, helpers),
-                Work::Unit(unit) => {
-                    // Most threads wait for a server most of the time: those that decode take turns with
-                    // what is kept.
+                ReadStep::Done => return,
+                ReadStep::Nothing => Ok(()),
+                ReadStep::Cell(cell, asked) => self.resolve_cell(cell, asked, helpers),
+                ReadStep::Unit(unit) => {
+                    // Most threads wait for a server most of the time, so the decoding ones share
+                    // the spare buffers.
                     let own = match self.is_remote {
                         true => &mut fetching,
-                        false => &mut kept.get_or_insert_with(Kept::take).0,
+                        false => &mut kept.get_or_insert_with(KeptBuffers::take).0,
                     };
                     self.run_unit(unit, own, helpers)
                 }
@@ -388,17 +399,17 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn next(&self, caller: bool) -> Work {
+    fn next(&self, caller: bool) -> ReadStep {
         loop {
             let heard = self.bell.count();
             {
                 let mut queue = self.lock();
                 if self.stopped.load(Ordering::Relaxed) {
-                    return Work::Done;
+                    return ReadStep::Done;
                 }
-                // Units have turned out larger than they were when this thread was started.
+                // Units have turned out larger than they were when this thread started.
                 if !caller && self.threads.load(Ordering::Relaxed) > self.thread_limit() {
-                    return Work::Done;
+                    return ReadStep::Done;
                 }
                 let found = match self.is_remote {
                     true => {
@@ -409,7 +420,7 @@ impl<'a> Run<'a> {
                 };
                 match found {
                     Some(work) => return work,
-                    None if queue.is_done(self.cells) => return Work::Done,
+                    None if queue.is_done(self.cells) => return ReadStep::Done,
                     None => {}
                 }
             }
@@ -417,13 +428,13 @@ impl<'a> Run<'a> {
             self.bell.wait(heard, caller.then_some(ASK_EVERY));
             self.idle.fetch_sub(1, Ordering::Relaxed);
             if caller {
-                return Work::Nothing;
+                return ReadStep::Nothing;
             }
         }
     }
 
-    /// Asks the server for what comes next.
-    fn ask(&self, queue: &mut Queue) {
+    /// Sends requests for the next units and objects to the server.
+    fn ask(&self, queue: &mut ReadQueue) {
         let open = |number| {
             let cell = self.plan.cell(number)?;
             let need = cell.need(cell.tasks().len());
@@ -431,12 +442,12 @@ impl<'a> Run<'a> {
         };
         let scratch = self.scratch_bytes.saturating_mul(self.tuning.threads as u64);
         let bytes = self.tuning.buffer_bytes.saturating_sub(scratch);
-        let limits = AskLimits { requests: self.tuning.requests_in_flight, bytes };
+        let limits = RequestLimits { requests: self.tuning.requests_in_flight, bytes };
         let asked = queue.ask(limits, self.cells, &self.bell, &open);
         self.waits.fetch_add(asked as u64, Ordering::Relaxed);
     }
 
-    /// Hears, while the other threads end what they have begun, whether they are to end at once.
+    /// Polls for cancellation while the other threads end.
     fn wait_for_others(&self) {
         loop {
             let heard = self.bell.count();
@@ -461,7 +472,7 @@ impl<'a> Run<'a> {
         self.bell.ring();
     }
 
-    /// Requests wait for the device: more threads keep it busy.
+    /// Starts more threads to keep the device busy while requests wait for it.
     fn grow<'scope, 'env>(&'scope self, scope: &'scope Scope<'scope, 'env>) {
         if !self.with_threads.load(Ordering::Relaxed) {
             return;
@@ -471,7 +482,7 @@ impl<'a> Run<'a> {
             queue.units.len() as u64 + (self.cells - queue.next_cell)
         };
         let mut threads = self.threads.load(Ordering::Relaxed);
-        // Who has something to do, a wait as a rule, takes nothing of what is left.
+        // A thread with work, as a rule a wait, takes nothing of the rest.
         let busy = threads.saturating_sub(self.idle.load(Ordering::Relaxed)) as u64;
         while threads < self.thread_limit() && (threads as u64) < busy + left {
             self.start_thread(scope);
@@ -484,20 +495,20 @@ impl<'a> Run<'a> {
         &self,
         number: u64,
         asked: Option<PendingCell>,
-        helpers: Helpers<'_>,
+        helpers: ThreadStarter<'_>,
     ) -> Result<()> {
-        let resolving = CellOfRun { run: self, helpers, coordinates: OnceCell::new() };
-        let planned = Planned(self);
+        let resolving = CellResolution { run: self, helpers, coordinates: OnceCell::new() };
+        let planned = PlanningGuard(self);
         let Some(cell) = self.plan.cell(number) else { return Ok(()) };
         let tasks = cell.tasks();
-        let opening = Opening { need: cell.need(tasks.len()), asked };
+        let opening = CellOpening { need: cell.need(tasks.len()), asked };
         let mut payloads = Payloads::default();
         let resolved = resolve(self.plan, cell, &tasks, opening, &mut payloads, &resolving)?;
         self.note_opened(number, resolved.as_ref());
         self.add_payloads(payloads, 1)?;
         let Some(resolved) = resolved else {
             for task in tasks {
-                self.deliver_missing(cell, &Wanted::all(task), None)?;
+                self.deliver_missing(cell, &NeededChunk::all(task), None)?;
             }
             return Ok(());
         };
@@ -518,7 +529,7 @@ impl<'a> Run<'a> {
     fn note_opened(&self, number: u64, cell: Option<&ResolvedCell>) {
         let Some(opened) = self.opened else { return };
         let version = cell.map(|cell| cell.opened.object.version());
-        // What stands for an object that is not there, under a cover, has no version.
+        // The stand-in for a missing object under a cover has no version.
         let version = version.filter(|version| **version != Version::default()).cloned();
         opened.lock().unwrap_or_else(PoisonError::into_inner).insert(number, version);
     }
@@ -530,8 +541,8 @@ impl<'a> Run<'a> {
         self.bell.ring();
     }
 
-    /// Adds what covers have, with which the payloads of `cells` cells are complete. With the last of all
-    /// cells, or when many wait, they become units.
+    /// Adds payloads of covers; `cells` counts the cells whose payloads are now complete. After the
+    /// last cell, or once many copies are collected, the payloads become units.
     fn add_payloads(&self, payloads: Payloads, cells: u64) -> Result<()> {
         let payloads = {
             let mut covered = self.covered.lock().unwrap_or_else(PoisonError::into_inner);
@@ -557,16 +568,17 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// A request is about to wait for the device.
-    pub(crate) fn waits(&self, helpers: Helpers<'_>) {
+    /// Notes that a request is about to wait for the device, and starts readahead and threads.
+    pub(crate) fn waits(&self, helpers: ThreadStarter<'_>) {
         self.waits.fetch_add(1, Ordering::Relaxed);
         self.waiting.store(true, Ordering::Relaxed);
         self.read_ahead();
         helpers();
     }
 
-    /// Tells the storage which requests come next, so that it is busy with many of them while no
-    /// thread has to wait for each. A server is asked for them instead.
+    /// Gives the storage readahead hints for the next units, so that the device serves many
+    /// requests at once and no thread waits for each. Not for servers, which get requests ahead
+    /// instead.
     fn read_ahead(&self) {
         if self.is_remote {
             return;
@@ -580,7 +592,7 @@ impl<'a> Run<'a> {
                 fits
             };
             let end = queue.units.iter().take(AHEAD_MAX).take_while(within).count();
-            // In large steps: each goes through the queue.
+            // In large steps, because each one walks the queue.
             if queue.ahead > end / 2 {
                 return;
             }
@@ -589,7 +601,7 @@ impl<'a> Run<'a> {
             if units.clone().any(|queued| queued.unit.is_scattered()) {
                 self.fetched_late.store(true, Ordering::Relaxed);
             }
-            // Scattered ones go past the page cache.
+            // Scattered units are read past the page cache.
             let units = units.filter(|queued| !queued.unit.is_scattered());
             units.map(|queued| (queued.object.clone(), queued.unit.extents.clone())).collect()
         };
@@ -603,15 +615,15 @@ impl<'a> Run<'a> {
     }
 }
 
-/// A cell that a thread of a read resolves.
-struct CellOfRun<'r, 'a, 'h> {
-    run: &'r Run<'a>,
-    helpers: Helpers<'h>,
-    /// The coordinates of its object, as the cache has them.
+/// The hooks of `resolve` for one cell that a thread of a read resolves.
+struct CellResolution<'r, 'a, 'h> {
+    run: &'r ReadExecution<'a>,
+    helpers: ThreadStarter<'h>,
+    /// The coordinates of its object as a key of the cache.
     coordinates: OnceCell<ObjectKey>,
 }
 
-impl Resolving for CellOfRun<'_, '_, '_> {
+impl ResolveHooks for CellResolution<'_, '_, '_> {
     fn note_absent(&self) {
         self.run.absent.fetch_add(1, Ordering::Relaxed);
     }
@@ -635,7 +647,7 @@ impl Resolving for CellOfRun<'_, '_, '_> {
         &self,
         cell: PlannedCell<'_>,
         object: &dyn Object,
-        of: &Wanted,
+        of: &NeededChunk,
         cover: Option<&dyn Cover>,
     ) -> Result<bool> {
         let Some(cache) = self.run.cache_of(cell) else { return Ok(false) };
@@ -649,28 +661,29 @@ impl Resolving for CellOfRun<'_, '_, '_> {
     }
 }
 
-/// Units below this are never read past the page cache.
+/// Units of fewer bytes are never read past the page cache.
 const SMALL_UNIT_BYTES: u64 = 128 << 10;
 
-/// Units of which the storage is told before they are read.
+/// The most units that get readahead hints before they are read.
 const AHEAD_MAX: usize = 256;
-/// Bytes of these units together.
+/// The most bytes of those units together.
 const AHEAD_BYTES_MAX: u64 = 64 << 20;
 
-/// Counts a thread out and wakes the caller, who may wait for it, also if it panics.
-struct Leave<'r, 'a>(&'r Run<'a>);
+/// A guard that counts a thread out and wakes the caller, even after a panic.
+struct ReadThreadGuard<'r, 'a>(&'r ReadExecution<'a>);
 
-impl Drop for Leave<'_, '_> {
+impl Drop for ReadThreadGuard<'_, '_> {
     fn drop(&mut self) {
         self.0.threads.fetch_sub(1, Ordering::Release);
         self.0.bell.ring();
     }
 }
 
-/// Counts a planner out and wakes those who wait for its units, also if it fails or panics.
-struct Planned<'r, 'a>(&'r Run<'a>);
+/// A guard that counts a planner out and wakes the threads that wait for its units, even after a
+/// failure or panic.
+struct PlanningGuard<'r, 'a>(&'r ReadExecution<'a>);
 
-impl Drop for Planned<'_, '_> {
+impl Drop for PlanningGuard<'_, '_> {
     fn drop(&mut self) {
         self.0.lock().planning -= 1;
         self.0.bell.ring();

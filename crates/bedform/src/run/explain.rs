@@ -1,4 +1,5 @@
-//! What a read would do, and at what price.
+//! Explanations: the requests, bytes, decoding and predicted seconds of a read, without fetching a
+//! chunk.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -6,10 +7,10 @@ use std::time::Instant;
 use bedform_storage::{Dominant, Object};
 use serde::Serialize;
 
-use super::names::Names;
+use super::names::LookupWaits;
 use super::plan::{PlannedCell, ReadPlan, in_nanos};
 use super::resolve::{
-    Opening, ResolvedCell, Resolving, Unit, payload_cost, payload_units, resolve,
+    CellOpening, ResolveHooks, ResolvedCell, Unit, payload_cost, payload_units, resolve,
 };
 use crate::codec::cost::{Decoding, decoding_seconds};
 use crate::error::Result;
@@ -18,77 +19,78 @@ use crate::plan::price::{Cost, Price};
 use crate::source::Payloads;
 use crate::threads::workers::check_goes_on;
 
-/// What a read would do: which objects, how many requests and bytes, what is decoded, and its price.
+/// A description of a read before it runs: objects, requests, bytes, decoding and price.
 ///
-/// As JSON, by serde, it has a key for each field.
+/// Serialised by serde, it has a key for each field.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// The array as a user knows it.
+    /// The array's name, as messages show it.
     pub array: String,
     /// Bytes of the result.
     pub result_bytes: u64,
-    /// Objects that are there.
+    /// Objects that exist.
     pub objects: u64,
-    /// Those of them that come as a whole when they are opened.
+    /// Those of the objects that one request fetches as a whole when they are opened.
     pub objects_in_one_request: u64,
-    /// Requests, those for indexes included.
+    /// Requests, including those for indexes.
     pub requests: u64,
-    /// Bytes of these requests.
+    /// Bytes of all these requests.
     pub bytes: u64,
-    /// Bytes of indexes among them.
+    /// Bytes of the indexes among them.
     pub index_bytes: u64,
     /// The largest gap in bytes that is read over.
     pub gap_bytes: u64,
-    /// Chunks decoded, or read in part.
+    /// Chunks decoded or read in part.
     pub chunks: u64,
     /// Chunks that were never written.
     pub chunks_never_written: u64,
-    /// Bytes that decoding gives.
+    /// Bytes of all decoded chunks and blocks.
     pub decoded_bytes: u64,
-    /// Bytes of decoded blocks of a log among them.
+    /// Bytes of the decoded blocks of a log among them.
     pub log_bytes: u64,
-    /// True if a callback reads the chunks: each of the requests is a call.
+    /// True if a callback reads the chunks: each request is then a call of it.
     pub read_by_callback: bool,
-    /// The profile that the price is by.
+    /// The name of the profile that the price is computed from.
     pub profile: String,
-    /// Seconds of a cold read by that profile; see [`Price`].
+    /// Predicted seconds of a cold read by that profile; see [`Price`].
     pub predicted_cold_seconds: f64,
-    /// Seconds of a read whose objects are in the page cache; as cold where there is none.
+    /// Predicted seconds of a read whose objects are in the page cache; those of a cold read where
+    /// there is no page cache.
     pub predicted_cached_seconds: f64,
-    /// What most of a cold read is: requests, bytes, decoding or copying.
+    /// The dominant part of a cold read: requests, bytes, decoding or copying.
     pub mostly: Option<Dominant>,
-    /// What most of a cached read is.
+    /// The dominant part of a cached read.
     pub mostly_cached: Option<Dominant>,
     /// Seconds that resolving the plan took.
     pub planning_seconds: f64,
-    /// What replicas do for the read, where they do something.
+    /// The share of replicas in the read, if they serve a part of it.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub redirected: Option<RedirectedRead>,
-    /// What is known of the reads of the array, where they are followed and there were any.
+    /// The state of the follower of this array's reads, if reads are followed and there were any.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub followed: Option<FollowedReads>,
 }
 
-/// What replicas do for a read.
+/// The share of replicas in a read.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RedirectedRead {
-    /// Names of the replicas that give something.
+    /// Names of the replicas that serve a part of the read.
     pub replicas: Vec<String>,
-    /// Bytes of the result that they give.
+    /// Bytes of the result that come from replicas.
     pub replica_bytes: u64,
-    /// Seconds of a cold read of the array itself.
+    /// Predicted seconds of a cold read of the array alone.
     pub predicted_seconds_without: f64,
 }
 
-/// What is known of the reads of one array so far.
+/// Counts of the follower that predicts the reads of one array.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FollowedReads {
     /// Reads that were followed.
     pub reads_followed: u64,
-    /// Reads of them that a pattern, or a list, had said before.
+    /// Followed reads that a pattern or a list had predicted.
     pub reads_foreseen: u64,
     /// Reads that took their elements from a buffer that was read ahead.
     pub reads_used: u64,
@@ -96,16 +98,17 @@ pub struct FollowedReads {
     pub prefetched_bytes: u64,
     /// Bytes that were read ahead and dropped unused.
     pub wasted_bytes: u64,
-    /// What says which read comes next: the kind of a pattern, or a list that was handed over.
+    /// The origin of the prediction of the next read: the kind of a pattern, or a list that the
+    /// program handed over.
     pub foreseen_by: Option<&'static str>,
-    /// True if the selection that is explained is read ahead now.
+    /// True if the explained selection is being read ahead now.
     pub is_read_ahead: bool,
 }
 
-/// What a plan would do; opens its objects and reads their indexes.
+/// Returns the explanation of a plan; opens the objects of the plan and reads their indexes.
 ///
 /// # Errors
-/// As a read, but for what only the chunks can show.
+/// Those of a read, except errors that only the contents of chunks can show.
 pub(crate) fn explain(name: String, plan: ReadPlan<'_>) -> Result<Explanation> {
     let began = Instant::now();
     let (cost, price) = priced(plan)?;
@@ -138,13 +141,13 @@ pub(crate) fn explain(name: String, plan: ReadPlan<'_>) -> Result<Explanation> {
     })
 }
 
-/// The exact cost and price of a plan.
+/// Returns the exact cost and price of a plan.
 ///
 /// # Errors
 /// As [`explain`].
 pub(crate) fn priced(plan: ReadPlan<'_>) -> Result<(Cost, Price)> {
     let mut cost = Cost { result_bytes: plan.result_bytes(), ..Cost::default() };
-    let mut names = Names::default();
+    let mut names = LookupWaits::default();
     for_each_fetch(plan, &mut |fetch| {
         cost += match fetch {
             Fetch::Nothing { chunks } => Cost { missing: chunks, ..Cost::default() },
@@ -164,7 +167,7 @@ pub(crate) fn priced(plan: ReadPlan<'_>) -> Result<(Cost, Price)> {
     Ok((cost, plan.price(&cost)))
 }
 
-/// Time of one core for decoding what is read of a cell.
+/// Returns the nanoseconds that one core takes to decode the chunks of a cell.
 fn decoding_nanos(
     plan: ReadPlan<'_>,
     cell: PlannedCell<'_>,
@@ -182,13 +185,14 @@ fn decoding_nanos(
     in_nanos(decoding_seconds(cell.codec().chain(), &plan.tuning().profile.processor, of))
 }
 
-/// Chunks of a cell that are looked at for what all of them are taken to be like.
+/// Chunks of a cell that are sampled to estimate the number of contiguous runs of all of them.
 const SAMPLED_CHUNKS: usize = 4;
 
-/// Stretches that lie together in a chunk and in the result, of all chunks of a cell.
+/// Returns the number of runs that are contiguous both in a chunk and in the result, over all
+/// chunks of a cell.
 ///
 /// # Errors
-/// Of the geometry.
+/// Those of the geometry.
 fn runs(cell: PlannedCell<'_>, resolved: &ResolvedCell) -> Result<u64> {
     let chunks = || resolved.units.iter().flat_map(|unit| &unit.chunks);
     let count = chunks().count();
@@ -207,28 +211,28 @@ fn runs(cell: PlannedCell<'_>, resolved: &ResolvedCell) -> Result<u64> {
     Ok(raw + runs * count as u64 / sampled.max(1))
 }
 
-/// What a read would fetch, part by part.
+/// One part of a read's fetches: a missing object, an object, or a payload of the log.
 pub(crate) enum Fetch<'a> {
     /// Chunks of an object that was never written.
     Nothing { chunks: u64 },
-    /// An object, and what is fetched of it.
+    /// An object and the units to fetch from it.
     Object {
         cell: PlannedCell<'a>,
         resolved: &'a ResolvedCell,
-        /// All of it comes when it is opened, the units, too.
+        /// True if the request that opens the object fetches all of it, including the units.
         comes_whole: bool,
     },
-    /// What covers have in an object: a segment of the log.
+    /// A payload of covers in one object: a segment of the log.
     Payload { object: &'a Arc<dyn Object>, unit: &'a Unit },
 }
 
-/// A read that keeps nothing and fetches nothing.
+/// The hooks of a resolve that neither caches nor fetches anything.
 struct DryRun;
 
-impl Resolving for DryRun {}
+impl ResolveHooks for DryRun {}
 
-/// Calls `visit` with all that a read would fetch, without fetching it. Opens the objects and reads
-/// their indexes.
+/// Calls `visit` with every fetch that a read would make, without fetching any chunk. Opens the
+/// objects and reads their indexes.
 ///
 /// # Errors
 /// As [`explain`], and those of `visit`.
@@ -238,13 +242,13 @@ pub(crate) fn for_each_fetch(
 ) -> Result<()> {
     let mut payloads = Payloads::default();
     for number in 0..plan.cell_count() {
-        // There may be more of them than anybody waits for.
+        // A plan may have millions of cells, so cancellation is polled for each.
         check_goes_on("the plan was stopped")?;
         let Some(cell) = plan.cell(number) else { break };
         let tasks = cell.tasks();
         let need = cell.need(tasks.len());
-        // Its index is all that is fetched here.
-        let opening = Opening { need: Need { chunks: 0, ..need }, asked: None };
+        // Only the index is fetched here.
+        let opening = CellOpening { need: Need { chunks: 0, ..need }, asked: None };
         let resolved = resolve(plan, cell, &tasks, opening, &mut payloads, &DryRun)?;
         let Some(resolved) = resolved else {
             visit(Fetch::Nothing { chunks: tasks.len() as u64 })?;

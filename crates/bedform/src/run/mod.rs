@@ -1,16 +1,23 @@
-//! Running plans: open, fetch, check, decode, deliver.
+//! Execution of read plans: opens objects, fetches extents, checks and decodes chunks, delivers
+//! elements.
 //!
-//! | module | step |
+//! A [`plan::ReadPlan`] is made without I/O. `resolve` turns each of its cells into units, and
+//! `execute` runs the units. Explanations, prices and simulations use the same `resolve`, so they
+//! predict the requests that a read makes.
+//!
+//! | module | holds |
 //! |---|---|
 //! | `plan` | a read as a plain value: pieces, moment, price |
-//! | `resolve`, `raw` | one opened cell becomes units and their cost: extents to fetch, merged |
-//! | `explain`, `workload` | a plan as facts and a price; as requests of a simulated machine |
-//! | `names` | waits for objects of which nothing is in memory |
-//! | `execute`, `queue` | threads, and what they have still to do; what a server is asked for |
-//! | `unit` | a unit: fetched, decoded and delivered |
-//! | `deliver` | where decoded chunks go: a buffer, a visitor, the cache alone |
-//! | `chunks` | decoded chunks that are kept |
-//! | `buffers` | memory that threads use again |
+//! | `resolve`, `raw` | an opened cell becomes units and their cost: extents to fetch, merged |
+//! | `explain` | a plan as figures and a price |
+//! | `workload` | a plan as requests of simulated clients |
+//! | `names` | waits for path lookups of objects that no cache knows |
+//! | `execute` | the threads of a read and their shared state |
+//! | `queue` | objects still to open, units still to run, requests in flight to a server |
+//! | `unit` | fetches, decodes and delivers one unit |
+//! | `deliver` | destinations of decoded chunks: a buffer, a visitor, the cache alone |
+//! | `chunks` | decoded chunks in the cache of the process |
+//! | `buffers` | memory that threads reuse |
 
 mod buffers;
 pub(crate) mod chunks;

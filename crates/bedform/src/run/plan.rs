@@ -1,8 +1,9 @@
-//! Plans of reads: lazy values that can be printed, priced, simulated, and run.
+//! Plans of reads: lazy values that can be printed, priced, simulated and run.
 //!
-//! A [`ReadPlan`] is made without I/O, in time and memory of the order of the axes and points of its
-//! selection; no chunk of it is listed before its cell is resolved (see [`super::resolve`]). Its pieces
-//! are of one source each, with a geometry, a decoding and a moment of its own; together they fill the
+//! A [`ReadPlan`] is made without I/O. Time and memory are of the order of the axes and points of
+//! its selection: no chunk is listed before its cell is resolved (see [`super::resolve`]). Each
+//! piece serves one source, with its own geometry, decoding and moment. Together the pieces fill
+//! the result, and no element is in two of them.
 //! result, no element of it twice.
 
 use std::collections::BTreeMap;
@@ -13,47 +14,49 @@ use bedform_storage::{FactorKind, Refined, Version};
 
 use super::chunks::ChunkCache;
 use super::execute::ReadStatistics;
-use super::names::{DOCUMENT_WAITS, Names};
+use super::names::{DOCUMENT_WAITS, LookupWaits};
 use crate::cache::was_too_young;
 use crate::codec::cost::{Decoding, chain_name, decoding_seconds};
 use crate::error::Result;
 use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::plan::opening::Need;
 use crate::plan::price::{Cost, Price};
-use crate::plan::tuning::{Merging, Tuning};
+use crate::plan::tuning::{MergeRules, Tuning};
 use crate::source::{Moment, Source, StoredLayout};
 
-/// What a read gave the elements of. Two reads of one selection by one handle with the same value give the same
-/// elements.
+/// The versions of all objects and commits that a read took its elements from. Two reads of one
+/// selection by one handle with equal values return the same elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct AsOf {
-    /// For each piece its meaning, the last commit, and whether that is in the objects.
+pub(crate) struct ReadVersion {
+    /// For each piece: its meaning, the last commit, and whether that commit is in the objects.
     moments: Vec<(u64, u64, bool)>,
-    objects: Opened,
+    objects: OpenedVersions,
 }
 
-/// The objects of the cells of a plan, as they were opened; nothing for those that are not there.
-pub(crate) type Opened = BTreeMap<u64, Option<Version>>;
+/// The versions of the opened objects by the number of their cell; `None` for an object that does
+/// not exist.
+pub(crate) type OpenedVersions = BTreeMap<u64, Option<Version>>;
 
-/// What is read of one source.
-pub(crate) struct Piece<'a> {
+/// The part of a plan that one source serves.
+pub(crate) struct PlanPiece<'a> {
     pub(crate) source: &'a dyn Source,
     pub(crate) moment: &'a dyn Moment,
     pub(crate) layout: &'a StoredLayout,
-    /// Tells what decides, beside the objects and commits, which elements there are.
+    /// A number for everything beside the objects and commits that decides the elements.
     pub(crate) meaning: u64,
-    /// Which chunks are touched, and where their elements go in the result.
+    /// The touched chunks, and the places of their elements in the result.
     pub(crate) geometry: &'a Geometry,
-    /// Where its decoded chunks are kept, if at all.
+    /// The cache of the decoded chunks, if they are cached.
     pub(crate) cache: Option<ChunkCache<'a>>,
-    /// The axis along which the source is a part of the array, and where in the array it begins.
+    /// The axis along which the source is a part of the array, and the index in the array at which
+    /// it begins.
     pub(crate) begins: Option<(usize, u64)>,
-    /// Cells of the pieces before it; see [`Piece::number`].
+    /// The number of cells of the pieces before this one; see [`PlanPiece::number`].
     pub(crate) cells_before: u64,
 }
 
-impl Piece<'_> {
-    /// Counts the cells before each of several pieces of one plan.
+impl PlanPiece<'_> {
+    /// Sets `cells_before` of the pieces of one plan.
     pub(crate) fn number(pieces: &mut [Self]) {
         let mut cells = 0;
         for piece in pieces {
@@ -62,7 +65,8 @@ impl Piece<'_> {
         }
     }
 
-    /// Stretches that lie together in a chunk and in the result, as if all chunks were like one.
+    /// Estimates the runs that are contiguous both in a chunk and in the result, as if all chunks
+    /// were like one.
     fn estimated_runs(&self) -> u64 {
         if self.geometry.cell_count() == 0 {
             return 0;
@@ -79,24 +83,25 @@ impl Piece<'_> {
         self.geometry.chunk_count().saturating_mul(runs)
     }
 
-    /// True if chunks are stored as their elements and nothing else, so that parts of them can be read
-    /// alone.
+    /// Returns true if chunks are stored as their elements and nothing else, so that parts of them
+    /// can be read alone.
     pub(crate) fn is_raw(&self) -> bool {
         self.layout.codec.is_raw() && !self.source.makes_chunks()
     }
 }
 
-/// Objects whose names are counted where a read is learnt from: of more they are a small part.
+/// The most objects whose path lookups are counted when a read is learnt from. The lookups of
+/// further objects are a small part of the time.
 const NAMED_MAX: u64 = 1 << 10;
-/// Objects of a read that are opened to see whether it would give the same.
+/// The most objects of a read that are opened again to compare their versions.
 const OPENED_MAX: u64 = 1 << 8;
 
 /// A read, planned.
 #[derive(Clone, Copy)]
 pub(crate) struct ReadPlan<'a> {
-    pieces: &'a [Piece<'a>],
+    pieces: &'a [PlanPiece<'a>],
     tuning: &'a Tuning,
-    /// Of all pieces, which may be thousands.
+    /// Cells and chunks of all pieces, which may be thousands.
     cells: u64,
     chunks: u64,
 }
@@ -104,21 +109,21 @@ pub(crate) struct ReadPlan<'a> {
 /// A cell of a plan: an object that a piece touches.
 #[derive(Clone, Copy)]
 pub(crate) struct PlannedCell<'a> {
-    pub(crate) piece: &'a Piece<'a>,
-    /// Its number among the cells of the piece.
+    pub(crate) piece: &'a PlanPiece<'a>,
+    /// The number of the cell among the cells of its piece.
     pub(crate) number: u64,
 }
 
 impl<'a> ReadPlan<'a> {
-    /// The plan of these pieces, of one result each part of which is in one of them. Several are
-    /// [numbered](Piece::number).
-    pub(crate) fn new(pieces: &'a [Piece<'a>], tuning: &'a Tuning) -> Self {
+    /// Makes the plan of these pieces, which share one result without overlap. Several pieces must
+    /// be [numbered](Piece::number).
+    pub(crate) fn new(pieces: &'a [PlanPiece<'a>], tuning: &'a Tuning) -> Self {
         let cells = pieces.iter().map(|piece| piece.geometry.cell_count()).sum();
         let chunks = pieces.iter().map(|piece| piece.geometry.chunk_count()).sum();
         Self { pieces, tuning, cells, chunks }
     }
 
-    pub(crate) fn pieces(&self) -> &'a [Piece<'a>] {
+    pub(crate) fn pieces(&self) -> &'a [PlanPiece<'a>] {
         self.pieces
     }
 
@@ -126,63 +131,65 @@ impl<'a> ReadPlan<'a> {
         self.tuning
     }
 
-    /// Bytes of the result.
+    /// Returns the bytes of the result.
     pub(crate) fn result_bytes(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.geometry.result_bytes()).sum()
     }
 
-    /// Bytes of an element.
+    /// Returns the bytes of an element.
     pub(crate) fn item_size(&self) -> usize {
         self.pieces.first().map_or(1, |piece| piece.geometry.item_size())
     }
 
-    /// How many objects are touched.
+    /// Returns the number of objects that are touched.
     pub(crate) fn cell_count(&self) -> u64 {
         self.cells
     }
 
-    /// How many chunks are touched.
+    /// Returns the number of chunks that are touched.
     pub(crate) fn chunk_count(&self) -> u64 {
         self.chunks
     }
 
-    /// The most that `measure` gives of a piece's codec.
+    /// Returns the largest value of `measure` over the codecs of the pieces.
     pub(crate) fn most(&self, measure: impl Fn(&ChunkCodec) -> u64) -> u64 {
         self.pieces.iter().map(|piece| measure(&piece.layout.codec)).max().unwrap_or(0)
     }
 
-    /// True if every chunk is stored as its elements and nothing else.
+    /// Returns true if every chunk is stored as its elements and nothing else.
     pub(crate) fn is_raw(&self) -> bool {
-        self.pieces.iter().all(Piece::is_raw)
+        self.pieces.iter().all(PlanPiece::is_raw)
     }
 
-    /// True if a callback makes the chunks of a piece.
+    /// Returns true if a callback makes the chunks of a piece.
     pub(crate) fn calls_back(&self) -> bool {
         self.pieces.iter().any(|piece| piece.source.makes_chunks())
     }
 
-    /// True if opening an object is a wait for a server.
+    /// Returns true if opening an object waits for a server.
     pub(crate) fn is_remote(&self) -> bool {
         self.pieces.iter().any(|piece| piece.source.is_remote())
     }
 
-    /// The cell of a number below [`ReadPlan::cell_count`].
+    /// Returns the cell with this number, which must be below [`ReadPlan::cell_count`].
     pub(crate) fn cell(&self, number: u64) -> Option<PlannedCell<'a>> {
         if number >= self.cells {
             return None;
         }
-        // Of pieces without cells, too, the last one that begins so early has it.
+        // Pieces without cells share the number of the piece behind them, so the last match holds
+        // the cell.
         let behind = self.pieces.partition_point(|piece| piece.cells_before <= number);
         let piece = self.pieces.get(behind.checked_sub(1)?)?;
         Some(PlannedCell { piece, number: number - piece.cells_before })
     }
 
-    /// How extents of the plan's objects become requests.
-    pub(crate) fn merging(&self) -> Merging<'a> {
+    /// Returns the rules by which extents of the plan's objects become requests.
+    pub(crate) fn merging(&self) -> MergeRules<'a> {
         self.tuning.merging(self.chunk_count(), self.cell_count())
     }
 
-    /// The price by the geometry alone, without I/O: as if no chunk were compressed or missing.
+    /// Estimates the price from the geometry alone, without I/O, as if no chunk were compressed or
+    /// missing.
     pub(crate) fn estimate(&self) -> Price {
         let objects = self.cell_count();
         let decoded = self.decoded_bytes();
@@ -198,8 +205,8 @@ impl<'a> ReadPlan<'a> {
         Price { exact: false, ..self.price(&cost) }
     }
 
-    /// The most that the price can be, without I/O: as if no chunk were compressed, and no request had more than a
-    /// chunk, or a stretch that lies together where parts of chunks are read.
+    /// Estimates the highest price, without I/O, as if no chunk were compressed. Each request has
+    /// one chunk, or one contiguous run where parts of chunks are read.
     pub(crate) fn estimate_at_most(&self) -> Price {
         let objects = self.cell_count();
         let (decoded, result) = (self.decoded_bytes(), self.result_bytes());
@@ -212,7 +219,7 @@ impl<'a> ReadPlan<'a> {
         Price { exact: false, ..self.price(&Cost { requests, bytes, largest, ..cost }) }
     }
 
-    /// Bytes of all chunks when they are decoded.
+    /// Returns the bytes of all chunks once they are decoded.
     fn decoded_bytes(&self) -> u64 {
         let decoded = self.pieces.iter().map(|piece| {
             piece.geometry.chunk_count().saturating_mul(piece.layout.codec.decoded_bytes() as u64)
@@ -220,7 +227,8 @@ impl<'a> ReadPlan<'a> {
         decoded.fold(0, u64::saturating_add)
     }
 
-    /// What the processor does by the geometry alone, of chunks that have `encoded_bytes` together.
+    /// Estimates the CPU work from the geometry alone, for chunks of `encoded_bytes` bytes
+    /// together.
     fn processing(&self, encoded_bytes: u64) -> Cost {
         let (chunks, decoded_bytes) = (self.chunk_count(), self.decoded_bytes());
         let codec = self.pieces.first().map(|piece| &piece.layout.codec);
@@ -228,12 +236,12 @@ impl<'a> ReadPlan<'a> {
         let decoding_nanos = codec.filter(|codec| !codec.is_raw()).map_or(0, |codec| {
             in_nanos(decoding_seconds(codec.chain(), &self.tuning.profile.processor, of))
         });
-        let runs = self.pieces.iter().map(Piece::estimated_runs).fold(0, u64::saturating_add);
+        let runs = self.pieces.iter().map(PlanPiece::estimated_runs).fold(0, u64::saturating_add);
         let result_bytes = self.result_bytes();
         Cost { chunks, decoded_bytes, decoding_nanos, runs, result_bytes, ..Cost::default() }
     }
 
-    /// The price of a plan of which all cells were resolved to `cost`.
+    /// Returns the price of a plan whose cells were all resolved to `cost`.
     pub(crate) fn price(&self, cost: &Cost) -> Price {
         let name = self.experience_name();
         let refined = match &self.tuning.experience {
@@ -243,12 +251,13 @@ impl<'a> ReadPlan<'a> {
         cost.price(self.tuning, self.most(ChunkCodec::scratch_bytes), refined)
     }
 
-    /// What reads like this one are learnt about by.
+    /// Returns the key under which reads like this one are learnt about: the name of the codec
+    /// chain.
     fn experience_name(&self) -> String {
         self.pieces.first().map_or_else(String::new, |piece| chain_name(piece.layout.codec.chain()))
     }
 
-    /// Learns from a read of this plan that did `done` in so many seconds.
+    /// Refines the profile by a read of this plan that did the work `done` in `seconds`.
     pub(crate) fn learn(&self, done: &ReadStatistics, seconds: f64) {
         let Some(experience) = &self.tuning.experience else { return };
         let Some(is_cold) = self.was_cold(done).filter(|_| experience.is_due(seconds)) else {
@@ -277,20 +286,23 @@ impl<'a> ReadPlan<'a> {
         }
     }
 
-    /// What a read of this plan that began at `time` and opened `objects` gave the elements of; nothing where they
-    /// are too many, or one could be another since and look the same.
-    pub(crate) fn as_of(&self, objects: Opened, time: SystemTime) -> Option<AsOf> {
+    /// Returns the versions that a read of this plan took its elements from. The read began at
+    /// `time` and opened `objects`.
+    /// `None` if there are too many objects, or if one is so young that a later change could leave
+    /// its version the same.
+    pub(crate) fn as_of(&self, objects: OpenedVersions, time: SystemTime) -> Option<ReadVersion> {
         let is_certain = self.cell_count() <= OPENED_MAX
             && objects.len() as u64 == self.cell_count()
             && !objects.values().flatten().any(|version| was_too_young(version, time));
-        is_certain.then(|| AsOf { moments: self.moments(), objects })
+        is_certain.then(|| ReadVersion { moments: self.moments(), objects })
     }
 
-    /// True if a read of this plan would give now what another one has given.
+    /// Returns true if a read of this plan would now return the elements of the read that
+    /// `as_of` records.
     ///
     /// # Errors
     /// Those of storage.
-    pub(crate) fn is_still(&self, as_of: &AsOf) -> Result<bool> {
+    pub(crate) fn is_still(&self, as_of: &ReadVersion) -> Result<bool> {
         if self.moments() != as_of.moments {
             return Ok(false);
         }
@@ -304,23 +316,24 @@ impl<'a> ReadPlan<'a> {
     }
 
     fn moments(&self) -> Vec<(u64, u64, bool)> {
-        let moment =
-            |piece: &Piece<'_>| (piece.meaning, piece.moment.number(), piece.moment.is_settled());
+        let moment = |piece: &PlanPiece<'_>| {
+            (piece.meaning, piece.moment.number(), piece.moment.is_settled())
+        };
         self.pieces.iter().map(moment).collect()
     }
 
-    /// Waits for the names of its objects, where nothing is in memory but the array's document, which was looked
-    /// at before.
+    /// Returns the waits for path lookups of the plan's objects, where no cache knows them. The
+    /// lookup of the array's document does not count: it was made before.
     fn names(&self) -> u64 {
-        let mut names = Names::default();
+        let mut names = LookupWaits::default();
         let cells = (0..self.cell_count().min(NAMED_MAX)).filter_map(|number| self.cell(number));
         let named = cells.filter(|cell| cell.piece.source.has_names());
         let waits: u64 = named.map(|cell| names.waits_for(&cell.coordinates())).sum();
         waits.saturating_sub(DOCUMENT_WAITS)
     }
 
-    /// True if a read found nothing in memory, false if all; nothing if some were here and some there, or the read
-    /// was another than the one that is priced.
+    /// Returns true if the read found nothing in memory, and false if it found everything there.
+    /// `None` if it found some, or if it did other work than the price assumes.
     fn was_cold(&self, done: &ReadStatistics) -> Option<bool> {
         let [piece] = self.pieces else { return None };
         let is_whole = piece.moment.is_settled()
@@ -334,40 +347,40 @@ impl<'a> ReadPlan<'a> {
         match done.waits {
             _ if self.is_remote() => Some(true),
             0 => Some(false),
-            // What is fetched ahead is waited for by nobody.
+            // No thread waits for bytes that were read ahead.
             waits => (waits >= done.objects).then_some(true),
         }
     }
 }
 
-/// A time, as costs are added up.
+/// Returns seconds as nanoseconds, the unit of costs.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub(crate) fn in_nanos(seconds: f64) -> u64 {
     (seconds * 1e9) as u64
 }
 
 impl<'a> PlannedCell<'a> {
-    /// The chunks of the object that are touched.
+    /// Returns the touched chunks of the object.
     pub(crate) fn tasks(&self) -> Vec<ChunkTask> {
         self.piece.geometry.tasks(self.number)
     }
 
-    /// The coordinates of the object in the grid of objects.
+    /// Returns the coordinates of the object in the grid of objects.
     pub(crate) fn coordinates(&self) -> Vec<u64> {
         self.piece.geometry.cell_coordinates(self.number)
     }
 
-    /// What the read needs of the object that it has so many tasks for.
+    /// Returns the need of the read for an object with so many tasks.
     pub(crate) fn need(&self, tasks: usize) -> Need {
         Need { chunks: tasks as u64, objects: self.piece.geometry.cell_count() }
     }
 
-    /// The codec of the object's chunks.
+    /// Returns the codec of the object's chunks.
     pub(crate) fn codec(&self) -> &'a ChunkCodec {
         &self.piece.layout.codec
     }
 
-    /// The object's name, for messages.
+    /// Returns the object's name for messages.
     pub(crate) fn object_name(&self) -> String {
         self.piece.source.object_name(&self.coordinates())
     }

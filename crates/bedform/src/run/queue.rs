@@ -1,7 +1,8 @@
-//! What a read has still to do: objects to open, and units of those that are open.
+//! The steps that a read has still to do: objects to open, and units of the opened objects.
 //!
-//! Files of this machine are read by who takes them from here. A server is asked ahead, for as much as
-//! the limits allow, and only what has come is taken: few threads have many requests on their way.
+//! A thread that takes a unit or cell of a local file reads it itself. Requests to a server are
+//! sent ahead, as far as the limits allow, and a thread takes a step only once its answer has come.
+//! So a few threads keep many requests in flight.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,18 +14,19 @@ use crate::error::Error;
 use crate::run::resolve::Unit;
 use crate::source::PendingCell;
 
-/// What is left of a read.
+/// The queue of a read's remaining steps.
 #[derive(Default)]
-pub(crate) struct Queue {
+pub(crate) struct ReadQueue {
     pub(crate) next_cell: u64,
     pub(crate) units: VecDeque<QueuedUnit>,
-    /// How many of them, from the front, the storage was told of or asked for.
+    /// The number of units, from the front, that were hinted to the storage or requested from the
+    /// server.
     pub(crate) ahead: usize,
-    /// Cells whose objects were asked for, or are to be opened by who takes them.
+    /// Cells whose objects were requested, or `None` if the thread that takes the cell opens it.
     openings: VecDeque<(u64, Option<PendingCell>)>,
-    /// Bytes that were asked for, of what is still here.
+    /// Bytes that were requested by the steps still in the queue.
     asked_bytes: u64,
-    /// Threads that are opening an object and will add units.
+    /// Threads that are opening an object and will add its units.
     pub(crate) planning: usize,
     pub(crate) error: Option<Error>,
 }
@@ -34,22 +36,22 @@ pub(crate) struct QueuedUnit {
     pub(crate) object: Arc<dyn Object>,
     pub(crate) cell: u64,
     pub(crate) unit: Unit,
-    /// What was asked for of its extents, if anything was.
+    /// The answers to the requests for its extents; empty if none was sent.
     pub(crate) answers: Vec<Option<Answer<Bytes>>>,
 }
 
 /// One step of a read.
-pub(crate) enum Work {
+pub(crate) enum ReadStep {
     Cell(u64, Option<PendingCell>),
     Unit(QueuedUnit),
-    /// To look whether the read is to stop.
+    /// A chance to poll for cancellation.
     Nothing,
     Done,
 }
 
-/// How much may be asked for at a time.
+/// Limits of the requests in flight.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct AskLimits {
+pub(crate) struct RequestLimits {
     pub(crate) requests: usize,
     pub(crate) bytes: u64,
 }
@@ -59,7 +61,7 @@ impl QueuedUnit {
         Self { object, cell, unit, answers: Vec::new() }
     }
 
-    /// Asks for what is not at hand; gives how many requests that makes.
+    /// Requests the extents that are not at hand; returns the number of requests.
     fn ask(&mut self, bell: &Arc<Bell>) -> usize {
         if self.unit.requests(&*self.object).0 == 0 {
             return 0;
@@ -77,14 +79,14 @@ impl QueuedUnit {
         self.answers.iter().flatten().all(Answer::is_here)
     }
 
-    /// Bytes that were asked for.
+    /// Returns the bytes that were requested.
     fn asked_bytes(&self) -> u64 {
         if self.answers.is_empty() { 0 } else { self.unit.bytes() }
     }
 }
 
-impl Queue {
-    /// True if nothing is left, and nobody will add anything.
+impl ReadQueue {
+    /// Returns true if the queue is empty and no thread will add to it.
     pub(crate) fn is_done(&self, cells: u64) -> bool {
         self.planning == 0
             && self.units.is_empty()
@@ -92,11 +94,11 @@ impl Queue {
             && self.next_cell >= cells
     }
 
-    /// Asks for what comes next, as far as the limits allow: units first, which are further. `open` asks for
-    /// the object of a cell. Gives how many requests were made.
+    /// Sends requests for the next steps, as far as the limits allow: for units first, which are
+    /// nearer to delivery. `open` requests the object of a cell. Returns the number of requests.
     pub(crate) fn ask(
         &mut self,
-        limits: AskLimits,
+        limits: RequestLimits,
         cells: u64,
         bell: &Arc<Bell>,
         open: &dyn Fn(u64) -> Option<PendingCell>,
@@ -119,7 +121,7 @@ impl Queue {
             self.asked_bytes += bytes.unwrap_or(0);
             self.openings.push_back((self.next_cell, opening));
             self.next_cell += 1;
-            // One that somebody can open at once has units, which go first.
+            // A cell that a thread can open at once has units, which go first.
             if bytes.is_none() {
                 break;
             }
@@ -127,14 +129,14 @@ impl Queue {
         made
     }
 
-    /// Something that is here.
-    pub(crate) fn take_asked(&mut self) -> Option<Work> {
+    /// Takes a unit or cell whose answers have come.
+    pub(crate) fn take_asked(&mut self) -> Option<ReadStep> {
         let mut units = self.units.iter().take(self.ahead);
         if let Some(at) = units.position(QueuedUnit::is_here) {
             self.ahead -= 1;
             let unit = self.units.remove(at)?;
             self.asked_bytes -= unit.asked_bytes();
-            return Some(Work::Unit(unit));
+            return Some(ReadStep::Unit(unit));
         }
         let is_here = |opening: &Option<PendingCell>| {
             opening.as_ref().is_none_or(|opening| opening.answer.is_here())
@@ -143,21 +145,21 @@ impl Queue {
         let (cell, opening) = self.openings.remove(at)?;
         self.asked_bytes -= opening.as_ref().map_or(0, |opening| opening.bytes);
         self.planning += 1;
-        Some(Work::Cell(cell, opening))
+        Some(ReadStep::Cell(cell, opening))
     }
 
-    /// What comes next.
-    pub(crate) fn take_next(&mut self, cells: u64) -> Option<Work> {
+    /// Takes the next unit or cell.
+    pub(crate) fn take_next(&mut self, cells: u64) -> Option<ReadStep> {
         if let Some(unit) = self.units.pop_front() {
             self.ahead = self.ahead.saturating_sub(1);
-            return Some(Work::Unit(unit));
+            return Some(ReadStep::Unit(unit));
         }
         if self.next_cell >= cells {
             return None;
         }
         self.next_cell += 1;
         self.planning += 1;
-        Some(Work::Cell(self.next_cell - 1, None))
+        Some(ReadStep::Cell(self.next_cell - 1, None))
     }
 
     fn on_their_way(&self) -> usize {
@@ -177,7 +179,7 @@ mod tests {
 
     use crate::run::queue::*;
 
-    /// An object of 1000 bytes that keeps what it has promised.
+    /// An object of 1000 bytes that keeps the senders of its answers.
     #[derive(Default)]
     struct Promising {
         version: Version,
@@ -221,17 +223,17 @@ mod tests {
         }
     }
 
-    fn queue_of(object: &Arc<Promising>, units: u64) -> Queue {
+    fn queue_of(object: &Arc<Promising>, units: u64) -> ReadQueue {
         let unit = |number: u64| {
             let extents = vec![Extent { offset: number * 10, length: 10 }];
             QueuedUnit::new(object.clone(), 0, Unit { extents, ..Unit::default() })
         };
-        Queue { units: (0..units).map(unit).collect(), ..Queue::default() }
+        ReadQueue { units: (0..units).map(unit).collect(), ..ReadQueue::default() }
     }
 
-    fn offset_of(work: Option<Work>) -> Option<u64> {
+    fn offset_of(work: Option<ReadStep>) -> Option<u64> {
         match work? {
-            Work::Unit(unit) => Some(unit.unit.extents[0].offset),
+            ReadStep::Unit(unit) => Some(unit.unit.extents[0].offset),
             _ => panic!("a cell"),
         }
     }
@@ -240,7 +242,7 @@ mod tests {
     fn what_has_come_is_taken_and_no_more_is_asked_for_than_the_limits_allow() {
         let (object, bell) = (Arc::<Promising>::default(), Arc::default());
         let mut queue = queue_of(&object, 6);
-        let limits = AskLimits { requests: 3, bytes: 1000 };
+        let limits = RequestLimits { requests: 3, bytes: 1000 };
         let none = |_| unreachable!("no cells");
         assert_eq!(queue.ask(limits, 0, &bell, &none), 3);
         assert_eq!(queue.ask(limits, 0, &bell, &none), 0);
@@ -266,7 +268,7 @@ mod tests {
     fn what_has_come_and_was_not_taken_counts_as_memory() {
         let (object, bell) = (Arc::<Promising>::default(), Arc::default());
         let mut queue = queue_of(&object, 6);
-        let limits = AskLimits { requests: 100, bytes: 20 };
+        let limits = RequestLimits { requests: 100, bytes: 20 };
         let none = |_| unreachable!("no cells");
         assert_eq!(queue.ask(limits, 0, &bell, &none), 2);
         object.keep(0);
@@ -274,28 +276,28 @@ mod tests {
         assert_eq!(queue.ask(limits, 0, &bell, &none), 0);
         assert!(queue.take_asked().is_some());
         assert_eq!(queue.ask(limits, 0, &bell, &none), 1);
-        // One is asked for, however large it is.
+        // One unit is requested, however large it is.
         let mut queue = queue_of(&object, 2);
-        assert_eq!(queue.ask(AskLimits { requests: 9, bytes: 1 }, 0, &bell, &none), 1);
+        assert_eq!(queue.ask(RequestLimits { requests: 9, bytes: 1 }, 0, &bell, &none), 1);
     }
 
     #[test]
     fn an_object_that_somebody_can_open_at_once_is_opened_before_more_are_asked_for() {
         let bell = Arc::default();
-        let mut queue = Queue::default();
+        let mut queue = ReadQueue::default();
         let promises = Mutex::new(Vec::new());
         let open = |cell| {
             let (answer, promise) = Answer::new(Arc::clone(&bell));
             promises.lock().unwrap().push(promise);
             (cell != 2).then_some(PendingCell { answer, bytes: 1 })
         };
-        let limits = AskLimits { requests: 100, bytes: 1000 };
+        let limits = RequestLimits { requests: 100, bytes: 1000 };
         assert_eq!(queue.ask(limits, 5, &bell, &open), 2);
-        assert!(matches!(queue.take_asked(), Some(Work::Cell(2, None))));
+        assert!(matches!(queue.take_asked(), Some(ReadStep::Cell(2, None))));
         assert!(queue.take_asked().is_none());
         assert_eq!(queue.ask(limits, 5, &bell, &open), 2);
         promises.lock().unwrap().pop().unwrap().keep(Ok(None));
-        assert!(matches!(queue.take_asked(), Some(Work::Cell(4, Some(_)))));
+        assert!(matches!(queue.take_asked(), Some(ReadStep::Cell(4, Some(_)))));
         assert!(!queue.is_done(5));
     }
 }

@@ -1,27 +1,28 @@
-//! Elements that are stored as they are: only the bytes that a read needs are fetched, with the gaps
-//! between them where those are small.
+//! Requests for raw elements: chunks that are stored as their elements and nothing else.
+//!
+//! Only the byte ranges that a read needs are fetched, together with small gaps between them.
 
 use bedform_format::shard::Extent;
 
 use super::plan::PlannedCell;
-use super::resolve::{Unit, Wanted};
+use super::resolve::{NeededChunk, Unit};
 use crate::error::{Error, Result};
 use crate::plan::copy::{Axis, Copy};
 use crate::plan::geometry::ChunkTask;
-use crate::plan::tuning::{Merging, UNIT_BYTES_MAX};
+use crate::plan::tuning::{MergeRules, UNIT_BYTES_MAX};
 use crate::source::Location;
 
-/// Adds the units of chunks that lie where they are said to, in ascending order.
+/// Adds the units of chunks at the given locations, which are in ascending order.
 ///
 /// # Errors
 /// `Corrupt` if a chunk has fewer bytes than its elements.
 pub(super) fn gather_raw(
     cell: PlannedCell<'_>,
-    chunks: Vec<(Location, Wanted)>,
-    merging: Merging<'_>,
+    chunks: Vec<(Location, NeededChunk)>,
+    merging: MergeRules<'_>,
     units: Vec<Unit>,
 ) -> Result<Vec<Unit>> {
-    let Merging { gap_bytes: gap_max, extents_max, .. } = merging;
+    let MergeRules { gap_bytes: gap_max, extents_max, .. } = merging;
     let mut all = Vec::with_capacity(chunks.len());
     for (location, wanted) in chunks {
         all.push(blocks_of(cell, wanted.task, location.extent, gap_max)?);
@@ -39,11 +40,12 @@ pub(super) fn gather_raw(
     Ok(gatherer.finish())
 }
 
-/// What is read of a chunk that starts at `offset`: blocks, and where each is, in the order of the file.
+/// The byte ranges to read from the chunk at `offset`: blocks, and the places of each, in the order
+/// of the file.
 struct ChunkBlocks {
     offset: u64,
-    blocks: Vec<(Block, Vec<Axis>)>,
-    pieces: Vec<BlockPlace>,
+    blocks: Vec<(RawBlock, Vec<Axis>)>,
+    pieces: Vec<BlockOccurrence>,
 }
 
 impl ChunkBlocks {
@@ -67,24 +69,28 @@ fn blocks_of(
         ));
     }
     let item = geometry.item_size() as u64;
-    // Boxes of a union may share bytes of the chunk, so the blocks of all copies are put in order
+    // The boxes of a union may share bytes of the chunk. So the blocks of all copies are sorted
     // before any is fetched.
-    let mut blocks: Vec<(Block, Vec<Axis>)> = Vec::new();
-    let mut pieces: Vec<BlockPlace> = Vec::new();
+    let mut blocks: Vec<(RawBlock, Vec<Axis>)> = Vec::new();
+    let mut pieces: Vec<BlockOccurrence> = Vec::new();
     geometry.for_each_copy(cell.number, task, codec.strides(), |mut copy| {
         if copy.axes.iter().any(|axis| axis.count() == 0) {
             return Ok(());
         }
-        // Walk in the order of the file.
+        // Walks in the order of the file.
         copy.axes.sort_by_key(|axis| std::cmp::Reverse(source_span(axis)));
         for part in parts(copy, item, gap_max) {
             let split = split_axis(&part.axes, item, gap_max);
             let (outer, inner) = part.axes.split_at(split);
-            let block = Block::new(inner, item);
+            let block = RawBlock::new(inner, item);
             let number = blocks.len();
             pieces.extend(
                 outer_positions(outer, part.source_start, part.target_start).into_iter().map(
-                    |(source, target)| BlockPlace { start: source - block.before, target, number },
+                    |(source, target)| BlockOccurrence {
+                        start: source - block.before,
+                        target,
+                        number,
+                    },
                 ),
             );
             blocks.push((block, inner.to_vec()));
@@ -95,17 +101,17 @@ fn blocks_of(
     Ok(ChunkBlocks { offset: extent.offset, blocks, pieces })
 }
 
-/// A block of elements: where its bytes start in the chunk, where its first element goes in the
-/// target, and which block it is.
+/// One occurrence of a block: the byte in the chunk at which it starts, the byte of the target for
+/// its first element, and the number of the block.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct BlockPlace {
+struct BlockOccurrence {
     start: i64,
     target: i64,
     number: usize,
 }
 
-/// Cuts a copy along an axis that is dense enough to be read in one go but too long for a unit, so
-/// that it is walked in blocks and not element by element.
+/// Cuts a copy along an axis that is dense enough for one read but too long for a unit. The axis is
+/// then walked in blocks and not element by element.
 fn parts(copy: Copy, item: u64, gap_max: u64) -> Vec<Copy> {
     let split = split_axis(&copy.axes, item, gap_max);
     let Some(at) = split.checked_sub(1) else { return vec![copy] };
@@ -113,7 +119,7 @@ fn parts(copy: Copy, item: u64, gap_max: u64) -> Vec<Copy> {
         return listed_parts(copy, item, gap_max);
     }
     let Axis::Even { source_step, target_step, count } = copy.axes[at] else { return vec![copy] };
-    let span = Block::new(&copy.axes[split..], item).span;
+    let span = RawBlock::new(&copy.axes[split..], item).span;
     let step = source_step.unsigned_abs();
     if step == 0 || step.saturating_sub(span) > gap_max || span > UNIT_BYTES_MAX {
         return vec![copy];
@@ -148,10 +154,10 @@ fn parts(copy: Copy, item: u64, gap_max: u64) -> Vec<Copy> {
     parts
 }
 
-/// As [`parts`], along a list of positions: those that follow each other with small gaps are read in one go.
+/// As [`parts`], along a list of positions: neighbours with small gaps become one block.
 fn listed_parts(copy: Copy, item: u64, gap_max: u64) -> Vec<Copy> {
     let Some((axis, inner)) = copy.axes.split_first() else { return vec![copy] };
-    let span = Block::new(inner, item).span;
+    let span = RawBlock::new(inner, item).span;
     if span > UNIT_BYTES_MAX || !ascends(axis) {
         return vec![copy];
     }
@@ -171,8 +177,9 @@ fn listed_parts(copy: Copy, item: u64, gap_max: u64) -> Vec<Copy> {
     parts
 }
 
-/// How many positions of an axis that ascends, from number `first` on, follow each other with gaps of at most
-/// `gap_max` bytes, each of `span` bytes, at most `room` bytes behind the first.
+/// Returns the number of positions, from number `first` on, that can be read as one block. Each is
+/// `span` bytes long, and the axis ascends. Gaps are at most `gap_max` bytes; no position starts
+/// more than `room` bytes after the first.
 fn near_count(axis: &Axis, first: u64, span: u64, (gap_max, room): (u64, u64)) -> u64 {
     let place = |at| axis.offset(at).0;
     let distance = |one: u64, other: u64| place(other).abs_diff(place(one));
@@ -182,14 +189,14 @@ fn near_count(axis: &Axis, first: u64, span: u64, (gap_max, room): (u64, u64)) -
             && distance(first, next) <= room
     };
     let mut at = first;
-    // Between two that are near enough all are: they ascend.
+    // If two positions are near enough, so are all between them, because they ascend.
     while let Some(stride) = STRIDES.iter().find(|stride| is_near(at, at + *stride)) {
         at += stride;
     }
     at + 1 - first
 }
 
-/// Positions of a list that are looked over at once, where they lie close together.
+/// Steps, in positions, of the search for the end of a dense stretch of a list.
 const STRIDES: [u64; 3] = [1024, 32, 1];
 
 fn ascends(axis: &Axis) -> bool {
@@ -200,13 +207,13 @@ fn ascends(axis: &Axis) -> bool {
     }
 }
 
-/// The bytes that a block of inner axes spans around its first element.
-struct Block {
+/// The byte range of a block of inner axes, relative to its first element.
+struct RawBlock {
     before: i64,
     span: u64,
 }
 
-impl Block {
+impl RawBlock {
     fn new(inner: &[Axis], item: u64) -> Self {
         let (low, high) = inner.iter().fold((0_i64, 0_i64), |(low, high), axis| {
             let (axis_low, axis_high) = axis.reach()[0];
@@ -216,7 +223,8 @@ impl Block {
     }
 }
 
-/// How many outer axes to walk one by one, so that what is left has no gap over `gap_max`.
+/// Returns the number of outer axes to walk one by one, so that the inner ones have no gap over
+/// `gap_max` bytes.
 fn split_axis(axes: &[Axis], item: u64, gap_max: u64) -> usize {
     let mut span = item;
     for at in (0..axes.len()).rev() {
@@ -234,7 +242,7 @@ fn source_span(axis: &Axis) -> u64 {
     (high - low).cast_unsigned()
 }
 
-/// True if between positions of `span` bytes each no gap is larger than `gap_max` bytes.
+/// Returns true if no gap between positions of `span` bytes each is larger than `gap_max` bytes.
 fn is_dense(axis: &Axis, span: u64, gap_max: u64) -> bool {
     let fits = |step: u64| step.saturating_sub(span) <= gap_max;
     match axis {
@@ -248,7 +256,7 @@ fn is_dense(axis: &Axis, span: u64, gap_max: u64) -> bool {
     }
 }
 
-/// Where each block starts in the source and the target.
+/// Returns the start of each block in the source and the target.
 fn outer_positions(outer: &[Axis], source: i64, target: i64) -> Vec<(i64, i64)> {
     let mut positions = vec![(source, target)];
     for axis in outer {
@@ -263,28 +271,28 @@ fn outer_positions(outer: &[Axis], source: i64, target: i64) -> Vec<(i64, i64)> 
     positions
 }
 
-/// Wider gaps are read over as well while they are at most one in so many bytes that are read anyway: a few large
-/// requests, which go past the page cache, take less than many of a middling size.
+/// Wider gaps are read over as well, up to one byte in so many other bytes of the request. A few
+/// large requests, which go past the page cache, take less time than many of a middling size.
 const WIDE_SHARE: u64 = 4;
 
-/// Merges blocks into extents, and extents into units, from chunk to chunk.
+/// A builder that merges blocks into extents, and extents into units, across chunks.
 struct Gatherer {
     gap_max: u64,
-    /// Extents of a unit.
+    /// The most extents of a unit.
     extents_max: usize,
-    /// Bytes of a unit, and of an extent.
+    /// The most bytes of a unit, and of an extent.
     bytes_max: u64,
     unit: Unit,
-    /// Bytes of the last extent that lie in gaps over `gap_max`.
+    /// Bytes of the last extent that lie in gaps over `gap_max` bytes.
     wide: u64,
-    /// Bytes of the unit's extents but the last.
+    /// Bytes of the unit's extents except the last.
     before: u64,
     units: Vec<Unit>,
 }
 
 impl Gatherer {
     /// Adds a block of a chunk that starts at `offset`; blocks come in ascending order.
-    fn add(&mut self, piece: &BlockPlace, block: &Block, inner: &[Axis], offset: u64) {
+    fn add(&mut self, piece: &BlockOccurrence, block: &RawBlock, inner: &[Axis], offset: u64) {
         let start = offset + piece.start.cast_unsigned();
         self.make_room(Extent { offset: start, length: block.span });
         let last = self.unit.extents.last().map_or(start, |last| last.offset);
@@ -297,7 +305,7 @@ impl Gatherer {
         self.unit.raw.push(copy);
     }
 
-    /// Makes the unit's last extent one that holds `extent`.
+    /// Makes sure that the unit's last extent contains `extent`.
     fn make_room(&mut self, extent: Extent) {
         let Some(last) = self.unit.extents.last_mut() else {
             return self.unit.extents.push(extent);
@@ -353,11 +361,11 @@ mod tests {
         let gap_max = 100;
         assert_eq!(extents(gap_max, &[(0, 4000), (5000, 10)]), [(0, 5010)]);
         assert_eq!(extents(gap_max, &[(0, 4000), (5001, 10)]), [(0, 4000), (5001, 10)]);
-        // All wide gaps of a request together, those within `gap_max` do not count.
+        // All wide gaps of a request together; gaps within `gap_max` do not count.
         let blocks = [(0, 4000), (4600, 10), (4700, 10), (5200, 10)];
         assert_eq!(extents(gap_max, &blocks), [(0, 4710), (5200, 10)]);
         assert_eq!(extents(gap_max, &[(0, 10), (110, 10), (220, 10)]), [(0, 230)]);
-        // What lies before it begins another request.
+        // A block before it begins another request.
         assert_eq!(extents(gap_max, &[(5000, 4000), (0, 10)]), [(5000, 4000), (0, 10)]);
     }
 }

@@ -1,8 +1,9 @@
-//! Resolving a plan: one opened cell becomes units and their cost.
+//! Resolution of a plan: one opened cell becomes units and their cost.
 //!
-//! Whoever runs, explains, simulates or compares a plan resolves it here, cell by cell, alone or in
-//! parallel. A cell is opened, its cover takes what it has, and what is left is looked up and merged into
-//! units, where a gap is cheaper to read than to skip. Nothing of a chunk is read.
+//! Executions, explanations, simulations and comparisons of plans all resolve cells here, alone or
+//! in parallel. A cell is opened, and its cover takes the elements that it has. The remaining
+//! chunks are looked up and merged into units where a gap is cheaper to read than to skip. No chunk
+//! is read.
 
 use std::sync::Arc;
 
@@ -19,67 +20,69 @@ use crate::plan::mask::Mask;
 use crate::plan::opening::Need;
 use crate::plan::part::Origin;
 use crate::plan::price::Cost;
-use crate::plan::tuning::Merging;
+use crate::plan::tuning::MergeRules;
 use crate::source::{
-    ChunkLocations, Cover, Location, OpenCell, Payload, Payloads, PendingCell, Rest, Uncovered,
+    ChunkLocations, Cover, Location, OpenCell, Payload, Payloads, PendingCell, Uncovered,
+    UncoveredRest,
 };
 
-/// Smaller extents are better fetched ahead into the page cache than waited for one by one. A block of a
-/// log that was cut at the end of a record still counts.
+/// Smaller extents are better read ahead into the page cache than waited for one by one. A block of
+/// a log that was cut at the end of a record still counts as large.
 pub(crate) const SCATTERED_BYTES_MIN: u64 = 24 << 10;
 
-/// What one thread fetches, decodes and copies at a time.
+/// The extents that one thread fetches at a time, with the chunks to decode and the copies to make.
 #[derive(Debug, Default)]
 pub(crate) struct Unit {
-    /// Byte ranges to read; they follow each other in the buffer.
+    /// Byte ranges to read; they are concatenated in the buffer.
     pub(crate) extents: Vec<Extent>,
-    /// Chunks in them.
+    /// Encoded chunks in the buffer.
     pub(crate) chunks: Vec<FetchedChunk>,
-    /// Copies of elements that are stored as they are, from the buffer to the result.
+    /// Copies of raw elements from the buffer to the result.
     pub(crate) raw: Vec<Copy>,
     /// Chunks that were never written.
-    pub(crate) missing: Vec<Wanted>,
-    /// What a cover has in them.
+    pub(crate) missing: Vec<NeededChunk>,
+    /// The payload of covers that the extents hold.
     pub(crate) payload: Option<Box<dyn Payload>>,
-    /// What lies over the chunks, where they are delivered whole.
+    /// The cover of the chunks, if chunks are delivered whole.
     pub(crate) cover: Option<Arc<dyn Cover>>,
 }
 
-/// A chunk that the read needs, and what it needs of it.
+/// A chunk that the read needs, and the elements that it needs of it.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct NeededChunk {
     pub(crate) task: ChunkTask,
-    /// The free elements of each part, where a cover has the rest.
+    /// The free elements of each part, if a cover supplies the rest; `None` if all are needed.
     pub(super) free: Option<Vec<Mask>>,
 }
 
 /// An encoded chunk in a unit's buffer.
 #[derive(Debug)]
 pub(crate) struct FetchedChunk {
-    pub(crate) wanted: Wanted,
-    /// Where it starts in the buffer.
+    pub(crate) wanted: NeededChunk,
+    /// The chunk's start in the buffer, in bytes.
     pub(crate) start: usize,
-    /// Its bytes.
+    /// Bytes of the encoded chunk.
     pub(crate) length: usize,
-    /// Where its first part lies in the object, for messages.
+    /// The place of its first part in the object, for messages.
     pub(crate) extent: Extent,
-    /// Codecs that it was written without.
+    /// A bit for each codec that was skipped when the chunk was written.
     pub(crate) skip: u32,
 }
 
 impl Unit {
-    /// The unit of a payload.
+    /// Makes the unit of a payload.
     fn of_payload(payload: Box<dyn Payload>) -> Self {
         let extents = payload.extents().to_vec();
         Self { extents, payload: Some(payload), ..Self::default() }
     }
 
-    /// Bytes of the buffer.
+    /// Returns the bytes of the buffer.
     pub(crate) fn bytes(&self) -> u64 {
         self.extents.iter().map(|extent| extent.length).sum()
     }
 
-    /// Requests that the unit makes, and their bytes, beyond what came when the object was opened.
+    /// Returns the requests of the unit and their bytes, beyond the bytes that came when the object
+    /// was opened.
     pub(crate) fn requests(&self, object: &dyn Object) -> (u64, u64) {
         let known = object.at_hand();
         let missing = |extent: &Extent| {
@@ -90,16 +93,17 @@ impl Unit {
         asked.fold((0, 0), |(requests, bytes), more| (requests + 1, bytes + more))
     }
 
-    /// True for several extents of a cover that are large enough to go past the page cache one by one,
-    /// though not large: what a box of an array needs of a log lies in many places.
+    /// Returns true for a payload of several extents of at least [`SCATTERED_BYTES_MIN`] bytes on
+    /// average. A box of an array has its elements in many places of a log. Such extents are worth
+    /// a read past the page cache, one by one.
     pub(crate) fn is_scattered(&self) -> bool {
         let count = self.extents.len() as u64;
         let has_parts = self.payload.as_ref().is_some_and(|payload| payload.has_parts());
         has_parts && count > 1 && self.bytes() / count >= SCATTERED_BYTES_MIN
     }
 
-    /// What fetching and decoding the unit costs; no requests where all of its object came when that was
-    /// opened (`object` is `None`).
+    /// Returns the cost of fetching and decoding the unit. `object` is `None` if the whole object
+    /// came when it was opened; the unit then makes no requests.
     fn cost(&self, object: Option<&dyn Object>, codec: Option<&ChunkCodec>) -> Cost {
         let (requests, bytes) = object.map_or((0, 0), |object| self.requests(object));
         let largest = match requests {
@@ -125,13 +129,13 @@ impl Unit {
     }
 }
 
-impl Wanted {
-    /// All that the plan takes of a chunk.
+impl NeededChunk {
+    /// A chunk with all elements that the plan takes of it.
     pub(crate) fn all(task: ChunkTask) -> Self {
         Self { task, free: None }
     }
 
-    /// What is left of a chunk beside a cover.
+    /// Returns the elements of a chunk that its cover does not supply; `None` if there are none.
     fn rest(task: ChunkTask, rest: Uncovered) -> Option<Self> {
         match rest {
             Uncovered::All => Some(Self::all(task)),
@@ -140,8 +144,8 @@ impl Wanted {
         }
     }
 
-    /// Calls `visit` with each copy that the read needs from the chunk, whose axes are `strides` bytes
-    /// apart.
+    /// Calls `visit` with each copy that the read needs from the chunk, whose axes are `strides`
+    /// bytes apart.
     pub(crate) fn for_each_copy(
         &self,
         geometry: &Geometry,
@@ -167,67 +171,70 @@ impl Wanted {
     }
 }
 
-/// Who resolves a cell, and what becomes of what is found on the way.
-pub(crate) trait Resolving {
+/// Hooks of [`resolve`]: cache lookup, admission, payloads, and counts of waits and missing
+/// objects.
+pub(crate) trait ResolveHooks {
     /// Called before a wait for the device.
     fn waits(&self) {}
 
-    /// Called for a cell that is not there and of which the read gets fill values.
+    /// Called for a cell whose object does not exist, so that the read gets fill values.
     fn note_absent(&self) {}
 
-    /// Takes what covers have so far, if it wants to now.
+    /// May take the payloads that covers have added so far.
     ///
     /// # Errors
-    /// Its own, which end the resolving.
+    /// The hook's own errors, which end the resolution.
     fn take_payloads(&self, payloads: &mut Payloads) -> Result<()> {
         let _ = payloads;
         Ok(())
     }
 
-    /// True if chunks are delivered whole: the cover takes nothing and is laid over them.
+    /// Returns true if chunks are delivered whole. The cover then takes nothing and is laid over
+    /// them.
     fn takes_whole(&self) -> bool {
         false
     }
 
-    /// True if the chunk need not be fetched. `cover` lies over it where it is delivered whole.
+    /// Returns true if the chunk need not be fetched, because the cache had it. `cover` is laid
+    /// over it if it is delivered whole.
     ///
     /// # Errors
-    /// Its own, which end the resolving.
+    /// The hook's own errors, which end the resolution.
     fn is_at_hand(
         &self,
         cell: PlannedCell<'_>,
         object: &dyn Object,
-        of: &Wanted,
+        of: &NeededChunk,
         cover: Option<&dyn Cover>,
     ) -> Result<bool> {
         let _ = (cell, object, of, cover);
         Ok(false)
     }
 
-    /// True if a stored chunk of the cell is to be fetched at all.
+    /// Returns true if a stored chunk of the cell may be fetched.
     fn admits(&self, cell: PlannedCell<'_>) -> bool {
         let _ = cell;
         true
     }
 }
 
-/// A cell, resolved.
+/// A resolved cell: its opened object and the units to fetch from it.
 pub(crate) struct ResolvedCell {
-    /// The object, or what stands for it where only a cover has something.
+    /// The object, or a stand-in for a missing object with a cover.
     pub(crate) opened: OpenCell,
-    /// What is fetched of the object.
+    /// The units to fetch from the object.
     pub(crate) units: Vec<Unit>,
 }
 
-/// What a cell is opened for.
-pub(crate) struct Opening {
+/// The need for an object, and a request for it that is already in flight.
+pub(crate) struct CellOpening {
     pub(crate) need: Need,
-    /// What was asked for already.
+    /// The answer to an earlier request for the object.
     pub(crate) asked: Option<PendingCell>,
 }
 
-/// Opens a cell and works out what is fetched of it; `None` where there is nothing, so that all its
-/// chunks are fill values. What its cover has is added to `payloads`.
+/// Opens a cell and returns the units to fetch from it. `None` if it has neither object nor cover:
+/// all its chunks are fill values. Payloads of its cover are added to `payloads`.
 ///
 /// # Errors
 /// `Corrupt` by an index or a log; `SnapshotMoved`; those of storage and of `resolving`.
@@ -235,9 +242,9 @@ pub(crate) fn resolve(
     plan: ReadPlan<'_>,
     cell: PlannedCell<'_>,
     tasks: &[ChunkTask],
-    opening: Opening,
+    opening: CellOpening,
     payloads: &mut Payloads,
-    resolving: &dyn Resolving,
+    resolving: &dyn ResolveHooks,
 ) -> Result<Option<ResolvedCell>> {
     let coordinates = cell.coordinates();
     let source = cell.piece.source;
@@ -279,7 +286,7 @@ pub(crate) fn resolve(
     Ok(Some(ResolvedCell { opened, units }))
 }
 
-/// The units of what covers have, with the objects that they read.
+/// Returns the units of the payloads of covers, each with the object that it reads.
 ///
 /// # Errors
 /// `Corrupt` if a block lies outside its object.
@@ -289,7 +296,8 @@ pub(crate) fn payload_units(payloads: Payloads) -> Result<Vec<(Arc<dyn Object>, 
 }
 
 impl ResolvedCell {
-    /// What opening the cell and fetching its units costs; `comes_whole` if the object comes as a whole.
+    /// Returns the cost of opening the cell and fetching its units. `comes_whole` says whether the
+    /// first request fetches the whole object.
     pub(crate) fn cost(&self, cell: PlannedCell<'_>, comes_whole: bool) -> Cost {
         let size = self.opened.object.version().size;
         let mut cost = Cost {
@@ -307,52 +315,53 @@ impl ResolvedCell {
     }
 }
 
-/// What fetching and decoding the unit of a payload costs.
+/// Returns the cost of fetching and decoding the unit of a payload.
 pub(crate) fn payload_cost(object: &dyn Object, unit: &Unit) -> Cost {
     unit.cost(Some(object), None)
 }
 
 /// The chunks of an object that a read needs.
 #[derive(Debug, Default)]
-struct WantedChunks {
-    /// As they are stored.
-    stored: Vec<Wanted>,
-    /// As fill values.
-    fill: Vec<Wanted>,
+struct NeededChunks {
+    /// Chunks whose stored elements count.
+    stored: Vec<NeededChunk>,
+    /// Chunks whose elements are fill values, whatever is stored.
+    fill: Vec<NeededChunk>,
 }
 
-/// What a read needs of an object beyond what its cover has.
+/// Returns the chunks of an object that a read needs beyond the elements of its cover.
 fn uncovered(
     cell: PlannedCell<'_>,
     tasks: &[ChunkTask],
     cover: Option<&dyn Cover>,
     payloads: &mut Payloads,
-    resolving: &dyn Resolving,
-) -> Result<WantedChunks> {
-    let mut wanted = WantedChunks::default();
+    resolving: &dyn ResolveHooks,
+) -> Result<NeededChunks> {
+    let mut wanted = NeededChunks::default();
     let Some(cover) = cover else {
-        wanted.stored.extend(tasks.iter().map(|task| Wanted::all(*task)));
+        wanted.stored.extend(tasks.iter().map(|task| NeededChunk::all(*task)));
         return Ok(wanted);
     };
     for &task in tasks {
-        let Rest { stored, fill } = cover.take(cell.piece.geometry, cell.number, task, payloads)?;
-        wanted.stored.extend(Wanted::rest(task, stored));
-        wanted.fill.extend(Wanted::rest(task, fill));
+        let UncoveredRest { stored, fill } =
+            cover.take(cell.piece.geometry, cell.number, task, payloads)?;
+        wanted.stored.extend(NeededChunk::rest(task, stored));
+        wanted.fill.extend(NeededChunk::rest(task, fill));
         resolving.take_payloads(payloads)?;
     }
     Ok(wanted)
 }
 
-/// The units of chunks of one object.
+/// Returns the units of the chunks of one object.
 ///
 /// # Errors
 /// If an extent is larger than a chunk of the array can be.
 fn units(
     cell: PlannedCell<'_>,
-    wanted: WantedChunks,
+    wanted: NeededChunks,
     locations: &ChunkLocations,
-    merging: Merging<'_>,
-    resolving: &dyn Resolving,
+    merging: MergeRules<'_>,
+    resolving: &dyn ResolveHooks,
 ) -> Result<Vec<Unit>> {
     let mut units = Vec::new();
     let codec = cell.codec();
@@ -361,7 +370,7 @@ fn units(
     found.retain(|_| resolving.admits(cell));
     let is_whole = resolving.takes_whole();
     if is_whole && codec.is_raw() {
-        // What a format pads its chunks with is no part of them.
+        // Padding that a format adds behind a chunk is no part of it.
         let decoded = codec.decoded_bytes() as u64;
         found.iter_mut().for_each(|(at, _)| at.extent.length = at.extent.length.min(decoded));
     }
@@ -383,10 +392,10 @@ fn units(
     Ok(units)
 }
 
-/// Chunks with their places, and chunks without any.
-type Located = (Vec<(Location, Wanted)>, Vec<Wanted>);
+/// Chunks with their locations, and chunks that were never written.
+type LocatedChunks = (Vec<(Location, NeededChunk)>, Vec<NeededChunk>);
 
-fn locate_all(all: Vec<Wanted>, locations: &ChunkLocations) -> Result<Located> {
+fn locate_all(all: Vec<NeededChunk>, locations: &ChunkLocations) -> Result<LocatedChunks> {
     let mut found = Vec::with_capacity(all.len());
     let mut missing = Vec::new();
     for wanted in all {
@@ -400,10 +409,10 @@ fn locate_all(all: Vec<Wanted>, locations: &ChunkLocations) -> Result<Located> {
     Ok((found, missing))
 }
 
-/// Puts neighbouring chunks into one unit; a chunk of several parts has one of its own, whose extents
-/// are the parts in their order, so that the encoded chunk is in one piece in its buffer.
+/// Merges neighbouring chunks into units. A chunk of several parts gets a unit of its own, with the
+/// parts in their order, so that the encoded chunk is contiguous in the buffer.
 fn merge_chunks(
-    found: Vec<(Location, Wanted)>,
+    found: Vec<(Location, NeededChunk)>,
     codec: &ChunkCodec,
     (gap_max, bytes_max): (u64, u64),
     units: &mut Vec<Unit>,
@@ -457,6 +466,6 @@ fn merge_chunks(
 
 #[allow(clippy::cast_possible_truncation)]
 fn index(value: u64) -> usize {
-    // Lengths were held against what a chunk can have.
+    // Lengths were checked against the largest encoded chunk.
     value as usize
 }

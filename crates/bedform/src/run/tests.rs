@@ -1,5 +1,5 @@
-//! The seams of a read, on naive implementations: a source whose chunks lie in two parts each, and a
-//! plan of two sources with codecs of their own.
+//! Tests of a read's seams on naive implementations: a source whose chunks lie in two parts each,
+//! and a plan of two sources with different codecs.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -12,12 +12,12 @@ use bedform_geometry::{AxisRange, AxisSelection, ChunkGrid, Selection};
 use bedform_storage::{Condition, Durability, MemoryStorage, Storage};
 use proptest::prelude::*;
 
-use super::deliver::{Admission, DecodedChunk, Deliver, TakeChunk};
+use super::deliver::{Admission, ChunkVisitor, DecodedChunk, Deliver};
 use super::execute::execute;
 use super::explain::priced;
-use super::plan::{Piece, ReadPlan};
+use super::plan::{PlanPiece, ReadPlan};
 use crate::error::Result;
-use crate::plan::copy::Target;
+use crate::plan::copy::CopyTarget;
 use crate::plan::geometry::Geometry;
 use crate::plan::opening::Need;
 use crate::plan::tuning::Tuning;
@@ -25,8 +25,8 @@ use crate::source::{
     ChunkLocations, LocateChunk, Location, OpenCell, PendingCell, Settled, Source, StoredLayout,
 };
 
-/// A one-dimensional array in one object, each chunk of which is cut in two: all second halves come
-/// before all first ones.
+/// A one-dimensional array in one object. Each chunk is cut in two; all second halves come before
+/// all first ones.
 #[derive(Debug)]
 struct Halves {
     storage: MemoryStorage,
@@ -48,8 +48,8 @@ fn path() -> ObjectPath {
 }
 
 impl Halves {
-    /// The array of `elements`, whose chunks of `length` are encoded with `bytes`; each third chunk is not
-    /// written.
+    /// Makes the array of `elements`, whose chunks of `length` bytes are encoded with `bytes`.
+    /// Every third chunk is not written.
     fn new(elements: &[u8], length: usize, bytes: Vec<BytesCodec>) -> Self {
         let chain =
             CodecChain { transpose: None, serializer: Serializer::Bytes(Endian::Little), bytes };
@@ -89,7 +89,7 @@ impl Halves {
         Self { storage, layout, chunks }
     }
 
-    /// What a reader must find.
+    /// Returns the elements that a reader must find.
     fn expected(elements: &[u8], length: usize) -> Vec<u8> {
         let is_written = |at: usize| (at / length) % 3 != 2;
         (0..elements.len()).map(|at| if is_written(at) { elements[at] } else { 9 }).collect()
@@ -118,17 +118,17 @@ impl Source for Halves {
     }
 }
 
-/// The chunks that a visitor has seen: of which piece, and their elements if they were written.
+/// The chunks that a visitor has seen: their piece, and their elements if they were written.
 type Seen = BTreeMap<(usize, u64), Option<Vec<u8>>>;
 
-/// A visitor that keeps what it sees.
+/// A visitor that keeps the chunks that it sees.
 struct Naive<'g> {
     /// The geometry of the first piece.
     first: &'g Geometry,
     seen: Mutex<Seen>,
 }
 
-impl TakeChunk for Naive<'_> {
+impl ChunkVisitor for Naive<'_> {
     fn take(&self, chunk: DecodedChunk<'_>) -> Result<()> {
         let is_second = !std::ptr::eq(chunk.cell.piece.geometry, self.first);
         let key = (usize::from(is_second), chunk.task.position);
@@ -173,7 +173,7 @@ proptest! {
             sources[0].layout.geometry(&every_second(first.len())).unwrap(),
             sources[1].layout.geometry(&every_second(second.len())).unwrap().behind(ahead).unwrap(),
         ];
-        let mut pieces = [0, 1].map(|at: usize| Piece {
+        let mut pieces = [0, 1].map(|at: usize| PlanPiece {
             source: &sources[at],
             moment: &Settled,
             layout: &sources[at].layout,
@@ -183,15 +183,15 @@ proptest! {
             begins: None,
             cells_before: 0,
         });
-        Piece::number(&mut pieces);
+        PlanPiece::number(&mut pieces);
         let mut tuning = Tuning::default();
         tuning.threads = threads;
         let plan = ReadPlan::new(&pieces, &tuning);
         prop_assert_eq!(plan.result_bytes(), expected.len() as u64);
         let mut found = vec![0; expected.len()];
-        let done = execute(plan, Deliver::Buffer(Target::new(&mut found))).unwrap();
+        let done = execute(plan, Deliver::Buffer(CopyTarget::new(&mut found))).unwrap();
         prop_assert_eq!(found, expected);
-        // A visitor sees each chunk once, its elements as a naive reader has them.
+        // A visitor sees each chunk once, with the elements of a naive reader.
         let taker = Naive { first: &geometries[0], seen: Mutex::default() };
         execute(plan, Deliver::Visitor(&taker)).unwrap();
         let seen = taker.seen.into_inner().unwrap();
@@ -213,7 +213,7 @@ proptest! {
         let kept = execute(plan, Deliver::Cache(&admission)).unwrap();
         prop_assert_eq!((kept.requests, kept.chunks, admission.present()), (0, 0, 0));
         prop_assert_eq!(admission.left_out(), written);
-        // What a plan is resolved to is what it costs, and both parts of a chunk are requests.
+        // The cost is that of the resolved plan, and both parts of a chunk are requests.
         let (cost, price) = priced(plan).unwrap();
         prop_assert_eq!((cost.requests, cost.bytes), (done.requests, done.bytes));
         prop_assert!(price.exact && !plan.estimate().exact);

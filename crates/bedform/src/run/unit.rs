@@ -1,4 +1,4 @@
-//! One unit: fetched, checked, decoded and delivered.
+//! The work on one unit: fetch, check, decode and deliver.
 
 use std::ops::Range;
 use std::sync::PoisonError;
@@ -9,27 +9,27 @@ use bedform_format::checksum::Crc32c;
 use bedform_format::shard::Extent;
 use bedform_storage::{Answer, Bytes, Object, ReadBlock};
 
-use super::buffers::{Buffers, Kept, grow};
+use super::buffers::{KeptBuffers, ThreadBuffers, grow};
 use super::deliver::Deliver;
-use super::execute::{Helpers, Run};
+use super::execute::{ReadExecution, ThreadStarter};
 use super::plan::PlannedCell;
 use super::queue::QueuedUnit;
-use super::resolve::{FetchedChunk, SCATTERED_BYTES_MIN, Unit, Wanted};
+use super::resolve::{FetchedChunk, NeededChunk, SCATTERED_BYTES_MIN, Unit};
 use crate::cache::ObjectKey;
 use crate::error::{Error, Result};
-use crate::plan::copy::{Axis, Copy, Target};
+use crate::plan::copy::{Axis, Copy, CopyTarget};
 use crate::source::{Destination, Payload};
 
-/// Pieces in which large chunks are read and checked: several fit a core's own cache.
+/// Bytes of the pieces in which large chunks are read and checked: several fit a core's own cache.
 const PIECE_BYTES: usize = 256 << 10;
 
-impl Run<'_> {
+impl ReadExecution<'_> {
     /// Fetches a unit, decodes its chunks and delivers them.
     pub(crate) fn run_unit(
         &self,
         queued: QueuedUnit,
-        buffers: &mut Buffers,
-        helpers: Helpers<'_>,
+        buffers: &mut ThreadBuffers,
+        helpers: ThreadStarter<'_>,
     ) -> Result<()> {
         let QueuedUnit { object, cell, unit, answers } = queued;
         let (object, unit) = (&*object, &unit);
@@ -59,7 +59,7 @@ impl Run<'_> {
             self.count(object, unit);
             return self.fill_all(object, unit, (rooms, None), &mut buffers.block, helpers);
         }
-        let Buffers { fetched, block, elements, scratch, .. } = buffers;
+        let ThreadBuffers { fetched, block, elements, scratch, .. } = buffers;
         let mut answers = answers.into_iter();
         let alone = match unit.extents.len() {
             1 => answers.next().flatten().map(Answer::take).transpose()?,
@@ -76,8 +76,8 @@ impl Run<'_> {
                 let _turn = turns.take();
                 let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
                 let known = spare().pop();
-                let mut kept = known.unwrap_or_else(Kept::take);
-                let Buffers { elements, scratch, .. } = &mut kept.0;
+                let mut kept = known.unwrap_or_else(KeptBuffers::take);
+                let ThreadBuffers { elements, scratch, .. } = &mut kept.0;
                 let outcome = self.decode_unit(object, cell, unit, bytes, (elements, scratch));
                 spare().push(kept);
                 outcome
@@ -85,7 +85,7 @@ impl Run<'_> {
         }
     }
 
-    /// Decodes the chunks of a unit that was fetched, and delivers them.
+    /// Decodes the chunks of a fetched unit and delivers them.
     fn decode_unit(
         &self,
         object: &dyn Object,
@@ -125,7 +125,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Counts what a unit fetches.
+    /// Adds the requests, bytes and chunks of a unit to the counts of the read.
     fn count(&self, object: &dyn Object, unit: &Unit) {
         let (requests, bytes) = unit.requests(object);
         self.requests.fetch_add(requests, Ordering::Relaxed);
@@ -138,7 +138,7 @@ impl Run<'_> {
         );
     }
 
-    /// What messages call a chunk.
+    /// Returns the name of a chunk for messages.
     fn place_of(&self, cell: PlannedCell<'_>, chunk: &FetchedChunk) -> String {
         format!(
             "{}, chunk {:?} (bytes {} to {})",
@@ -149,8 +149,9 @@ impl Run<'_> {
         )
     }
 
-    /// The bytes of a decoded chunk, from the first to the last that the read takes.
-    fn needed_bytes(&self, cell: PlannedCell<'_>, wanted: &Wanted) -> Result<Range<usize>> {
+    /// Returns the byte range of a decoded chunk from the first to the last byte that the read
+    /// takes.
+    fn needed_bytes(&self, cell: PlannedCell<'_>, wanted: &NeededChunk) -> Result<Range<usize>> {
         let (mut start, mut end) = (usize::MAX, 0);
         wanted.for_each_copy(cell.piece.geometry, cell.number, cell.codec().strides(), |copy| {
             let range = copy.source_range(self.plan.item_size());
@@ -160,8 +161,8 @@ impl Run<'_> {
         Ok(start.min(end)..end)
     }
 
-    /// True if the read takes every element of a chunk.
-    fn takes_all(&self, cell: PlannedCell<'_>, wanted: &Wanted) -> Result<bool> {
+    /// Returns true if the read takes every element of a chunk.
+    fn takes_all(&self, cell: PlannedCell<'_>, wanted: &NeededChunk) -> Result<bool> {
         let mut taken = 0_u64;
         wanted.for_each_copy(cell.piece.geometry, cell.number, cell.codec().strides(), |copy| {
             taken += copy.axes.iter().map(Axis::count).product::<u64>();
@@ -171,8 +172,8 @@ impl Run<'_> {
         Ok(bytes >= cell.codec().decoded_bytes() as u64)
     }
 
-    /// True for a large chunk of elements with nothing but a checksum behind them, none of which is
-    /// to be kept: only the part that is needed has to be held in memory.
+    /// Returns true for a large chunk of raw elements with only a checksum, if it is not to be
+    /// cached. Only the needed part of it has to be held in memory.
     fn can_stream(&self, cell: PlannedCell<'_>, chunk: &FetchedChunk) -> bool {
         self.deliver.target().is_some()
             && self.cache_of(cell).is_none()
@@ -182,15 +183,16 @@ impl Run<'_> {
             && !self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Reads a chunk piece by piece and checks each while it is in the core's cache; keeps only what
-    /// the read needs. False, and nothing done, if the chunk is not in the page cache.
+    /// Reads a chunk piece by piece, checks each piece while it is in the core's cache, and keeps
+    /// only the needed bytes. Returns false, without any effect, if the chunk is not in the page
+    /// cache.
     fn stream_chunk(
         &self,
         object: &dyn Object,
         cell: PlannedCell<'_>,
         chunk: &FetchedChunk,
-        buffers: &mut Buffers,
-        helpers: Helpers<'_>,
+        buffers: &mut ThreadBuffers,
+        helpers: ThreadStarter<'_>,
     ) -> Result<bool> {
         let damaged = |error| Error::corrupt(self.place_of(cell, chunk), error);
         let expected = cell.codec().decoded_bytes();
@@ -253,7 +255,7 @@ impl Run<'_> {
     pub(super) fn copy_chunk(
         &self,
         cell: PlannedCell<'_>,
-        wanted: &Wanted,
+        wanted: &NeededChunk,
         elements: &[u8],
     ) -> Result<()> {
         wanted.for_each_copy(
@@ -267,21 +269,21 @@ impl Run<'_> {
         )
     }
 
-    /// Where elements of a log go: they are in the machine's byte order.
+    /// Returns the destination of elements of a log, which are in the machine's byte order.
     pub(crate) fn destination(&self) -> Destination<'_> {
         Destination { target: self.deliver.target(), item: self.plan.item_size(), swap: 1 }
     }
 
-    /// The bytes of a unit, one extent behind the other: in the object, as they came when it was opened,
-    /// in the block, as the device left them there, or copied to `fetched`. Those that were asked for come
-    /// with their answers.
+    /// Returns the bytes of a unit, its extents concatenated. They lie in the object's own memory
+    /// if they came with its opening, in the block if the device put them there, and else in
+    /// `fetched`. Extents with an answer are taken from it.
     fn fetch_unit<'b>(
         &self,
         object: &'b dyn Object,
         unit: &Unit,
         answers: impl Iterator<Item = Option<Answer<Bytes>>>,
         (fetched, block): (&'b mut Vec<u8>, &'b mut ReadBlock),
-        helpers: Helpers<'_>,
+        helpers: ThreadStarter<'_>,
     ) -> Result<&'b [u8]> {
         let length = usize::try_from(unit.bytes()).unwrap_or(usize::MAX);
         if let [extent] = unit.extents.as_slice()
@@ -307,10 +309,11 @@ impl Run<'_> {
         Ok(&fetched[..length])
     }
 
-    /// Where the extents of a unit go in the result, if each is a run of its bytes and nothing else.
+    /// Returns the slices of the result for the extents of a unit. `None` unless each extent is one
+    /// run of result bytes and nothing else.
     fn rooms_in_place<'t>(
         &self,
-        target: Target<'t>,
+        target: CopyTarget<'t>,
         cell: PlannedCell<'_>,
         unit: &Unit,
     ) -> Option<Vec<&'t mut [u8]>> {
@@ -324,14 +327,16 @@ impl Run<'_> {
             let (source, _, bytes) = run.parts();
             let is_all = (source, bytes) == (before, length_of(extent));
             before += bytes;
-            // SAFETY: no element of the result is in two copies of a plan, each of which one thread runs once.
+            // SAFETY: no element of the result is in two copies of a plan, each of which one thread
+            // runs once.
             is_all.then(|| unsafe { target.room_of(&run) }).flatten()
         };
         is_plain.then(|| unit.raw.iter().zip(&unit.extents).map(room_of).collect()).flatten()
     }
 
-    /// Fills a room for each extent of a unit: by the answer, where it was asked for. Once one is waited for, the
-    /// storage is told of the others, so that the device has them at the same time.
+    /// Fills one slice for each extent of a unit, from the extent's answer if it has one. Before
+    /// the first wait, the storage gets readahead hints for the others, so that the device serves
+    /// them at the same time.
     fn fill_all<'r>(
         &self,
         object: &dyn Object,
@@ -341,7 +346,7 @@ impl Run<'_> {
             impl IntoIterator<Item = Option<Answer<Bytes>>>,
         ),
         block: &mut ReadBlock,
-        helpers: Helpers<'_>,
+        helpers: ThreadStarter<'_>,
     ) -> Result<()> {
         let (mut answers, mut is_told) = (answers.into_iter(), false);
         for ((extent, room), next) in unit.extents.iter().zip(rooms).zip(1..) {
@@ -366,17 +371,19 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Fetches extents of a log past the page cache, up to one that it has some bytes of, and the others
-    /// through it. What each holds is checked and moved from where the device left it, before the next
-    /// is asked for: it is copied once, and a thread needs no more memory than one extent takes.
+    /// Fetches the extents of a log. It reads past the page cache until a large extent is partly
+    /// cached,
+    /// and from then on through it. Each extent is checked and copied from the device's block
+    /// before the next request. So its bytes are copied once, and a thread needs no more memory
+    /// than one extent takes.
     fn run_scattered(
         &self,
         object: &dyn Object,
         payload: &dyn Payload,
-        buffers: &mut Buffers,
-        helpers: Helpers<'_>,
+        buffers: &mut ThreadBuffers,
+        helpers: ThreadStarter<'_>,
     ) -> Result<()> {
-        let Buffers { fetched, block, scratch, .. } = buffers;
+        let ThreadBuffers { fetched, block, scratch, .. } = buffers;
         let (mut start, mut goes_past, mut is_told) = (0, true, false);
         for (number, extent) in payload.extents().iter().enumerate() {
             let length = usize::try_from(extent.length).unwrap_or(usize::MAX);
@@ -389,7 +396,8 @@ impl Run<'_> {
                 continue;
             }
             block.set_scattered(false);
-            // A short one goes through the page cache whatever that has, and says nothing of others.
+            // A short extent always goes through the page cache, and tells nothing about the
+            // others.
             goes_past &= extent.length < SCATTERED_BYTES_MIN;
             grow(fetched, length);
             let buffer = &mut fetched[..length];
@@ -414,7 +422,7 @@ impl Run<'_> {
         offset: u64,
         buffer: &mut [u8],
         block: &mut ReadBlock,
-        helpers: Helpers<'_>,
+        helpers: ThreadStarter<'_>,
     ) -> Result<()> {
         if let Some(bytes) = self.fetch(object, offset, buffer, block, helpers)? {
             buffer.copy_from_slice(bytes);
@@ -422,15 +430,15 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Fills `buffer` with the bytes from `offset` on; or, where the device left them in the block,
-    /// gives them as they are there.
+    /// Fills `buffer` with the bytes from `offset` on and returns `None`, or returns a slice of the
+    /// block if the device put the bytes there.
     fn fetch<'b>(
         &self,
         object: &dyn Object,
         offset: u64,
         buffer: &mut [u8],
         block: &'b mut ReadBlock,
-        helpers: Helpers<'_>,
+        helpers: ThreadStarter<'_>,
     ) -> Result<Option<&'b [u8]>> {
         let at_hand = object.read_resident(offset, buffer)?;
         match at_hand == buffer.len() {
@@ -439,14 +447,15 @@ impl Run<'_> {
         }
     }
 
-    /// Waits for the bytes from `offset` on, of which so many are in the buffer, as [`Self::fetch`] does.
+    /// Waits for the bytes from `offset` on, as [`Self::fetch`] does. The first `at_hand` bytes are
+    /// in the buffer already.
     fn wait_for<'b>(
         &self,
         object: &dyn Object,
         offset: u64,
         (buffer, at_hand): (&mut [u8], usize),
         block: &'b mut ReadBlock,
-        helpers: Helpers<'_>,
+        helpers: ThreadStarter<'_>,
     ) -> Result<Option<&'b [u8]>> {
         self.waits(helpers);
         if let Some(bytes) = object.read_past(offset, buffer.len(), block)? {
@@ -462,12 +471,12 @@ impl Run<'_> {
         unsafe { copy.run(source, target, self.plan.item_size(), cell.codec().swap_size()) }
     }
 
-    /// Fills the place of a chunk that was never written.
+    /// Writes the fill value to the places of a chunk that was never written.
     pub(super) fn fill_chunk(
         &self,
         cell: PlannedCell<'_>,
-        wanted: &Wanted,
-        target: Target<'_>,
+        wanted: &NeededChunk,
+        target: CopyTarget<'_>,
     ) -> Result<()> {
         let still = vec![0; cell.codec().strides().len()];
         wanted.for_each_copy(cell.piece.geometry, cell.number, &still, |mut copy| {

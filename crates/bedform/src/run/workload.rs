@@ -1,4 +1,4 @@
-//! A read as requests of many clients, for a machine that is not at hand.
+//! A read as requests of many clients, for a simulated machine.
 
 use std::sync::Arc;
 
@@ -9,22 +9,23 @@ use super::explain::{Fetch, for_each_fetch};
 use super::plan::ReadPlan;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The most clients that a read is shared by.
+/// The most clients that share a read.
 const CLIENTS_MAX: u32 = 1 << 20;
 
-/// What a read fetches of one object.
+/// The requests of a read for one object.
 struct FileRequests {
     index: Option<Extent>,
     extents: Vec<Extent>,
 }
 
-/// The requests of a read that `clients` share. Each object is a file. Its requests, in the order of the
-/// plan, are cut into as many runs as there are clients, of as many requests, one more or less; a client
-/// opens each object that it has requests of and reads its index, unless this process has it cached.
+/// Returns the requests of a read that `clients` share. Each object is a file. The requests, in the
+/// order of the plan, are cut into one run for each client; the runs differ by at most one request.
+/// A client opens each object that it has requests for and reads its index, unless this process has
+/// the index cached.
 ///
 /// # Errors
-/// As [`explain`](super::explain::explain); `LimitExceeded` for more requests or clients than are
-/// simulated; `Unsupported` for an array that a callback reads.
+/// As [`explain`](super::explain::explain); `LimitExceeded` for more requests or clients than the
+/// simulation allows; `Unsupported` for an array that a callback reads.
 pub(crate) fn read_workload(plan: ReadPlan<'_>, clients: u32) -> Result<Workload> {
     if clients == 0 || clients > CLIENTS_MAX {
         let text = format!("{clients} clients: simulated are between 1 and {CLIENTS_MAX}");

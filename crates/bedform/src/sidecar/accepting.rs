@@ -1,4 +1,4 @@
-//! Sidecars beside data that this user has not made: looked through before they may count.
+//! Sidecars beside data that this user has not made: checked file by file before they may count.
 
 #![allow(clippy::disallowed_methods, reason = "nothing is believed yet: each name is looked at")]
 
@@ -7,13 +7,13 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::place::{Access, LocalDirectory, SidecarCandidates};
+use super::place::{HolderAccess, LocalDirectory, SidecarCandidates};
 use super::registry::{self, NONCE, SidecarStanding};
 use super::{REPLICAS, Sidecar, SidecarName, warnings};
 use crate::config::WRITABLE_BY_OTHERS;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Names that Bedform gives in a sidecar, and beginnings of names.
+/// Names that Bedform gives in a sidecar, and prefixes of such names.
 const NAMES: [&str; 13] = [
     "archive",
     "catalogue",
@@ -33,16 +33,18 @@ const BEGINNINGS: [&str; 2] = ["archive-", "chunk-table-"];
 /// Names that stay once replicas were compared: knowledge of reads changes no value.
 const KEPT: [&str; 5] =
     ["knowledge", "learned-selections", "recorded-selections", REPLICAS, "traces"];
-/// Files and directories of a sidecar that are looked at.
+/// The most files and directories of a sidecar that are checked.
 const ENTRIES_MAX: usize = 1 << 20;
 
 impl Sidecar {
-    /// The sidecar beside the source of this name that no registry names, to be compared with the source: it holds
-    /// plain files of this user alone, under names that Bedform gives. Nothing where it is registered.
+    /// Returns the unregistered sidecar beside the source of this name, to be compared with the
+    /// source. It holds only plain files of this user, under names that Bedform gives. `None` if it
+    /// is registered.
     ///
     /// # Errors
-    /// `NotFound` without a directory of this user; `PermissionDenied` for one that others may write, that has links,
-    /// second names of files, devices or files of others, or where nothing can be registered.
+    /// `NotFound` without a directory of this user; `PermissionDenied` if others may write it, if
+    /// it holds links, hard-linked files, devices or files of others, or if no entry can be
+    /// registered.
     pub(crate) fn unregistered(name: &SidecarName) -> Result<Option<Self>> {
         let candidates = SidecarCandidates::of(name, None)?;
         let path = candidates.beside();
@@ -62,11 +64,11 @@ impl Sidecar {
         if let Err(why) = check_all(&path, candidates.user()) {
             return refuse(format!("{why}, or remove {}", path.display()));
         }
-        let holder = LocalDirectory::of_one(path, candidates.user(), Access::Write);
+        let holder = LocalDirectory::of_one(path, candidates.user(), HolderAccess::Write);
         Ok(Some(candidates.sidecar_in(Arc::new(holder))))
     }
 
-    /// Removes all that was not compared; gives the names.
+    /// Removes all files that were not compared, and returns their names.
     ///
     /// # Errors
     /// Those of storage.
@@ -88,7 +90,7 @@ impl Sidecar {
     /// Enters the sidecar in the registry.
     ///
     /// # Errors
-    /// `PermissionDenied` where that cannot be done.
+    /// `PermissionDenied` if that cannot be done.
     pub(crate) fn register(&self) -> Result<()> {
         let Some(path) = self.own_directory() else { return Ok(()) };
         registry::register(&path).map_err(|error| {

@@ -1,4 +1,5 @@
-//! What all sidecars of one directory take, and which of them go first.
+//! The bytes that all sidecars of one directory use, and the removal of the least recently used
+//! ones.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,13 +9,13 @@ use bedform_storage::{Condition, Durability, Storage};
 use super::REPLICAS;
 use super::place::is_key;
 
-/// Of an empty object: its time is that of the last use.
+/// The name of an empty object whose modification time is that of the last use.
 const USED: &str = "used";
-/// A use within so much of the last noted one is not noted.
+/// The shortest time between two notes of a use.
 const NOTE_AFTER: Duration = Duration::from_secs(3600);
-/// What a sidecar counts for at least: bounds their number.
+/// The least that a sidecar counts for, in bytes, which bounds their number.
 const SIDECAR_BYTES_MIN: u64 = 64 << 10;
-/// Directories within directories, and objects of one sidecar, that are counted.
+/// The depth of nested directories, and the number of objects of one sidecar, that are counted.
 const DEPTH_MAX: usize = 8;
 const OBJECTS_MAX: usize = 1 << 16;
 
@@ -32,8 +33,8 @@ pub(super) fn note_use(storage: &dyn Storage, directory: &ObjectPath) {
     }
 }
 
-/// Removes sidecars, those first that were used least recently, until the rest takes at most `bytes`; that
-/// in `newest` last.
+/// Removes sidecars, the least recently used first, until the rest has at most `bytes` bytes. The
+/// sidecar in `newest` is removed last.
 pub(super) fn keep_within(storage: &dyn Storage, bytes: u64, newest: &ObjectPath) {
     let mut sidecars = sidecars(storage);
     sidecars.sort_by_key(|sidecar| (sidecar.path == *newest, sidecar.used_ns));
@@ -42,13 +43,13 @@ pub(super) fn keep_within(storage: &dyn Storage, bytes: u64, newest: &ObjectPath
         if sum <= u128::from(bytes) {
             return;
         }
-        // A reader or writer that is using it loses no more than time.
+        // A reader or writer of the sidecar loses no more than time.
         let _ = storage.delete_tree(&sidecar.path, Durability::Process);
         sum -= u128::from(sidecar.bytes);
     }
 }
 
-/// A sidecar among others: what it takes, and when it was used.
+/// The place of a sidecar in a shared directory, its bytes, and the time of its last use.
 struct KeptSidecar {
     path: ObjectPath,
     bytes: u64,
@@ -57,13 +58,13 @@ struct KeptSidecar {
 
 fn sidecars(storage: &dyn Storage) -> Vec<KeptSidecar> {
     let entries = storage.list(&ObjectPath::root()).unwrap_or_default().into_iter();
-    // What else lies there is none of ours, and stays.
+    // Other entries are not sidecars, and stay.
     let names = entries.filter(|entry| entry.is_directory && is_key(&entry.name));
     names.filter_map(|entry| measured(storage, ObjectPath::parse(&entry.name).ok()?)).collect()
 }
 
-/// The sidecar in `path`; nothing for a directory that has no note of its use, and for one with replicas: whoever has
-/// asked for them has said how much they may take.
+/// Measures the sidecar in `path`. `None` for a directory without a note of its use, and for one
+/// with replicas: those have a budget of their own.
 fn measured(storage: &dyn Storage, path: ObjectPath) -> Option<KeptSidecar> {
     let used_ns = storage.modified_ns(&path.join(USED).ok()?).ok()?;
     let replicas = storage.list(&path.join(REPLICAS).ok()?).unwrap_or_default();
@@ -77,7 +78,7 @@ fn measured(storage: &dyn Storage, path: ObjectPath) -> Option<KeptSidecar> {
             let Ok(inner) = directory.join(&entry.name) else { continue };
             objects += 1;
             if objects > OBJECTS_MAX {
-                // Whatever it is, it is not small.
+                // A directory with so many objects is not small.
                 return Some(KeptSidecar { path, bytes: u64::MAX, used_ns });
             }
             if entry.is_directory && depth < DEPTH_MAX {

@@ -1,8 +1,8 @@
-//! Files of a sidecar beside its helper files: markers, traces, counts, replicas.
+//! Files of a sidecar other than its helper files: markers, traces, counts, replicas.
 //!
-//! All of them are reached beneath the root that holds the sidecar, through no link: an archive that somebody has
-//! unpacked may have put a link, a FIFO, or a second name of another file in the place of each. A file of another owner
-//! is as if it were not there.
+//! All of them are opened beneath the root that holds the sidecar, through no link. An unpacked
+//! archive may contain a link, a FIFO, or a hard link to another file in place of each. A file of
+//! another owner counts as missing.
 
 use bedform_format::ObjectPath;
 use bedform_storage::{
@@ -17,15 +17,17 @@ use crate::error::{Error, ErrorKind, Result};
 const SETTING_BYTES_MAX: u64 = 28 << 10;
 
 impl Sidecar {
-    /// The directory that holds the sidecar, if it is one of this machine. Files are opened beneath it.
+    /// Returns the directory that holds the sidecar, if it lies on this machine. Files are opened
+    /// beneath it.
     pub(crate) fn root(&self) -> Option<OwnedRoot<'_>> {
         self.holder.root()
     }
 
-    /// The path of `name` beneath the [root](Sidecar::root); of nothing that of the sidecar.
+    /// Returns the path of `name` beneath the [root](Sidecar::root); for an empty name, that of the
+    /// sidecar.
     ///
     /// # Errors
-    /// For a path that is too long.
+    /// If the path is too long.
     pub(crate) fn path_of(&self, name: &str) -> Result<ObjectPath> {
         match name {
             "" => Ok(self.directory.clone()),
@@ -33,13 +35,13 @@ impl Sidecar {
         }
     }
 
-    /// The entries of a directory, sorted by name.
+    /// Returns the entries of a directory, sorted by name.
     pub(crate) fn entries(&self, directory: &str) -> Vec<ListedEntry> {
         let found = self.holder.to_read().zip(self.path_of(directory).ok());
         found.and_then(|(storage, path)| storage.list(&path).ok()).unwrap_or_default()
     }
 
-    /// The plain files of a directory, sorted by name, each with its size in bytes.
+    /// Returns the plain files of a directory, sorted by name, each with its size in bytes.
     pub(crate) fn files(&self, directory: &str) -> Vec<(String, u64)> {
         let Some(storage) = self.holder.to_read() else { return Vec::new() };
         let sized = |entry: ListedEntry| {
@@ -49,14 +51,14 @@ impl Sidecar {
         self.entries(directory).into_iter().filter_map(sized).collect()
     }
 
-    /// The version of a plain file.
+    /// Returns the version of a plain file.
     pub(crate) fn version_of(&self, name: &str) -> Option<Version> {
         self.holder.to_read()?.stat(&self.path_of(name).ok()?).ok()
     }
 
-    /// The bytes of a setting: a small file by which this user asks for something here, a watch or a policy. A file of
-    /// another owner of the site is none. Beside the data the registry must hold the same bytes: an archive that is
-    /// unpacked over a sidecar can bring a file, but it cannot set anything.
+    /// Returns the bytes of a setting of this user: a watch or a policy, in a small file. A file of
+    /// another owner of the site does not count. Beside the data the registry must hold the same
+    /// bytes: an archive that is unpacked over a sidecar can bring a file, but no setting.
     pub(crate) fn setting(&self, name: &str) -> Option<Vec<u8>> {
         let path = self.path_of(name).ok()?;
         let object = self.holder.to_read_own()?.open(&path).ok()?;
@@ -65,7 +67,7 @@ impl Sidecar {
         self.holder.registered().is_none_or(is_set).then_some(bytes)
     }
 
-    /// Sets what [`Sidecar::setting`] gives.
+    /// Writes a setting, which [`Sidecar::setting`] then returns.
     ///
     /// # Errors
     /// As [`Sidecar::put`]; those of the registry.
@@ -76,7 +78,7 @@ impl Sidecar {
                 Error::new(ErrorKind::PermissionDenied, text)
             })?;
         }
-        // First of all: without it no budget knows of the sidecar.
+        // First, because the budget only removes sidecars with a note of their last use.
         self.note_use();
         self.put(name, bytes)
     }
@@ -87,7 +89,7 @@ impl Sidecar {
     /// As [`Sidecar::put`].
     pub(crate) fn unset(&self, name: &str) -> Result<()> {
         if let Some(directory) = self.holder.registered() {
-            // A file that is gone sets nothing; the entry only grows by it.
+            // A failure is harmless: without the file the registry's bytes set nothing.
             let _ = registry::set(directory, name, None);
         }
         self.remove(name)
@@ -98,15 +100,16 @@ impl Sidecar {
         self.holder.to_read()?.open(&self.path_of(name).ok()?).ok()
     }
 
-    /// The bytes of a plain file from `offset` on; nothing for a file of more than `bytes_max`.
+    /// Returns the bytes of a plain file from `offset` on; `None` for a file of more than
+    /// `bytes_max` bytes.
     pub(crate) fn bytes_from(&self, name: &str, offset: u64, bytes_max: u64) -> Option<Vec<u8>> {
         bytes_of(&*self.open(name)?, offset, bytes_max)
     }
 
-    /// Puts a small file in the place of any file or link of this name.
+    /// Puts a small file in place of any file or link of this name.
     ///
     /// # Errors
-    /// Those of storage; `PermissionDenied` where nothing can be written.
+    /// Those of storage; `PermissionDenied` if the sidecar cannot be written.
     pub(crate) fn put(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.path_of(name)?;
         let storage = self.holder.to_write().ok_or_else(|| unwritable("create", &path))?;
@@ -114,8 +117,8 @@ impl Sidecar {
         Ok(())
     }
 
-    /// Appends to a file that other processes append to as well, made for this user alone if it is missing. False if
-    /// the bytes are not kept.
+    /// Appends to a file to which other processes append as well. The file is made for this user
+    /// alone if it is missing. Returns false if the bytes are not kept.
     pub(crate) fn append(&self, name: &str, bytes: &[u8]) -> bool {
         self.path_of(name).is_ok_and(|path| self.holder.append(&path, bytes))
     }
@@ -130,21 +133,21 @@ impl Sidecar {
         Ok(storage.delete(&path, Durability::Process, Condition::None)?)
     }
 
-    /// Removes a directory with all below it. A failure costs its space.
+    /// Removes a directory with all below it. A failure costs only space.
     pub(crate) fn remove_directory(&self, name: &str) {
         if let (Some(storage), Ok(path)) = (self.holder.to_write(), self.path_of(name)) {
             let _ = storage.delete_tree(&path, Durability::Process);
         }
     }
 
-    /// Removes what crashed writers have left in a directory.
+    /// Removes temporary files of crashed writers from a directory.
     pub(crate) fn sweep(&self, directory: &str) {
         if let (Some(storage), Ok(path)) = (self.holder.to_write(), self.path_of(directory)) {
             let _ = storage.sweep(&path);
         }
     }
 
-    /// Gives a plain file another name, which nothing has. True if it has it now.
+    /// Renames a plain file to a name that does not exist. Returns true on success.
     pub(crate) fn rename(&self, from: &str, to: &str) -> bool {
         let (Some(storage), Ok(from), Ok(to)) =
             (self.holder.to_write(), self.path_of(from), self.path_of(to))
@@ -154,7 +157,7 @@ impl Sidecar {
         storage.publish_object(&from, &to, Durability::Process).is_ok()
     }
 
-    /// The lock of a directory; nothing while another holds it.
+    /// Returns the lock of a directory; `None` while another process holds it.
     ///
     /// # Errors
     /// As [`Sidecar::put`]; `NotFound` without the directory.

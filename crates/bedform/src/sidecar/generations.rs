@@ -1,4 +1,4 @@
-//! Helper files that are numbered and never change: the newest valid one counts.
+//! Numbered helper files that never change: the newest valid one counts.
 
 use bedform_format::chunk_map::SourceVersion;
 use bedform_format::{Limits, ObjectPath};
@@ -7,16 +7,16 @@ use serde_json::{Map, Value};
 
 use super::{Helper, Sidecar};
 
-/// Generations that are tried before a damaged list counts as an empty one.
+/// Generations that are tried before a damaged list counts as empty.
 const TRIED_MAX: usize = 4;
-/// Attempts to get the next number while others take it.
+/// Attempts to create the next number while other writers create it.
 const ATTEMPTS_MAX: usize = 64;
 /// Digits of a number in a name.
 const DIGITS: usize = 8;
 
 impl Sidecar {
-    /// The newest valid generation in the directory `list` of the sidecar that was made of `source`, and its
-    /// number.
+    /// Returns the newest valid generation in the directory `list` of the sidecar that was made of
+    /// `source`, and its number.
     pub fn load_newest<H: Helper>(
         &self,
         list: &str,
@@ -37,7 +37,7 @@ impl Sidecar {
         found
     }
 
-    /// The highest number in the directory `list`, valid or not; 0 if there is none.
+    /// Returns the highest number in the directory `list`, valid or not; 0 if there is none.
     pub fn last_number(&self, list: &str) -> u64 {
         let directory = self.directory.join(list).ok();
         let numbers = self.holder.to_read().zip(directory).map(|(storage, directory)| {
@@ -46,7 +46,8 @@ impl Sidecar {
         numbers.unwrap_or(0)
     }
 
-    /// The newest generation in the directory `list` that is a JSON object of at most `bytes_max`: to be looked at.
+    /// Returns the newest generation in the directory `list` that is a JSON object of at most
+    /// `bytes_max` bytes, for display.
     pub fn newest_document(&self, list: &str, bytes_max: u64) -> Option<Map<String, Value>> {
         let storage = self.holder.to_read()?;
         let numbers = numbers(&*storage, &self.directory.join(list).ok()?);
@@ -56,8 +57,9 @@ impl Sidecar {
         })
     }
 
-    /// Keeps `helper` as the next generation in the directory `list`, and removes those before the last. Gives
-    /// its number if it is kept now. A writer that builds on an earlier generation compares the numbers.
+    /// Keeps `helper` as the next generation in the directory `list`, and removes those before the
+    /// last. Returns its number if it was kept. A writer that builds on an earlier generation
+    /// compares the numbers.
     pub fn save_next<H: Helper>(&self, list: &str, helper: &H) -> Option<u64> {
         let (storage, bytes) = self.ready_to_write(helper)?;
         let directory = self.directory.join(list).ok()?;
@@ -79,7 +81,7 @@ fn create_next(storage: &dyn Storage, directory: &ObjectPath, bytes: &[u8]) -> O
         let number = number.filter(|number| name_of(*number).len() == DIGITS)?;
         let path = directory.join(&name_of(number)).ok()?;
         match storage.put(&path, bytes, Durability::Process, Condition::Absent) {
-            // One that was late may have got a number that was used and removed.
+            // A late writer may have got a number that was used and removed.
             Ok(_) if numbers(storage, directory).last().is_some_and(|last| *last > number) => {
                 let _ = storage.delete(&path, Durability::Process, Condition::None);
             }
@@ -95,7 +97,7 @@ fn name_of(number: u64) -> String {
     format!("{number:0DIGITS$}")
 }
 
-/// The numbers that there are, ascending.
+/// Returns the existing numbers, ascending.
 fn numbers(storage: &dyn Storage, directory: &ObjectPath) -> Vec<u64> {
     let entries = storage.list(directory).unwrap_or_default().into_iter();
     let names = entries.filter(|entry| !entry.is_directory && entry.name.len() == DIGITS);

@@ -2,11 +2,14 @@
 //!
 //! # Promises
 //!
-//! - Losing a helper file, or a whole sidecar, loses nothing but time. It may be deleted at any time.
-//! - An error of a sidecar never fails a read: what cannot be read is absent, what cannot be kept is not kept.
-//! - A helper file is believed only if it belongs to this user, in a sidecar that this user has made, or to an owner of the site in a sidecar of the site;
-//!   is no link; is not larger than its kind may be; passes the checks of its kind; and was made of the source as it
-//!   is now.
+//! - Losing a helper file, or a whole sidecar, loses nothing but time. It may be deleted at any
+//!   time.
+//! - An error of a sidecar never fails a read: an unreadable helper file counts as absent, and a
+//!   failed write is dropped.
+//! - A helper file is used only if all of this holds. It belongs to this user, in a sidecar that
+//!   this user has made, or to an owner of the site in a sidecar of the site. It is no link and not
+//!   larger than its kind may be. It passes the checks of its kind, and was made of the source's
+//!   present state.
 //! - A reader sees a helper file whole or not at all.
 //! - Reading creates nothing beside the data.
 //!
@@ -15,43 +18,49 @@
 //! The sidecar of the source `/data/era5.nc` is the first of these directories:
 //!
 //! 1. `$BEDFORM_SIDECAR/<key>`, if that variable is set;
-//! 2. the place that the site file names, for those who keep the sidecars of the site, if it exists;
-//! 3. `/data/era5.nc.bedform`, if this user has made it here, or accepted it: the `registry` says so;
+//! 2. the place that the site file names, for users who keep the sidecars of the site, if it
+//!    exists;
+//! 3. `/data/era5.nc.bedform`, if this user has made it here or accepted it, by the `registry`;
 //! 4. `$XDG_CACHE_HOME/bedform/sidecars/<key>`, or `~/.cache/bedform/sidecars/<key>`.
 //!
-//! All other users read that of the site ([`Sidecar::site`]) beside their own, and write nothing there. The key is
-//! the [fingerprint](bedform_format::checksum::Fingerprint) of the source's resolved path. Many files that are read
-//! as one have the sidecar of `/data/era5-2001.nc.archive`, if that is the first of them: files that come later find
-//! it. A read-only open of the source may write its sidecar: a directory of the first or last kind is made when
-//! something is kept in it, for this user alone.
+//! All other users read the sidecar of the site ([`Sidecar::site`]) in addition to their own, and
+//! write nothing there. The key is the [fingerprint](bedform_format::checksum::Fingerprint) of the
+//! source's resolved path. Many files that are read as one have the sidecar of the path
+//! `/data/era5-2001.nc.archive` if their first file is `/data/era5-2001.nc`. A longer list of files
+//! that begins with the same file finds it too. A read-only open of the source may write its
+//! sidecar. A directory of the first or last kind is made, for this user alone, when a helper file
+//! is first kept in it.
 //!
 //! # How
 //!
-//! - **Kinds.** A [`Helper`] says how large it may be, how it becomes bytes and back, and which version of the
-//!   source it was made of, if it counts for that alone. It carries its own checksum. Most kinds are one file,
-//!   replaced in one step ([`Sidecar::load`], [`Sidecar::save`]).
-//! - **Generations.** A kind that grows by versions has immutable files numbered from 1. The newest valid one
-//!   counts. The next number is created only if it is absent, so that of two writers one has to look again;
-//!   generations before the last are then removed ([`Sidecar::load_newest`], [`Sidecar::save_next`]).
-//! - **Budget.** All sidecars below one directory with keys share a budget of bytes: `BEDFORM_SIDECAR_BYTES`,
-//!   1 GiB without it. Whoever keeps something removes the sidecars that were used least recently until the
-//!   rest fits. A reader notes its use in the object `used`, at most once an hour. A sidecar with replicas, which
-//!   somebody has asked for with a budget of their own, neither counts nor goes.
-//! - **Renewal.** There is none: a helper file of another state of the source counts for nothing, and is made anew.
-//!   Replicas, which are large, rest until they were compared: `optimize/waking`.
-//! - **Trust.** All files are opened beneath the directory that holds the sidecar, through no link, and the opened file
-//!   is asked for its owner. Sizes are compared before memory is taken. Only names that we made are removed.
+//! - **Kinds.** A [`Helper`] defines its largest size, its encoding, and the version of the source
+//!   that it was made of, if it is bound to one. It carries its own checksum. Most kinds are one
+//!   file, replaced atomically ([`Sidecar::load`], [`Sidecar::save`]).
+//! - **Generations.** A kind that grows by versions has immutable files numbered from 1. The newest
+//!   valid one counts. The next number is created only if it is absent, so that the slower of two
+//!   writers must read again. Generations before the last are then removed
+//!   ([`Sidecar::load_newest`], [`Sidecar::save_next`]).
+//! - **Budget.** All sidecars below one directory with keys share a budget of bytes:
+//!   `BEDFORM_SIDECAR_BYTES`, 1 GiB by default. After each write, the least recently used sidecars
+//!   are removed until the rest fits. A reader notes its use in the object `used`, at most once an
+//!   hour. A sidecar with replicas has a budget of its own, which the user gave; it neither counts
+//!   nor is removed.
+//! - **Renewal.** A helper file of another state of the source is never renewed: it is ignored, and
+//!   made again. Replicas, which are large, rest until they have been compared: `optimize/waking`.
+//! - **Trust.** All files are opened beneath the directory that holds the sidecar, through no link,
+//!   and the owner of the opened file is checked. Sizes are checked before memory is allocated.
+//!   Only files with names of Bedform are removed.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `place` | which directory it is, and whose files lie there |
+//! | `place` | the choice of the directory, and the owners of its files |
 //! | `registry` | sidecars beside data that this user has made |
 //! | `accepting` | sidecars beside data that this user accepts |
-//! | `files` | markers, traces, counts and replicas, reached as helper files are |
+//! | `files` | markers, traces, counts and replicas, opened under the same rules as helper files |
 //! | `site` | sidecars that all users of an archive read |
-//! | `warnings` | what keeps one from being read |
+//! | `warnings` | reasons why sidecars were not read |
 //! | `generations` | numbered files |
-//! | `budget` | what is kept in all, and what goes first |
+//! | `budget` | the bytes of all sidecars of one directory, and the removal of old ones |
 
 mod accepting;
 mod budget;
@@ -74,8 +83,8 @@ use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Condition, Durability, Storage, Version};
 
 use crate::error::Result;
-use place::{Holder, SidecarCandidates, TrustedStorage};
-use site::{Look, look_at, open_to_readers};
+use place::{SidecarCandidates, SidecarHolder, TrustedStorage};
+use site::{SiteCheck, look_at, open_to_readers};
 
 pub use place::SidecarName;
 pub use warnings::take_warnings;
@@ -126,14 +135,16 @@ pub trait Helper: Sized {
     /// The largest file of this kind, in bytes: a larger one is neither read nor kept.
     const BYTES_MAX: u64;
 
-    /// The bytes to keep, with whatever tells that they are whole; nothing for a value that has none.
+    /// Returns the bytes to keep, with a checksum of their own; `None` for a value that cannot be
+    /// encoded.
     fn encode(&self) -> Option<Vec<u8>>;
 
-    /// The value of bytes that nobody has checked; nothing for damaged ones, and for those of a version that
-    /// is not known. Takes no memory that `limits` or the length of `bytes` do not bound.
+    /// Decodes bytes that nothing has checked yet; `None` for damaged ones, and for those of an
+    /// unknown version. Allocates no memory that `limits` or the length of `bytes` do not bound.
     fn decode(bytes: &[u8], limits: &Limits) -> Option<Self>;
 
-    /// The version of the source that it was made of; nothing for what counts whatever the source is now.
+    /// Returns the version of the source that the value was made of; `None` if it counts for any
+    /// version.
     fn source(&self) -> Option<&SourceVersion> {
         None
     }
@@ -142,29 +153,31 @@ pub trait Helper: Sized {
 /// The place of the helper files of one source. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Sidecar {
-    holder: Arc<dyn Holder>,
+    holder: Arc<dyn SidecarHolder>,
     directory: ObjectPath,
-    /// What all sidecars of the holder may take together; nothing for one that has its place to itself.
+    /// The budget in bytes of all sidecars of the holder; `None` for a sidecar with a place of its
+    /// own.
     budget_bytes: Option<u64>,
-    /// What it was found by.
+    /// The name by which it was found.
     name: Option<Arc<SidecarName>>,
-    /// True for one that nobody has named a place for.
+    /// True for a sidecar in the user's cache, whose place was not chosen by the user.
     is_in_cache: bool,
-    /// That of the site, which is only read.
+    /// The sidecar of the site, which is only read.
     site: Option<Arc<Sidecar>>,
 }
 
 impl Sidecar {
-    /// The sidecar of the file or directory at `path`; nothing where the environment names no place. Makes
-    /// nothing.
+    /// Returns the sidecar of the file or directory at `path`; `None` if the environment names no
+    /// place. Creates no directory.
     ///
     /// # Errors
-    /// `InvalidArgument` for a `BEDFORM_SIDECAR_BYTES` that is no size.
+    /// `InvalidArgument` for a `BEDFORM_SIDECAR_BYTES` that is not a size.
     pub fn of_path(path: &Path) -> Result<Option<Self>> {
         Self::of_path_in(path, None)
     }
 
-    /// As [`Sidecar::of_path`], where `base` is the directory of sidecars that `BEDFORM_SIDECAR` would name.
+    /// As [`Sidecar::of_path`]; `base` replaces the directory of sidecars that `BEDFORM_SIDECAR`
+    /// names.
     ///
     /// # Errors
     /// As [`Sidecar::of_path`].
@@ -172,7 +185,7 @@ impl Sidecar {
         Self::find(&SidecarName::of_path(path), base)
     }
 
-    /// The sidecar of this name, with `base` as in [`Sidecar::of_path_in`].
+    /// Returns the sidecar of this name, with `base` as in [`Sidecar::of_path_in`].
     ///
     /// # Errors
     /// As [`Sidecar::of_path`].
@@ -180,14 +193,14 @@ impl Sidecar {
         Ok(SidecarCandidates::of(name, base)?.find())
     }
 
-    /// The same, as it would be found now: somebody may have made one elsewhere.
+    /// Searches the sidecar again: a program may have made one in another place since.
     pub(crate) fn found_again(&self) -> Option<Self> {
         Self::find(self.name.as_deref()?, None).ok().flatten()
     }
 
-    /// This user's sidecar of this name, its directory made if it is missing: at the site for those who keep its
-    /// sidecars, beside the source where that can be done, else as in [`Sidecar::of_path`]. Nothing where there is no
-    /// place for it.
+    /// Returns this user's sidecar of this name, and makes its directory if it is missing. The
+    /// directory lies at the site for users who keep its sidecars, else beside the source where
+    /// possible, else as in [`Sidecar::of_path`]. `None` if there is no place for it.
     ///
     /// # Errors
     /// As [`Sidecar::of_path`]; those of the site file and of making the directory.
@@ -195,8 +208,8 @@ impl Sidecar {
         SidecarCandidates::of(name, None)?.make(true)
     }
 
-    /// As [`Sidecar::make`] for what takes space, with `base` as in [`Sidecar::of_path_in`]: nothing where it
-    /// would lie in the cache of the user, whom nobody has asked.
+    /// As [`Sidecar::make`] for large contents, with `base` as in [`Sidecar::of_path_in`]. `None`
+    /// if the sidecar would lie in the user's cache, because the user has not asked for that.
     ///
     /// # Errors
     /// As [`Sidecar::make`].
@@ -204,45 +217,47 @@ impl Sidecar {
         SidecarCandidates::of(name, base)?.make(false)
     }
 
-    /// That of the site, which this user reads and does not write; nothing where this is it.
+    /// Returns the sidecar of the site, which this user reads and does not write; `None` if this is
+    /// that sidecar.
     pub fn site(&self) -> Option<&Self> {
         self.site.as_deref()
     }
 
-    /// True for a sidecar of the site.
+    /// Returns true for a sidecar of the site.
     pub fn is_of_site(&self) -> bool {
         self.holder.site().is_some()
     }
 
-    /// The users whose files count in a sidecar on this machine.
+    /// Returns the users whose files count in a sidecar on this machine.
     pub(crate) fn owners(&self) -> &[u32] {
         self.holder.owners()
     }
 
-    /// True if nobody but the owners can have put anything into a directory of the sidecar. Of the sidecar of this
-    /// user that is taken to be so.
+    /// Returns true if only the owners can have put files into a directory of the sidecar. The
+    /// sidecar of this user is assumed to be so.
     pub(crate) fn is_trusted_at(&self, names: &[&str]) -> bool {
         let (Some(directory), Some(site)) = (self.own_directory(), self.holder.site()) else {
             return true;
         };
         let names: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
         match look_at(&directory, &names, &site.owners, site.file()) {
-            Look::Trusted(_) | Look::Missing => true,
-            Look::Refused(why) => {
+            SiteCheck::Trusted(_) | SiteCheck::Missing => true,
+            SiteCheck::Refused(why) => {
                 warnings::tell(why);
                 false
             }
         }
     }
 
-    /// Lets all who may read the source read what lies in these directories, if this is a sidecar of the site.
+    /// Lets all users who may read the source read these directories, if this is a sidecar of the
+    /// site.
     pub(crate) fn open_to_readers(&self, names: &[&str]) {
         if let (true, Some(directory)) = (self.is_of_site(), self.own_directory()) {
             names.iter().for_each(|name| open_to_readers(&directory.join(name)));
         }
     }
 
-    /// The directory of the sidecar, there or not, if it is one of this machine.
+    /// Returns the directory of the sidecar, whether or not it exists, if it lies on this machine.
     pub fn own_directory(&self) -> Option<PathBuf> {
         let local = self.holder.local()?;
         Some(match self.directory.is_root() {
@@ -251,18 +266,19 @@ impl Sidecar {
         })
     }
 
-    /// True if it is there because somebody asked for it: no reader makes one beside its data.
+    /// Returns true if the sidecar exists because a user asked for it: no reader makes one beside
+    /// its data.
     pub(crate) fn is_asked_for(&self) -> bool {
         !self.is_in_cache && self.own_directory().is_some_and(|directory| directory.is_dir())
     }
 
-    /// The resolved path of the source, where the sidecar was found by it.
+    /// Returns the resolved path of the source, if the sidecar was found by it.
     pub fn source(&self) -> Option<&Path> {
         self.name.as_deref().map(SidecarName::source)
     }
 
-    /// The sidecar in the directory `directory` of `storage`, all of which is trusted; with a budget for all
-    /// directories of that storage.
+    /// Makes the sidecar in the directory `directory` of `storage`, all of which is trusted. The
+    /// budget is for all directories of that storage.
     pub fn in_storage(
         storage: Arc<dyn Storage>,
         directory: ObjectPath,
@@ -272,8 +288,8 @@ impl Sidecar {
         Self { holder, directory, budget_bytes, name: None, is_in_cache: false, site: None }
     }
 
-    /// The helper file `name`, if it is there, may be trusted, and was made of `source`; that of the site where this
-    /// has none.
+    /// Loads the helper file `name`, if it exists, is trusted, and was made of `source`; else that
+    /// of the site.
     pub fn load<H: Helper>(
         &self,
         name: &str,
@@ -284,7 +300,7 @@ impl Sidecar {
         own.or_else(|| self.site()?.load_own(name, source, limits))
     }
 
-    /// As [`Sidecar::load`], without that of the site: of what is one user's, such as a policy.
+    /// As [`Sidecar::load`] without the site, for files that belong to one user, such as a policy.
     pub(crate) fn load_own<H: Helper>(
         &self,
         name: &str,
@@ -318,7 +334,8 @@ impl Sidecar {
         helper.source().is_none_or(|then| then == source).then_some(helper)
     }
 
-    /// Keeps a helper file under `name`, in the place of whatever has that name. True if it is kept now.
+    /// Keeps a helper file under `name`, in place of any file or link with that name. Returns true
+    /// if it was kept.
     pub fn save<H: Helper>(&self, name: &str, helper: &H) -> bool {
         let Some((storage, bytes)) = self.ready_to_write(helper) else { return false };
         let Ok(path) = self.directory.join(name) else { return false };
@@ -327,7 +344,8 @@ impl Sidecar {
         put.is_ok()
     }
 
-    /// Where to write, and what; nothing if it cannot be kept.
+    /// Returns the storage to write to and the encoded bytes; `None` if the helper file cannot be
+    /// kept.
     fn ready_to_write<H: Helper>(&self, helper: &H) -> Option<(Arc<dyn Storage>, Vec<u8>)> {
         let bytes = helper.encode()?;
         let most = H::BYTES_MAX.min(self.budget_bytes.unwrap_or(u64::MAX));
@@ -335,16 +353,16 @@ impl Sidecar {
             return None;
         }
         let storage = self.holder.to_write()?;
-        // What a crash has left.
+        // Removes temporary files of crashed writers.
         let _ = storage.sweep(&self.directory);
         if self.budget_bytes.is_some() {
-            // First of all: without it no budget knows of the sidecar.
+            // Comes before the first file: without it no budget counts the sidecar.
             budget::note_use(&*storage, &self.directory);
         }
         Some((storage, bytes))
     }
 
-    /// Notes that the sidecar was used, where a budget decides by that.
+    /// Notes that the sidecar was used, if a budget depends on that.
     fn note_use(&self) {
         if self.budget_bytes.is_none() {
             return;
@@ -354,7 +372,7 @@ impl Sidecar {
         }
     }
 
-    /// Removes what the budget has no room for, after something was kept.
+    /// Removes sidecars over the budget, after a file was kept.
     fn keep_within(&self, storage: &dyn Storage) {
         if let Some(bytes) = self.budget_bytes {
             budget::keep_within(storage, bytes, &self.directory);
@@ -362,7 +380,7 @@ impl Sidecar {
     }
 }
 
-/// A helper file's word for a version of storage.
+/// Returns the version of a storage object as helper files record it.
 pub fn source_version(version: &Version) -> SourceVersion {
     SourceVersion {
         size: version.size,
@@ -372,7 +390,7 @@ pub fn source_version(version: &Version) -> SourceVersion {
     }
 }
 
-/// The same of a file of this machine that was asked about.
+/// Returns the same for the metadata of a local file.
 pub(crate) fn source_version_of(found: &Metadata) -> SourceVersion {
     let time = |seconds: i64, nanoseconds: i64| {
         seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)

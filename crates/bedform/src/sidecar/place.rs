@@ -1,4 +1,4 @@
-//! Which directory holds the sidecar of a source, and whose files lie in it.
+//! The choice of the directory that holds the sidecar of a source, and the owners of its files.
 
 #![allow(clippy::disallowed_methods, reason = "it makes the directories that hold sidecars")]
 
@@ -14,7 +14,7 @@ use bedform_format::checksum::Fingerprint;
 use bedform_storage::{LocalStorage, Mode, OwnedRoot, Storage};
 
 use super::registry::{self, SidecarStanding};
-use super::site::{Look, Site, site_of};
+use super::site::{SiteCheck, SiteSidecar, site_of};
 use super::{Sidecar, accepting, warnings};
 use crate::error::{Error, ErrorKind, Result};
 use crate::size;
@@ -22,51 +22,52 @@ use crate::size;
 const PLACE_VARIABLE: &str = "BEDFORM_SIDECAR";
 const BYTES_VARIABLE: &str = "BEDFORM_SIDECAR_BYTES";
 const BYTES: u64 = 1 << 30;
-/// Behind the name of a source.
+/// The suffix that makes the name of a sidecar from that of its source.
 pub(super) const SUFFIX: &str = ".bedform";
-/// Between the name of the first file of many and that.
+/// A suffix between the name of the first of many files and [`SUFFIX`].
 const ARCHIVE: &str = ".archive";
 
-/// What holds sidecars: a place, and the word on whose files lie there.
-pub(super) trait Holder: Send + Sync + Debug {
-    /// The place, if it is there.
+/// A place that holds sidecars, and the rule for whose files count there.
+pub(super) trait SidecarHolder: Send + Sync + Debug {
+    /// Returns the place to read, if it exists.
     fn to_read(&self) -> Option<Arc<dyn Storage>>;
 
-    /// The place, made if it is missing; nothing where it cannot be written.
+    /// Returns the place to write, made if it is missing; `None` if it cannot be written.
     fn to_write(&self) -> Option<Arc<dyn Storage>>;
 
-    /// The place to read, of whose files those of this user alone count.
+    /// Returns the place to read, with only the files of this user.
     fn to_read_own(&self) -> Option<Arc<dyn Storage>> {
         self.to_read()
     }
 
-    /// Appends to a file of this user alone, made if it is missing; false where that cannot be done.
+    /// Appends to a file of this user alone, made if it is missing; returns false on failure.
     fn append(&self, _: &ObjectPath, _: &[u8]) -> bool {
         false
     }
 
-    /// The directory of this machine that it is, if it is one.
+    /// Returns the directory of the place, if it lies on this machine.
     fn local(&self) -> Option<&Path> {
         None
     }
 
-    /// The same, as its objects are reached.
+    /// Returns the same directory, as the root beneath which objects are opened.
     fn root(&self) -> Option<OwnedRoot<'_>> {
         None
     }
 
-    /// The directory beside data that counts because the registry names it, if it is one.
+    /// Returns the directory beside the data that counts because the registry names it, if this is
+    /// one.
     fn registered(&self) -> Option<&Path> {
         None
     }
 
-    /// The users whose files may be believed there.
+    /// Returns the users whose files count there.
     fn owners(&self) -> &[u32] {
         &[]
     }
 
-    /// The site that it is of, if it is one's.
-    fn site(&self) -> Option<&Site> {
+    /// Returns the site of the place, if it belongs to one.
+    fn site(&self) -> Option<&SiteSidecar> {
         None
     }
 }
@@ -75,7 +76,7 @@ pub(super) trait Holder: Send + Sync + Debug {
 #[derive(Debug)]
 pub(super) struct TrustedStorage(pub(super) Arc<dyn Storage>);
 
-impl Holder for TrustedStorage {
+impl SidecarHolder for TrustedStorage {
     fn to_read(&self) -> Option<Arc<dyn Storage>> {
         Some(self.0.clone())
     }
@@ -85,11 +86,11 @@ impl Holder for TrustedStorage {
     }
 }
 
-/// No place: nothing is kept, and nothing found.
+/// A holder without a place: it keeps and finds nothing.
 #[derive(Debug)]
 struct Nowhere;
 
-impl Holder for Nowhere {
+impl SidecarHolder for Nowhere {
     fn to_read(&self) -> Option<Arc<dyn Storage>> {
         None
     }
@@ -99,21 +100,22 @@ impl Holder for Nowhere {
     }
 }
 
-/// A directory of this machine, of whose files those of some users count.
+/// A directory of this machine in which the files of certain users count.
 #[derive(Debug)]
 pub(super) struct LocalDirectory {
     pub(super) path: PathBuf,
     pub(super) owners: Vec<u32>,
-    pub(super) access: Access,
-    /// True for the directory of one sidecar, which is no link and belongs to an owner; a directory of many may be.
+    pub(super) access: HolderAccess,
+    /// True for the directory of one sidecar, which is no link and belongs to an owner. A directory
+    /// of many sidecars may be a link, and of any owner.
     pub(super) is_sidecar: bool,
-    /// The site that it is of, if it is one's.
-    pub(super) site: Option<Site>,
+    /// The site of the directory, if it belongs to one.
+    pub(super) site: Option<SiteSidecar>,
 }
 
 impl LocalDirectory {
-    /// The directory of one sidecar of a user.
-    pub(super) fn of_one(path: PathBuf, user: u32, access: Access) -> Self {
+    /// Makes the holder for the directory of one sidecar of a user.
+    pub(super) fn of_one(path: PathBuf, user: u32, access: HolderAccess) -> Self {
         Self { path, owners: vec![user], access, is_sidecar: true, site: None }
     }
 
@@ -121,13 +123,13 @@ impl LocalDirectory {
         LocalStorage::open_of_owners(self.root(), mode, &self.owners).ok()
     }
 
-    /// Opens it to be written; nothing where it is only read, or missing.
+    /// Opens the directory for writing; `None` if it is only read, or missing.
     fn open_to_write(&self) -> Option<LocalStorage> {
-        if self.access == Access::Read {
+        if self.access == HolderAccess::Read {
             return None;
         }
-        if self.access == Access::Make {
-            // A helper file may hold what its source does, which perhaps nobody else may read.
+        if self.access == HolderAccess::Make {
+            // A helper file may hold parts of its source, which others perhaps must not read.
             DirBuilder::new().recursive(true).mode(0o700).create(&self.path).ok()?;
         }
         self.open(Mode::ReadWrite)
@@ -141,18 +143,18 @@ impl LocalDirectory {
     }
 }
 
-/// What is done to a directory that holds sidecars.
+/// The permitted use of a directory that holds sidecars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
-    /// It is only read: it is somebody else's.
+pub(super) enum HolderAccess {
+    /// It belongs to another user, and is only read.
     Read,
-    /// It is written if it is there.
+    /// It is written if it exists.
     Write,
     /// It is made if it is missing.
     Make,
 }
 
-impl Holder for LocalDirectory {
+impl SidecarHolder for LocalDirectory {
     fn to_read(&self) -> Option<Arc<dyn Storage>> {
         Some(Arc::new(self.open(Mode::ReadOnly)?.through_page_cache()))
     }
@@ -189,29 +191,29 @@ impl Holder for LocalDirectory {
         &self.owners
     }
 
-    fn site(&self) -> Option<&Site> {
+    fn site(&self) -> Option<&SiteSidecar> {
         self.site.as_ref()
     }
 }
 
-/// What a sidecar is found by.
+/// The name by which a sidecar is found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SidecarName {
-    /// The path that has it beside.
+    /// The path whose name, with a suffix, is that of the sidecar beside it.
     path: PathBuf,
     /// The resolved path of the source.
     source: PathBuf,
 }
 
 impl SidecarName {
-    /// That of the file or directory at `path`.
+    /// Returns the name for the file or directory at `path`.
     pub fn of_path(path: &Path) -> Self {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         Self { source: path.clone(), path }
     }
 
-    /// That of many files that are read as one, the first of which is at `first`: that of all lists of files which
-    /// begin with it, so that files which come later find it.
+    /// Returns the name for many files that are read as one, with the first at `first`. All lists
+    /// of files that begin with it have this name, so that longer lists find the sidecar too.
     pub fn of_archive(first: &Path) -> Self {
         let source = first.canonicalize().unwrap_or_else(|_| first.to_owned());
         let mut path = source.clone().into_os_string();
@@ -219,27 +221,28 @@ impl SidecarName {
         Self { path: path.into(), source }
     }
 
-    /// The resolved path of the source.
+    /// Returns the resolved path of the source.
     pub(super) fn source(&self) -> &Path {
         &self.source
     }
 }
 
-/// Where the sidecar of a source may be, for one user.
+/// The places where the sidecar of a source may be, for one user.
 pub(super) struct SidecarCandidates {
     name: SidecarName,
-    /// The directory of sidecars that was named.
+    /// The directory of sidecars that the caller or the environment named.
     base: Option<PathBuf>,
     user: u32,
     budget_bytes: u64,
-    site: Result<Option<Site>>,
+    site: Result<Option<SiteSidecar>>,
 }
 
 impl SidecarCandidates {
-    /// Those of the source with this name; `base` is a directory of sidecars in the place of the variable.
+    /// Returns the candidates for the source with this name; `base` replaces the environment
+    /// variable.
     ///
     /// # Errors
-    /// `InvalidArgument` for a budget that is no size.
+    /// `InvalidArgument` for a budget that is not a size.
     pub(super) fn of(name: &SidecarName, base: Option<&Path>) -> Result<Self> {
         let budget_bytes = budget_of_environment()?;
         let base = base.map(Path::to_owned).or_else(|| variable(PLACE_VARIABLE));
@@ -252,7 +255,8 @@ impl SidecarCandidates {
         self.user
     }
 
-    /// The sidecar of this user, with that of the site. What keeps that of the site from being read is warned of.
+    /// Finds the sidecar of this user, with that of the site. Warns if the site's sidecar exists
+    /// and cannot be trusted.
     pub(super) fn find(&self) -> Option<Sidecar> {
         let own = self.own();
         let is_of_site = own.as_ref().is_some_and(Sidecar::is_of_site);
@@ -264,7 +268,7 @@ impl SidecarCandidates {
         }
     }
 
-    /// The sidecar of this user.
+    /// Finds the sidecar of this user.
     fn own(&self) -> Option<Sidecar> {
         if let Some(base) = &self.base {
             return self.keyed(base.clone());
@@ -272,7 +276,9 @@ impl SidecarCandidates {
         if let Ok(Some(site)) = &self.site
             && site.is_own(self.user)
         {
-            return Some(self.sidecar_in(Arc::new(LocalDirectory::of_site(site, Access::Write))));
+            return Some(
+                self.sidecar_in(Arc::new(LocalDirectory::of_site(site, HolderAccess::Write))),
+            );
         }
         match self.beside_if_registered() {
             Ok(Some(beside)) => return Some(beside),
@@ -286,15 +292,15 @@ impl SidecarCandidates {
         Some(Sidecar { is_in_cache: true, ..sidecar })
     }
 
-    /// The sidecar beside the source, if this user has made or accepted it.
+    /// Finds the sidecar beside the source, if this user has made or accepted it.
     ///
     /// # Errors
-    /// Why a directory of this user does not count.
+    /// The reason why a directory of this user does not count.
     fn beside_if_registered(&self) -> std::result::Result<Option<Sidecar>, String> {
         let path = self.beside();
         let mut standing = registry::standing(&path);
         if standing == SidecarStanding::Empty {
-            // Nothing in it can be wrong: this user made it to have the sidecar there.
+            // An empty directory holds nothing wrong: this user made it to have the sidecar there.
             registry::register(&path).map_err(|error| {
                 format!("{} is not used: {error}; {}", path.display(), registry::remedy())
             })?;
@@ -303,7 +309,7 @@ impl SidecarCandidates {
         match standing {
             SidecarStanding::Missing => Ok(None),
             SidecarStanding::Registered => {
-                let holder = LocalDirectory::of_one(path, self.user, Access::Write);
+                let holder = LocalDirectory::of_one(path, self.user, HolderAccess::Write);
                 Ok(Some(self.sidecar_in(Arc::new(holder))))
             }
             SidecarStanding::WritableByOthers => Err(accepting::writable_by_others(&path)),
@@ -316,7 +322,7 @@ impl SidecarCandidates {
         }
     }
 
-    /// That of the site, to be read.
+    /// Finds the sidecar of the site, to be read.
     fn of_site(&self) -> Option<Arc<Sidecar>> {
         let site = match &self.site {
             Ok(site) => site.as_ref()?,
@@ -326,21 +332,22 @@ impl SidecarCandidates {
             }
         };
         match site.look() {
-            Look::Trusted(_) => {
-                let holder = LocalDirectory::of_site(site, Access::Read);
+            SiteCheck::Trusted(_) => {
+                let holder = LocalDirectory::of_site(site, HolderAccess::Read);
                 Some(Arc::new(self.sidecar_in(Arc::new(holder))))
             }
-            Look::Missing => None,
-            Look::Refused(why) => {
+            SiteCheck::Missing => None,
+            SiteCheck::Refused(why) => {
                 warnings::tell(why);
                 None
             }
         }
     }
 
-    /// Makes the directory of the sidecar of this user, if it is missing, and gives the sidecar: where `base` says, else at the
-    /// site for those who keep its sidecars, else beside the source where that can be done, else in the cache of the
-    /// user if `uses_cache`. Nothing where there is no place.
+    /// Makes the directory of this user's sidecar, if it is missing, and returns the sidecar. The
+    /// directory lies in `base`, else at the site for users who keep its sidecars, else beside the
+    /// source where possible, else in the user's cache if `uses_cache`. `None` if there is no
+    /// place.
     ///
     /// # Errors
     /// Those of the site file and of making the directory.
@@ -364,17 +371,17 @@ impl SidecarCandidates {
         Ok(Some(own))
     }
 
-    /// Makes the directory beside the source, where that can be done.
+    /// Makes the directory beside the source, where possible.
     ///
     /// # Errors
-    /// `PermissionDenied` for one that is there and does not count, and, unless the cache is used, where none can be
-    /// registered.
+    /// `PermissionDenied` for an existing directory that does not count, and, unless the cache is
+    /// used, if none can be registered.
     fn make_beside(&self, uses_cache: bool) -> Result<()> {
         if self.name.source.symlink_metadata().is_err() {
             return Ok(());
         }
         match registry::is_writable() {
-            // One that is there, and one that cannot be made, are no errors: then it is in the cache.
+            // An existing directory, or a failure, is no error: the cache is used then.
             true => drop(DirBuilder::new().mode(0o700).create(self.beside())),
             false if uses_cache => warnings::tell(registry::remedy()),
             false => return Err(Error::new(ErrorKind::PermissionDenied, registry::remedy())),
@@ -389,18 +396,18 @@ impl SidecarCandidates {
         beside.into()
     }
 
-    /// The sidecar that has its place to itself.
-    pub(super) fn sidecar_in(&self, holder: Arc<dyn Holder>) -> Sidecar {
+    /// Makes the sidecar that has a place of its own.
+    pub(super) fn sidecar_in(&self, holder: Arc<dyn SidecarHolder>) -> Sidecar {
         let name = Some(Arc::new(self.name.clone()));
         let directory = ObjectPath::root();
         Sidecar { holder, directory, budget_bytes: None, name, is_in_cache: false, site: None }
     }
 
-    /// The sidecar among those of many sources.
+    /// Makes the sidecar in a directory shared by many sources.
     fn keyed(&self, base: PathBuf) -> Option<Sidecar> {
         let directory = ObjectPath::parse(&key_of(&self.name.path)).ok()?;
         let owners = vec![self.user];
-        let access = Access::Make;
+        let access = HolderAccess::Make;
         let holder = LocalDirectory { path: base, owners, access, is_sidecar: false, site: None };
         let budget_bytes = Some(self.budget_bytes);
         Some(Sidecar { directory, budget_bytes, ..self.sidecar_in(Arc::new(holder)) })
@@ -408,8 +415,8 @@ impl SidecarCandidates {
 }
 
 impl LocalDirectory {
-    /// The directory that a site has for a source.
-    fn of_site(site: &Site, access: Access) -> Self {
+    /// Makes the holder for the directory that a site has for a source.
+    fn of_site(site: &SiteSidecar, access: HolderAccess) -> Self {
         let (path, owners) = (site.directory(), site.owners.clone());
         Self { path, owners, access, is_sidecar: true, site: Some(site.clone()) }
     }
@@ -427,14 +434,14 @@ fn budget_of_environment() -> Result<u64> {
     }
 }
 
-/// The name of a source's sidecar among those of many.
+/// Returns the name of a source's sidecar in a shared directory.
 pub(super) fn key_of(source: &Path) -> String {
     let mut fingerprint = Fingerprint::new();
     fingerprint.update(source.as_os_str().as_bytes());
     format!("{:032x}", fingerprint.finish())
 }
 
-/// True for a name that [`key_of`] gives.
+/// Returns true for a name that [`key_of`] returns.
 pub(super) fn is_key(name: &str) -> bool {
     name.len() == 32 && name.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
 }

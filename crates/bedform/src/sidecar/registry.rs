@@ -1,16 +1,22 @@
 //! The registry of the sidecars that this user has made beside data, or has accepted.
 //!
-//! Unpacked files belong to the user who unpacks them, a sidecar in an archive too: the owner does not say who made it.
-//! So a sidecar beside data counts only if an entry of the registry names it. The registry is the directory
-//! `$BEDFORM_TRUST`, else `$XDG_DATA_HOME/bedform/sidecars`, else `~/.local/share/bedform/sidecars`. Each entry is a
-//! file of its own, which a rename publishes: processes that add entries at the same time do not meet. Those that
-//! change one entry take turns by a lock of the directory, where the file system has locks.
+//! Unpacked files belong to the user who unpacks them, also a sidecar in an archive: its owner does
+//! not prove who made it. So a sidecar beside data counts only if an entry of the registry names
+//! it. The registry is the directory `$BEDFORM_TRUST`, else `$XDG_DATA_HOME/bedform/sidecars`, else
+//! `~/.local/share/bedform/sidecars`. Each entry is a file of its own, which a rename publishes:
+//! processes that add entries at the same time do not conflict. Changes of entries take turns by a
+//! lock of the directory, where the file system has locks.
 //!
-//! An entry has the path of the sidecar, the file number of its directory, when that was made, and a nonce that lies in
-//! the sidecar as well. An archive that once was a registered sidecar brings the nonce, and may be unpacked to the same
-//! path and get the same file number; it cannot bring the times, which the system sets. Devices have other numbers
-//! after a reboot, and are not compared. The name of an entry has path and file number: where machines share a home
-//! directory, each may have a sidecar of the same path.
+//! An entry records the path of the sidecar, the inode number and birth time of its directory, and
+//! a nonce that lies in the sidecar as well. An archive of a once registered sidecar contains the
+//! nonce, and may be unpacked to the same path and get the same inode number. It cannot reproduce
+//! the times, which the system sets. Device numbers change after a reboot, and are not compared.
+//! The name of an entry has path and inode number: where machines share a home directory, each may
+//! have a sidecar of the same path.
+//!
+//! An entry also records the settings of its sidecar, a watch and a policy. A setting counts only if
+//! the entry and the file in the sidecar have the same bytes: an archive that is unpacked over a
+//! registered sidecar brings files, and no entry.
 
 #![allow(clippy::disallowed_methods, reason = "the registry lies in the user's data directory")]
 
@@ -35,50 +41,51 @@ use super::place::variable;
 use crate::config::WRITABLE_BY_OTHERS;
 
 const PLACE_VARIABLE: &str = "BEDFORM_TRUST";
-/// Below the user's data directory.
+/// The directory of the registry below the user's data directory.
 const PLACE: &str = "bedform/sidecars";
-/// The file of a sidecar that has the nonce.
+/// The file of a sidecar that holds the nonce.
 pub(super) const NONCE: &str = "nonce";
 const NONCE_BYTES: usize = 16;
 const VERSION: u64 = 1;
-/// Bytes of an entry: of a path, settings, and little more.
+/// The most bytes of an entry: those of a path, of settings, and little more.
 const ENTRY_BYTES_MAX: u64 = 64 << 10;
-/// Entries from which on those of sidecars that are gone are removed.
+/// From so many entries on, those of missing sidecars are removed.
 const ENTRIES_MAX: usize = 1024;
 
 /// One sidecar of the registry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct RegistryEntry {
     version: u64,
-    /// For people, and to find out whether it is gone.
+    /// The path, for people, and to find out whether the sidecar is gone.
     path: String,
     /// The fingerprint of the path.
     key: String,
-    /// The file number of the directory.
+    /// The inode number of the directory.
     inode: u64,
-    /// When the directory was made, in nanoseconds since 1970; 0 where the file system does not say.
+    /// The birth time of the directory, in nanoseconds since 1970; 0 if the file system lacks it.
     born_ns: i64,
-    /// When the attributes of the nonce's file were last changed.
+    /// The time at which the attributes of the nonce's file last changed, in nanoseconds since
+    /// 1970.
     nonce_changed_ns: i64,
-    /// In hexadecimal digits.
+    /// The nonce in hexadecimal digits.
     nonce: String,
     /// The bytes of each setting, in hexadecimal digits.
     #[serde(default)]
     settings: BTreeMap<String, String>,
 }
 
-/// How a directory beside data stands.
+/// The standing of a directory beside data in the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SidecarStanding {
     /// There is none, or none of this user.
     Missing,
     /// This user made or accepted it.
     Registered,
-    /// It has nothing in it, and may be registered unseen.
+    /// It is empty, and may be registered without a check.
     Empty,
-    /// It may come from anybody.
+    /// Any user may have made it.
     Unknown,
-    /// It is registered, but others may put something there.
+    /// It is registered, but others may write to it.
     WritableByOthers,
 }
 
@@ -90,7 +97,7 @@ struct BesideDirectory {
 }
 
 impl BesideDirectory {
-    /// The directory at `path`, no link; nothing for one of another user.
+    /// Opens the directory at `path`, which must not be a link; `None` for one of another user.
     fn open(path: &Path) -> Option<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = rustix::fs::openat(CWD, path, flags, rustix::fs::Mode::empty()).ok()?;
@@ -109,7 +116,7 @@ impl BesideDirectory {
         LocalStorage::open_of_owners(OwnedRoot::Itself(&self.path), mode, &[self.user]).ok()
     }
 
-    /// The nonce in the sidecar, and when its attributes were last changed.
+    /// Returns the nonce in the sidecar, and the time at which its attributes last changed.
     fn nonce(&self) -> Option<(String, i64)> {
         let object = self.storage(Mode::ReadOnly)?.find(&nonce_path()?).ok()??;
         let version = object.version();
@@ -124,20 +131,21 @@ impl BesideDirectory {
 
     fn is_empty(&self) -> bool {
         let listed = self.storage(Mode::ReadOnly).and_then(|it| it.list(&ObjectPath::root()).ok());
-        // A process that was killed has left the nonce alone.
+        // A process that was killed may have left the nonce alone.
         listed.is_some_and(|entries| entries.iter().all(|entry| entry.name == NONCE))
     }
 
+    /// Returns true if the registry has an entry of it.
     fn is_registered(&self) -> bool {
         self.entry().is_some()
     }
 
-    /// Its entry in the registry.
+    /// Returns its entry in the registry.
     fn entry(&self) -> Option<RegistryEntry> {
         let entry = read(&place()?.join(name_of(self)), self.user)?;
         let (nonce, changed_ns) = self.nonce()?;
         let born_ns = self.born_ns();
-        // One machine may know when it was made, and another not.
+        // Some machines report the birth time, and others do not.
         let is_as_old = match (entry.born_ns, born_ns) {
             (0, _) | (_, 0) => entry.nonce_changed_ns == changed_ns,
             (then, now) => then == now,
@@ -150,14 +158,14 @@ impl BesideDirectory {
     }
 }
 
-/// How the directory at `path` stands.
+/// Returns the standing of the directory at `path`.
 pub(super) fn standing(path: &Path) -> SidecarStanding {
     let Some(found) = BesideDirectory::open(path) else { return SidecarStanding::Missing };
     if !found.is_registered() {
         if found.is_empty() {
             return SidecarStanding::Empty;
         }
-        // A process that registers it meanwhile has written the entry before anything else.
+        // A process that registers it meanwhile writes the entry before any other file.
         if !found.is_registered() {
             return SidecarStanding::Unknown;
         }
@@ -168,11 +176,11 @@ pub(super) fn standing(path: &Path) -> SidecarStanding {
     }
 }
 
-/// Enters the directory at `path`, which holds nothing that this user has not made or accepted. An earlier entry
-/// stays. Of processes that do so at the same time all enter the nonce of the first.
+/// Enters the directory at `path`, which holds only files that this user has made or accepted. An
+/// earlier entry stays. Processes that do so at the same time all enter the nonce of the first.
 ///
 /// # Errors
-/// Of the system; `NotFound` where no place for the registry is named.
+/// Those of the system; `NotFound` if no place for the registry is named.
 pub(super) fn register(path: &Path) -> io::Result<()> {
     let place = make_place()?;
     let _turn = lock(&place);
@@ -196,10 +204,10 @@ pub(super) fn register(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Keeps the bytes of a setting of the registered sidecar at `path`; without bytes, forgets it.
+/// Records the bytes of a setting of the registered sidecar at `path`; without bytes, removes it.
 ///
 /// # Errors
-/// Of the system; `NotFound` for a sidecar that is not registered.
+/// Those of the system; `NotFound` for a sidecar that is not registered.
 pub(super) fn set(path: &Path, name: &str, bytes: Option<&[u8]>) -> io::Result<()> {
     let place = make_place()?;
     let _turn = lock(&place);
@@ -216,13 +224,13 @@ pub(super) fn set(path: &Path, name: &str, bytes: Option<&[u8]>) -> io::Result<(
     write(&place, &name_of(&found), &entry)
 }
 
-/// True if this user has given the sidecar at `path` a setting with these bytes.
+/// Returns true if this user has given the sidecar at `path` a setting with these bytes.
 pub(super) fn has_setting(path: &Path, name: &str, bytes: &[u8]) -> bool {
     let entry = BesideDirectory::open(path).and_then(|found| found.entry());
     entry.is_some_and(|entry| entry.settings.get(name) == Some(&metadata::hex(bytes)))
 }
 
-/// True if entries can be made: the place is there, or was made now.
+/// Returns true if entries can be made: the place exists, or was made now.
 pub(super) fn is_writable() -> bool {
     make_place().is_ok_and(|place| {
         let asked = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
@@ -230,7 +238,7 @@ pub(super) fn is_writable() -> bool {
     })
 }
 
-/// The remedy, in words, for a sidecar that cannot be registered.
+/// Returns the remedy, in words, for a sidecar that cannot be registered.
 pub(super) fn remedy() -> String {
     let set = format!(
         "set {PLACE_VARIABLE} to a directory for that, or BEDFORM_SIDECAR to a directory for sidecars"
@@ -247,7 +255,7 @@ pub(super) fn remedy() -> String {
     }
 }
 
-/// The directory of the registry, there or not.
+/// Returns the directory of the registry, whether or not it exists.
 fn place() -> Option<PathBuf> {
     if let Some(named) = variable(PLACE_VARIABLE) {
         return Some(named);
@@ -268,14 +276,14 @@ fn make_place() -> io::Result<PathBuf> {
     Ok(place)
 }
 
-/// The lock of the registry; nothing where its file system has none.
+/// Takes the lock of the registry; `None` where its file system has no locks.
 fn lock(place: &Path) -> Option<File> {
     let directory = File::open(place).ok()?;
     rustix::fs::flock(&directory, rustix::fs::FlockOperation::LockExclusive).ok()?;
     Some(directory)
 }
 
-/// Gives the nonce of a sidecar: the one that is there, or a new one.
+/// Returns the nonce of a sidecar, and makes one if there is none.
 fn make_nonce(found: &BesideDirectory) -> io::Result<(String, i64)> {
     let refused = || io::Error::from(io::ErrorKind::PermissionDenied);
     let (storage, path) = found.storage(Mode::ReadWrite).zip(nonce_path()).ok_or_else(refused)?;
@@ -288,7 +296,7 @@ fn make_nonce(found: &BesideDirectory) -> io::Result<(String, i64)> {
         }
         _ => {}
     }
-    // As others see it from now on.
+    // Read back, as other processes see it from now on.
     found.nonce().ok_or_else(refused)
 }
 
@@ -306,14 +314,14 @@ fn name_of(found: &BesideDirectory) -> String {
     format!("{}-{:016x}", key_of(&found.path), found.status.stx_ino)
 }
 
-/// True for a name that [`name_of`] gives.
+/// Returns true for a name that [`name_of`] returns.
 fn is_entry(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     name.len() == 49 && name[32] == b'-' && name[..32].iter().chain(&name[33..]).all(is_digit)
 }
 
-/// The entry in a file that belongs to this user alone.
+/// Reads the entry in a file that belongs to this user alone.
 fn read(path: &Path, user: u32) -> Option<RegistryEntry> {
     let is_link = path.symlink_metadata().ok()?.is_symlink();
     let file = open_without_waiting(path).ok().filter(|_| !is_link)?;
@@ -345,7 +353,7 @@ fn write(place: &Path, name: &str, entry: &RegistryEntry) -> io::Result<()> {
     written
 }
 
-/// Removes entries of sidecars that are gone, where there are many. A failure costs the space of an entry.
+/// Removes entries of missing sidecars, if there are many. A failure costs the space of an entry.
 fn remove_gone(place: &Path) {
     let entries = fs::read_dir(place).into_iter().flatten().flatten();
     let mut own: Vec<(SystemTime, PathBuf)> = entries

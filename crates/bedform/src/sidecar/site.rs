@@ -1,12 +1,14 @@
-//! Sidecars of a site: made once by those who keep an archive, and read by all of its users.
+//! Sidecars of a site: made once by the keepers of an archive, and read by all of its users.
 //!
-//! The site file says it: for a directory of data, `root`, where the sidecars of what lies below are, and whose files
-//! count there. The sidecar of `/archive/era5/1979/t2m.nc` is `<sidecars>/1979/t2m.nc.bedform`.
+//! The site file defines, for a directory of data `root`, the place of the sidecars of all sources
+//! below it, and the users whose files count there. The sidecar of `/archive/era5/1979/t2m.nc` is
+//! `<sidecars>/1979/t2m.nc.bedform`.
 //!
-//! A reader goes from `sidecars` on downward, name by name, and follows no link. Each directory on the way must belong
-//! to one of the owners and be writable by its owner alone: then nobody else can put anything there, and what was
-//! seen stays so. Whoever makes such a sidecar gives each directory the group and the permissions to read of the
-//! directory or file that it stands for: a replica is read by those who may read its source.
+//! A reader descends from `sidecars`, name by name, and follows no link. Each directory on the way
+//! must belong to one of the owners and be writable by its owner alone. Then no other user can put
+//! a file there, and the checked state cannot change. A keeper who makes such a sidecar gives each
+//! directory the group and the read permissions of the directory or file that it stands for. So a
+//! replica is readable by the users who may read its source.
 
 #![allow(
     clippy::disallowed_methods,
@@ -28,16 +30,16 @@ use super::place::SUFFIX;
 use crate::config::{self, WRITABLE_BY_OTHERS};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The user who may do everything.
+/// The superuser, who may write everything.
 const ROOT: u32 = 0;
-/// Permissions to read of the group and of others: of a directory, and of a file.
+/// Read permissions of the group and of others: for a directory, and for a file.
 const READ_DIRECTORY: u32 = 0o055;
 const READ_FILE: u32 = 0o044;
 
-/// Where the site has the sidecar of one source.
+/// The place that the site has for the sidecar of one source.
 #[derive(Debug, Clone)]
-pub(super) struct Site {
-    /// The site file.
+pub(super) struct SiteSidecar {
+    /// The path of the site file.
     file: PathBuf,
     /// The directory of the data.
     root: PathBuf,
@@ -51,26 +53,26 @@ pub(super) struct Site {
     names: Vec<OsString>,
 }
 
-/// What a look at the directories of a sidecar has found.
+/// The result of checking the directories of a sidecar.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Look {
-    /// The sidecar is there, belongs to this user, and may be trusted.
+pub(super) enum SiteCheck {
+    /// The sidecar exists, belongs to this user id, and may be trusted.
     Trusted(u32),
-    /// It is not there, or this user may not see it.
+    /// It does not exist, or this user may not see it.
     Missing,
-    /// Why it is not trusted.
+    /// The reason why it is not trusted.
     Refused(String),
 }
 
-/// Where the site has the sidecar of `source` that is called as if `path` had it; nothing where it says nothing of
-/// it. Both are resolved.
+/// Returns the site's place for the sidecar of `source`, which is named after `path`; `None` if the
+/// site file does not cover it. Both paths are resolved.
 ///
 /// # Errors
 /// Those of the site file.
-pub(super) fn site_of(path: &Path, source: &Path) -> Result<Option<Site>> {
+pub(super) fn site_of(path: &Path, source: &Path) -> Result<Option<SiteSidecar>> {
     let Some(file) = config::sidecar_sites()? else { return Ok(None) };
     let below = file.sites().filter_map(|here| {
-        // A root may be a link, and a path that was resolved has none.
+        // A root may be a link, and a resolved path has none.
         let root: Arc<Path> = match path.starts_with(&here.site.root) {
             true => here.site.root.as_path().into(),
             false => here.real_root()?,
@@ -89,7 +91,7 @@ pub(super) fn site_of(path: &Path, source: &Path) -> Result<Option<Site>> {
     if let Some(last) = names.last_mut() {
         last.push(SUFFIX);
     }
-    Ok(Some(Site {
+    Ok(Some(SiteSidecar {
         file: file.path.clone(),
         root: root.to_path_buf(),
         sidecars: here.site.sidecars.clone(),
@@ -99,32 +101,34 @@ pub(super) fn site_of(path: &Path, source: &Path) -> Result<Option<Site>> {
     }))
 }
 
-impl Site {
-    /// The directory of the sidecar, there or not.
+impl SiteSidecar {
+    /// Returns the directory of the sidecar, whether or not it exists.
     pub(super) fn directory(&self) -> PathBuf {
         self.names.iter().fold(self.sidecars.clone(), |path, name| path.join(name))
     }
 
-    /// The site file.
+    /// Returns the path of the site file.
     pub(super) fn file(&self) -> &Path {
         &self.file
     }
 
-    /// True if `user` keeps the sidecars of the site.
+    /// Returns true if `user` keeps the sidecars of the site.
     pub(super) fn is_kept_by(&self, user: u32) -> bool {
         self.owners.contains(&user)
     }
 
-    /// Looks whether the sidecar may be trusted.
-    pub(super) fn look(&self) -> Look {
+    /// Checks whether the sidecar may be trusted.
+    pub(super) fn look(&self) -> SiteCheck {
         let names: Vec<&[u8]> = self.names.iter().map(|name| name.as_bytes()).collect();
         look_at(&self.sidecars, &names, &self.owners, &self.file)
     }
 
-    /// True if what `user` keeps of the source lies here: `user` keeps the sidecars of the site, and may write this.
+    /// Returns true if this is the sidecar in which `user` keeps files: `user` keeps the sidecars
+    /// of the site, and may write this one.
     pub(super) fn is_own(&self, user: u32) -> bool {
         let may_write = |owner| owner == user || user == ROOT;
-        self.is_kept_by(user) && matches!(self.look(), Look::Trusted(owner) if may_write(owner))
+        self.is_kept_by(user)
+            && matches!(self.look(), SiteCheck::Trusted(owner) if may_write(owner))
     }
 
     /// Makes the directory of the sidecar, and those above it.
@@ -153,14 +157,14 @@ impl Site {
             make_readable_as(&own, &source).map_err(|error| failed(&own, &error))?;
         }
         match self.look() {
-            Look::Trusted(_) => Ok(()),
-            Look::Missing => Err(failed(&own, &std::io::ErrorKind::NotFound.into())),
-            Look::Refused(why) => Err(Error::new(ErrorKind::PermissionDenied, why)),
+            SiteCheck::Trusted(_) => Ok(()),
+            SiteCheck::Missing => Err(failed(&own, &std::io::ErrorKind::NotFound.into())),
+            SiteCheck::Refused(why) => Err(Error::new(ErrorKind::PermissionDenied, why)),
         }
     }
 }
 
-/// Makes the directory `own`, if it is missing, for those who may read `source`.
+/// Makes the directory `own`, if it is missing, for the users who may read `source`.
 fn make_readable_as(own: &Path, source: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     match fs::DirBuilder::new().mode(0o700).create(own) {
@@ -170,7 +174,7 @@ fn make_readable_as(own: &Path, source: &Path) -> std::io::Result<()> {
     let of = fs::metadata(source)?;
     let mut mode = of.mode() & if of.is_dir() { READ_DIRECTORY } else { READ_FILE };
     if !of.is_dir() {
-        // Who may read a file may read a directory that stands for it.
+        // Users who may read a file may list a directory that stands for it.
         mode |= mode >> 2;
     }
     if std::os::unix::fs::chown(own, None, Some(of.gid())).is_err() {
@@ -179,8 +183,9 @@ fn make_readable_as(own: &Path, source: &Path) -> std::io::Result<()> {
     fs::set_permissions(own, fs::Permissions::from_mode(0o700 | mode))
 }
 
-/// Lets all users read the file or directory at `path` and everything below, if the directories above let them
-/// through. A file that they can read is not touched: the time of its attributes is a part of its version.
+/// Lets all users read the file or directory at `path` and everything below, if the directories
+/// above let them through. A file that they can read is not touched, because the change time of its
+/// attributes is a part of its version.
 pub(super) fn open_to_readers(path: &Path) {
     let mut paths = vec![path.to_owned()];
     while let Some(path) = paths.pop() {
@@ -196,15 +201,15 @@ pub(super) fn open_to_readers(path: &Path) {
                 let entries = fs::read_dir(&path).into_iter().flatten().flatten();
                 paths.extend(entries.map(|entry| entry.path()));
             }
-            // A file with another name elsewhere is none of ours.
+            // A hard-linked file is not one of ours.
             Ok(found) if found.is_file() && found.nlink() == 1 => open(&found, 0o644),
             _ => {}
         }
     }
 }
 
-/// Looks at the directory `first`, and at those below it that the names lead to, one in the other.
-pub(super) fn look_at(first: &Path, names: &[&[u8]], owners: &[u32], file: &Path) -> Look {
+/// Checks the directory `first`, and those below it along `names`, one in the other.
+pub(super) fn look_at(first: &Path, names: &[&[u8]], owners: &[u32], file: &Path) -> SiteCheck {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut shown = first.to_owned();
     let (mut handle, mut uid): (Option<OwnedFd>, u32) = (None, 0);
@@ -217,16 +222,16 @@ pub(super) fn look_at(first: &Path, names: &[&[u8]], owners: &[u32], file: &Path
             _ => rustix::fs::openat(CWD, first, flags, Mode::empty()),
         };
         let refused = |why: String| {
-            Look::Refused(format!("{} is not trusted as a sidecar: {why}", shown.display()))
+            SiteCheck::Refused(format!("{} is not trusted as a sidecar: {why}", shown.display()))
         };
         let opened = match opened {
             Ok(opened) => opened,
             Err(Errno::NOTDIR | Errno::LOOP) => {
                 return refused("it is no directory, and links are not followed".to_owned());
             }
-            Err(_) => return Look::Missing,
+            Err(_) => return SiteCheck::Missing,
         };
-        let Ok(found) = rustix::fs::fstat(&opened) else { return Look::Missing };
+        let Ok(found) = rustix::fs::fstat(&opened) else { return SiteCheck::Missing };
         if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
             return refused("it is no directory".to_owned());
         }
@@ -241,5 +246,5 @@ pub(super) fn look_at(first: &Path, names: &[&[u8]], owners: &[u32], file: &Path
         }
         (handle, uid) = (Some(opened), found.st_uid);
     }
-    Look::Trusted(uid)
+    SiteCheck::Trusted(uid)
 }

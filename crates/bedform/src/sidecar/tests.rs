@@ -11,7 +11,7 @@ use bedform_storage::{
     StorageErrorKind, StorageOperation,
 };
 
-use super::place::{Access, LocalDirectory, key_of};
+use super::place::{HolderAccess, LocalDirectory, key_of};
 use super::*;
 use crate::trace::{PolicyOutcome, PolicyPlace, PolicySettings};
 
@@ -73,7 +73,13 @@ fn put(storage: &dyn Storage, path: &str, bytes: &[u8]) {
 }
 
 fn kept_by(path: PathBuf, user: u32) -> LocalDirectory {
-    LocalDirectory { path, owners: vec![user], access: Access::Make, is_sidecar: false, site: None }
+    LocalDirectory {
+        path,
+        owners: vec![user],
+        access: HolderAccess::Make,
+        is_sidecar: false,
+        site: None,
+    }
 }
 
 /// A directory of this test alone, and a sidecar in it of files of `user`.
@@ -250,7 +256,7 @@ fn writers_at_the_same_time_get_numbers_of_their_own() {
         let writers: Vec<_> = (0..8).map(|_| write()).collect();
         writers.into_iter().map(|writer| writer.join().unwrap()).collect()
     });
-    // One that a late writer gave back is left out.
+    // The number that a late writer gave back is left out.
     let apart: BTreeSet<_> = numbers.iter().copied().collect();
     assert_eq!(apart.len(), 8, "{numbers:?}");
     assert_eq!(newest(&sidecar).map(|(number, _)| number), apart.last().copied());
@@ -274,7 +280,7 @@ fn sidecars_that_were_used_least_recently_go_first() {
     let left: Vec<_> =
         ["a", "b", "c", "d"].into_iter().filter(|n| loaded(&sidecar(n)).is_some()).collect();
     assert_eq!(left, ["a", "c", "d"]);
-    // What is not ours has stayed.
+    // Files of other programs have stayed.
     assert_eq!(storage.list(&ObjectPath::root()).unwrap().len(), 5);
 }
 

@@ -1,30 +1,32 @@
-//! What keeps a sidecar from being read: said once in a process, to whoever asks.
+//! Reasons why sidecars were not read, each reported once in a process.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Mutex;
 
-/// Lines that are remembered as said; more are not said.
+/// The most lines that are remembered; further ones are dropped.
 const LINES_MAX: usize = 64;
 
-/// Lines that were said, or wait to be.
-static LINES: Mutex<Lines> = Mutex::new(Lines { all: BTreeSet::new(), waiting: Vec::new() });
+/// Lines that were reported, or wait to be.
+static LINES: Mutex<WarningLines> =
+    Mutex::new(WarningLines { all: BTreeSet::new(), waiting: Vec::new() });
 
-struct Lines {
+/// All lines of this process, and those that were not reported yet.
+struct WarningLines {
     all: BTreeSet<String>,
     waiting: Vec<String>,
 }
 
-/// Says a line, if it is new.
+/// Adds a line to report, if it is new.
 pub(super) fn tell(line: String) {
-    // A forked child may find the lock held by a thread that it does not have.
+    // A forked child may inherit the lock as held by a thread that it lacks.
     let Ok(mut lines) = LINES.try_lock() else { return };
     if lines.all.len() < LINES_MAX && lines.all.insert(line.clone()) {
         lines.waiting.push(line);
     }
 }
 
-/// Forgets what was said of a sidecar that counts from now on.
+/// Drops the lines about a sidecar that counts from now on.
 pub(super) fn forget(path: &Path) {
     let Ok(mut lines) = LINES.try_lock() else { return };
     let beginning = format!("{} ", path.display());
@@ -32,8 +34,8 @@ pub(super) fn forget(path: &Path) {
     lines.waiting.retain(|line| !line.starts_with(&beginning));
 }
 
-/// What was not read of sidecars and why, a line each, since this was asked last. A door shows it after it has opened
-/// something.
+/// Returns, one line each, the sidecars that were not read since the last call, with the reasons.
+/// Python, C and the command line show the lines after they have opened a store or file.
 pub fn take_warnings() -> Vec<String> {
     LINES.try_lock().map(|mut lines| std::mem::take(&mut lines.waiting)).unwrap_or_default()
 }

@@ -1,4 +1,5 @@
-//! A source opens one cell at a time, and an opened cell says where its chunks lie.
+//! Sources and opened cells: a source opens one cell at a time, and an opened cell locates its
+//! chunks.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -9,23 +10,24 @@ use bedform_storage::{Bell, Object, PendingObject, StorageError, StorageErrorKin
 use crate::error::Result;
 use crate::plan::opening::Need;
 
-/// Finds and opens the objects that hold an array's chunks.
+/// An opener of the objects that hold an array's chunks.
 ///
-/// Objects are named by their coordinates in the grid of objects, which
-/// [`StoredLayout::per_object`](super::StoredLayout) cuts the grid of chunks into.
+/// An object is named by its coordinates in the grid of objects, each of which has
+/// [`StoredLayout::per_object`](super::StoredLayout) chunks along each axis.
 pub(crate) trait Source: Sync {
-    /// Asks a server for the object at `coordinates`, `need` of which is read, without waiting for the
-    /// answer; nothing where there is no server, or nothing to ask it.
+    /// Requests the object at `coordinates` from a server without waiting for the answer; `need` is
+    /// the part that is read. `None` if there is no server, or nothing to request.
     fn ask(&self, coordinates: &[u64], need: Need, bell: &Arc<Bell>) -> Option<PendingCell> {
         let _ = (coordinates, need, bell);
         None
     }
 
-    /// Opens the object at `coordinates`, `need` of which is read, or takes what was `asked` for; `None`
-    /// if there is none: its chunks are fill values. `waits` is called before a wait for the device.
+    /// Opens the object at `coordinates`, or takes the answer of the earlier request `asked`;
+    /// `need` is the part that is read. `None` if there is no object: its chunks are fill values.
+    /// `waits` is called before a wait for the device.
     ///
     /// # Errors
-    /// `Corrupt` by what says where its chunks lie; those of storage.
+    /// `Corrupt` by the index or chunk map; those of storage.
     fn open(
         &self,
         coordinates: &[u64],
@@ -34,8 +36,8 @@ pub(crate) trait Source: Sync {
         waits: &dyn Fn(),
     ) -> Result<Option<OpenCell>>;
 
-    /// True if a read would find at `coordinates` what another one of this handle has found: the object with
-    /// `version`, or none.
+    /// Returns true if a read would find the same at `coordinates` as an earlier read of this
+    /// handle: the object with `version`, or none.
     ///
     /// # Errors
     /// As [`Source::open`].
@@ -45,56 +47,58 @@ pub(crate) trait Source: Sync {
         Ok(found.as_ref().map(|found| found.object.version()) == version)
     }
 
-    /// True if an object `need` of which is read, and of which nothing is known, comes as a whole when it
-    /// is opened, because that is sooner than to ask for its index first.
+    /// Returns true if an object that is not yet known is fetched whole when it is opened, because
+    /// that is faster than to request its index first. `need` is the part that is read.
     fn comes_whole(&self, need: Need) -> bool {
         let _ = need;
         false
     }
 
-    /// The object's name, for messages.
+    /// Returns the object's name for messages.
     fn object_name(&self, coordinates: &[u64]) -> String;
 
-    /// True if reading an object makes its bytes, by a callback: all of them each time, so that a part of
-    /// an object costs as much as the whole, and what was read is worth keeping.
+    /// Returns true if reading an object makes its bytes, by a callback. The callback always makes
+    /// all of them, so that a part of an object costs as much as the whole, and decoded chunks are
+    /// worth caching.
     fn makes_chunks(&self) -> bool {
         false
     }
 
-    /// True if the name of an object may still have to be looked for when it is read; false where all objects are
-    /// one file, which was found when it was opened.
+    /// Returns true if the name of an object may still need a path lookup when it is read. False if
+    /// all objects are one file, which was looked up when it was opened.
     fn has_names(&self) -> bool {
         true
     }
 
-    /// True if opening an object is a wait for a server.
+    /// Returns true if opening an object waits for a server.
     fn is_remote(&self) -> bool {
         false
     }
 }
 
-/// An object that a server was asked for; nothing if it is not there.
+/// A request for an object that is in flight to a server; the answer is `None` if it does not
+/// exist.
 pub(crate) struct PendingCell {
     pub(crate) answer: PendingObject,
-    /// Bytes that come along at most.
+    /// The most bytes that the answer may have.
     pub(crate) bytes: u64,
 }
 
-/// An object and the places of its chunks.
+/// An opened object and the locations of its chunks.
 #[derive(Clone)]
 pub(crate) struct OpenCell {
     pub(crate) object: Arc<dyn Object>,
     pub(crate) locations: ChunkLocations,
     /// The last commit that the object contains; 0 for none.
     pub(crate) contained: u64,
-    /// Requests made to find the places.
+    /// Requests made to find the chunks.
     pub(crate) index_requests: u64,
-    /// Bytes read to find the places.
+    /// Bytes read to find the chunks.
     pub(crate) index_bytes: u64,
 }
 
 impl OpenCell {
-    /// What stands for an object that is not there, where something lies over its chunks.
+    /// Makes the stand-in for a missing object over whose chunks a cover lies.
     pub(crate) fn absent() -> Self {
         Self {
             object: Arc::new(Absent(Version::default())),
@@ -106,7 +110,7 @@ impl OpenCell {
     }
 }
 
-/// What stands for an object that is not there. Nothing of it is ever read.
+/// The stand-in for a missing object. No byte of it is ever read.
 #[derive(Debug)]
 struct Absent(Version);
 
@@ -129,58 +133,58 @@ impl Object for Absent {
     bedform_storage::lacks!(read_past, read_ahead, ask, read_resident, at_hand, known, kept);
 }
 
-/// How the place of a chunk follows from its position in the object.
+/// The rule by which the location of a chunk follows from its position in the object.
 #[derive(Debug, Clone)]
 pub(crate) enum ChunkLocations {
-    /// The object is not there.
+    /// The object does not exist.
     Nowhere,
-    /// The object is the chunk, of so many bytes.
+    /// The object is one chunk of so many bytes.
     Whole(u64),
-    /// The index of a shard tells.
+    /// The index of a shard holds the locations.
     Index(Arc<ShardIndex>),
-    /// A table of the source's own tells: the chunk map of a foreign file.
+    /// A table of the source holds the locations: the chunk map of a foreign file.
     Table(Arc<dyn LocateChunk>),
 }
 
-/// A source's own table of chunks.
+/// A table of chunk locations that a source provides.
 pub(crate) trait LocateChunk: Send + Sync + Debug {
-    /// Where the chunk at `position` lies; `None` if it was never written.
+    /// Returns the location of the chunk at `position`; `None` if it was never written.
     fn locate(&self, position: u64) -> Option<Location>;
 }
 
-/// Where an encoded chunk lies in its object.
+/// The location of an encoded chunk in its object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Location {
-    /// Its first part.
+    /// The first part.
     pub(crate) extent: Extent,
-    /// The parts that follow it in the encoded chunk, wherever they lie in the object: a few.
+    /// The parts that follow it in the encoded chunk, in any places of the object: a few.
     pub(crate) rest: Box<[Extent]>,
     /// A bit for each codec that the chunk was written without.
     pub(crate) skip: u32,
 }
 
 impl Location {
-    /// A chunk in one part that all codecs have worked on.
+    /// Makes the location of a chunk in one part that was written with all codecs.
     pub(crate) fn of(extent: Extent) -> Self {
         Self { extent, rest: Box::default(), skip: 0 }
     }
 
-    /// Bytes of all parts.
+    /// Returns the bytes of all parts.
     pub(crate) fn bytes(&self) -> u64 {
         self.parts().map(|part| part.length).fold(0, u64::saturating_add)
     }
 
-    /// The parts in their order in the encoded chunk.
+    /// Returns the parts in their order in the encoded chunk.
     pub(crate) fn parts(&self) -> impl Iterator<Item = Extent> + '_ {
         std::iter::once(self.extent).chain(self.rest.iter().copied())
     }
 }
 
 impl ChunkLocations {
-    /// Where the chunk at `position` lies; `None` if it was never written.
+    /// Returns the location of the chunk at `position`; `None` if it was never written.
     ///
     /// # Errors
-    /// If it is said to lie outside the object.
+    /// If the index places the chunk outside the object.
     pub(crate) fn locate(
         &self,
         position: u64,

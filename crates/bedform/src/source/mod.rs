@@ -1,20 +1,22 @@
-//! Sources: where the chunks of an array lie, what lies over them, and as of when.
+//! Sources: the places of an array's chunks, the commits that lie over them, and the moment of a
+//! read.
 //!
-//! The seam between an array and whatever keeps it. A reader knows three things alone:
+//! They separate the reader of an array from its storage format. A reader knows three things alone:
 //!
-//! 1. A [`StoredLayout`]: how the elements are cut into chunks and objects, and how a chunk is encoded.
-//! 2. A [`Source`]: opens one *cell*, the object that holds some of the chunks (a shard, a file), and
-//!    says which commits it contains. From then on no virtual call is made: [`ChunkLocations`] gives the
-//!    parts of each chunk, one to a few extents of that object.
-//! 3. A [`Moment`], where commits are not all in the objects: it gives what lies over a cell, a
-//!    [`Cover`], and refuses an object that is not of the moment it was pinned to. A cover takes
-//!    elements before the source does, and brings [`Payload`]s of its own, which the reader fetches
-//!    together for many cells.
+//! 1. A [`StoredLayout`]: the division of the elements into chunks and objects, and the encoding of
+//!    a chunk.
+//! 2. A [`Source`]: opens one *cell*, the object that holds some of the chunks (a shard, a file),
+//!    and names the last commit in it. From then on no virtual call is made, except for chunk maps:
+//!    [`ChunkLocations`] returns the parts of each chunk, one to a few extents of that object.
+//! 3. A [`Moment`], for commits that are not all in the objects. It returns the [`Cover`] of a
+//!    cell, and refuses an object that is not of the pinned moment. A cover takes elements before
+//!    the source does, and adds [`Payload`]s of its own, which the reader fetches together for many
+//!    cells.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `stored` | how an array is cut and encoded |
-//! | `cell` | a source, an opened cell, and where its chunks lie |
+//! | `stored` | the division of an array into chunks and objects, and its encoding |
+//! | `cell` | a source, an opened cell, and the locations of its chunks |
 //! | `moment` | moments, covers, and their payloads |
 
 pub(crate) mod cell;
@@ -23,6 +25,6 @@ pub(crate) mod stored;
 
 pub(crate) use cell::{ChunkLocations, LocateChunk, Location, OpenCell, PendingCell, Source};
 pub(crate) use moment::{
-    Cover, CoverBatch, Destination, Moment, Payload, Payloads, Rest, Settled, Uncovered,
+    Cover, CoverBatch, Destination, Moment, Payload, Payloads, Settled, Uncovered, UncoveredRest,
 };
 pub(crate) use stored::StoredLayout;

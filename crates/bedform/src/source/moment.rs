@@ -1,44 +1,46 @@
-//! Moments and covers: what was committed over the objects of an array and is not part of them yet.
+//! Moments and covers: commits over the objects of an array that are not part of them yet.
 //!
-//! A reader pins a moment, opens a cell, and asks the moment for its cover with the last commit that the
-//! cell's object contains. Of each chunk that the read needs the cover takes elements first and adds
-//! their payloads to a batch; what is left counts as the source has it, or is the fill value. Batches of
-//! many cells become payloads that are fetched together, so that bytes which serve several cells are
-//! fetched and decoded once.
+//! A reader pins a moment, opens a cell, and asks the moment for its cover. The cover depends on
+//! the last commit that the cell's object contains. For each chunk that the read needs, the cover
+//! takes elements first and adds their payloads to a batch. The other elements are those of the
+//! source, or fill values. Batches of many cells become payloads that are fetched together, so that
+//! bytes which serve several cells are fetched and decoded once.
 
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::plan::copy::Target;
+use crate::plan::copy::CopyTarget;
 use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::plan::mask::Mask;
 use bedform_codec::Scratch;
 use bedform_format::shard::Extent;
 use bedform_storage::Object;
 
-/// One array as of one moment: which commits count.
+/// The commits of one array that count at one moment.
 pub(crate) trait Moment: Sync {
-    /// The last commit; 0 before the first.
+    /// Returns the last commit; 0 before the first.
     fn number(&self) -> u64;
 
-    /// True if every commit is in the objects: nothing lies over any cell.
+    /// Returns true if every commit is in the objects, so that no cell has a cover.
     fn is_settled(&self) -> bool;
 
-    /// The part of `contained`, the last commit that an object says it contains, that counts: 0 where the
-    /// object came from another store, whose commits have other numbers.
+    /// Returns the last commit of the moment's own store in an object that claims to contain
+    /// `contained`. It is 0 if the object came from another store, whose commits have other
+    /// numbers.
     fn contained(&self, contained: u64) -> u64;
 
-    /// Fails if the object at `coordinates`, which contains the commits up to `contained`, is not of this
-    /// moment. `name` gives the object's name.
+    /// Fails if the object at `coordinates`, which contains the commits up to `contained`, is not
+    /// of this moment. `name` returns the object's name.
     ///
     /// # Errors
-    /// `SnapshotMoved` if it contains later commits than the moment has; `Corrupt` if it must contain
-    /// later ones than it does; those of storage.
+    /// `SnapshotMoved` if the object contains later commits than the moment has; `Corrupt` if it
+    /// lacks commits that it must contain; those of storage.
     fn check(&self, coordinates: &[u64], contained: u64, name: &dyn Fn() -> String) -> Result<()>;
 
-    /// What lies over the object at `coordinates`, which contains the commits up to `contained`.
+    /// Returns the cover of the object at `coordinates`, which contains the commits up to
+    /// `contained`.
     ///
     /// # Errors
     /// As [`Moment::check`]; `Corrupt` for damaged records.
@@ -50,7 +52,7 @@ pub(crate) trait Moment: Sync {
     ) -> Result<Option<Arc<dyn Cover>>>;
 }
 
-/// The moment of an array over which nothing can lie: a foreign file, a store without a log.
+/// The moment of an array without any cover: a foreign file, a store without a log.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Settled;
 
@@ -76,10 +78,10 @@ impl Moment for Settled {
     }
 }
 
-/// What lies over the chunks of one object.
+/// The committed data that lie over the chunks of one object.
 pub(crate) trait Cover: Send + Sync + Debug {
-    /// Takes elements of a task's chunk: adds their payloads to `payloads`, and says what is needed of
-    /// the chunk itself.
+    /// Takes elements of a task's chunk: adds their payloads to `payloads`, and returns the
+    /// elements that are still needed of the chunk itself.
     ///
     /// # Errors
     /// `Corrupt` for damaged records; those of storage.
@@ -89,20 +91,21 @@ pub(crate) trait Cover: Send + Sync + Debug {
         cell: u64,
         task: ChunkTask,
         payloads: &mut Payloads,
-    ) -> Result<Rest>;
+    ) -> Result<UncoveredRest>;
 
-    /// True if something has a share in the chunk at `coordinates`, or that cannot be told, which
-    /// [`Cover::lay`] then says.
+    /// Returns true if the cover may have elements of the chunk at `coordinates`. It also returns
+    /// true if it cannot tell; [`Cover::lay`] then fails with the reason.
     fn touches(&self, coordinates: &[u64]) -> bool;
 
-    /// Lays everything over the elements of the chunk at `coordinates`, which lie as they are stored.
+    /// Writes all elements of the cover over those of the chunk at `coordinates`, which are in the
+    /// stored layout.
     ///
     /// # Errors
     /// `Corrupt` for damaged data; those of storage.
     fn lay(&self, coordinates: &[u64], elements: &mut [u8]) -> Result<()>;
 }
 
-/// Some of the elements that a read takes of a chunk.
+/// The elements of a chunk that a cover leaves to the source.
 #[derive(Debug)]
 pub(crate) enum Uncovered {
     All,
@@ -111,58 +114,58 @@ pub(crate) enum Uncovered {
     None,
 }
 
-/// What a read still needs of a chunk beyond what its cover has.
+/// The elements that a read still needs of a chunk beyond those of its cover.
 #[derive(Debug)]
-pub(crate) struct Rest {
-    /// What counts as it is stored.
+pub(crate) struct UncoveredRest {
+    /// Elements whose stored values count.
     pub(crate) stored: Uncovered,
-    /// What is the fill value, whatever is stored.
+    /// Elements that are fill values, whatever is stored.
     pub(crate) fill: Uncovered,
 }
 
-/// Where elements go.
+/// The target of decoded elements, and their encoding.
 pub(crate) struct Destination<'a> {
-    /// Nothing where what is decoded is kept and goes nowhere.
-    pub(crate) target: Option<Target<'a>>,
+    /// The buffer of the result; `None` if decoded blocks are only cached.
+    pub(crate) target: Option<CopyTarget<'a>>,
     /// Bytes of an element.
     pub(crate) item: usize,
-    /// Bytes of the numbers to reverse; 1 for none.
+    /// The size in bytes of the numbers to reverse; 1 for none.
     pub(crate) swap: usize,
 }
 
-/// What covers have of the cells of a read so far; nothing before the first that has something.
+/// Payloads of covers, collected over the cells of a read; empty before the first.
 #[derive(Default)]
 pub(crate) struct Payloads(Option<Box<dyn CoverBatch>>);
 
-/// The payloads of one kind of cover, before it is known which of them are fetched together.
+/// Payloads of one kind of cover, before they are grouped for fetching.
 pub(crate) trait CoverBatch: Any + Send {
-    /// The number of copies.
+    /// Returns the number of copies.
     fn len(&self) -> usize;
 
-    /// Adds what another batch of the same kind has.
+    /// Adds the payloads of another batch of the same kind.
     fn append(&mut self, other: Box<dyn Any>);
 
-    /// What to fetch, in the order of the objects' bytes.
+    /// Groups the batch into payloads to fetch, in the order of the objects' bytes.
     ///
     /// # Errors
-    /// `Corrupt` if some of it lies outside its object.
+    /// `Corrupt` if some bytes lie outside their object.
     fn into_payloads(self: Box<Self>) -> Result<Vec<Box<dyn Payload>>>;
 }
 
 impl Payloads {
-    /// The batch of a kind of cover, made by `new` if this is the first.
+    /// Returns the batch of a kind of cover, made by `new` if this is the first.
     pub(crate) fn batch<B: CoverBatch>(&mut self, new: impl FnOnce() -> B) -> Option<&mut B> {
         let batch = self.0.get_or_insert_with(|| Box::new(new()));
         let batch: &mut dyn Any = &mut **batch;
         batch.downcast_mut()
     }
 
-    /// The number of copies.
+    /// Returns the number of copies.
     pub(crate) fn len(&self) -> usize {
         self.0.as_ref().map_or(0, |batch| batch.len())
     }
 
-    /// Adds what covers of other cells have.
+    /// Adds the payloads of other cells.
     pub(crate) fn append(&mut self, other: Self) {
         match (&mut self.0, other.0) {
             (Some(own), Some(other)) => own.append(other),
@@ -170,7 +173,7 @@ impl Payloads {
         }
     }
 
-    /// What to fetch, in the order of the objects' bytes.
+    /// Groups the batch into payloads to fetch, in the order of the objects' bytes.
     ///
     /// # Errors
     /// As [`CoverBatch::into_payloads`].
@@ -179,34 +182,35 @@ impl Payloads {
     }
 }
 
-/// Bytes of one object that a cover has something in: fetched together, checked, decoded, and copied.
+/// Byte ranges of one object with elements of covers, which are fetched together, checked, decoded
+/// and copied.
 pub(crate) trait Payload: Send + Sync + Debug {
-    /// The object.
+    /// Returns the object.
     fn object(&self) -> Arc<dyn Object>;
 
-    /// Byte ranges to read; they follow each other in the buffer.
+    /// Returns the byte ranges to read; they are concatenated in the buffer.
     fn extents(&self) -> &[Extent];
 
-    /// The number of blocks that are checked and decoded.
+    /// Returns the number of blocks that are checked and decoded.
     fn block_count(&self) -> u64;
 
-    /// Bytes of the blocks when they are decoded.
+    /// Returns the bytes of the decoded blocks.
     fn decoded_bytes(&self) -> u64;
 
-    /// True if the decoded blocks are kept in the cache.
+    /// Returns true if the decoded blocks are put into the cache.
     fn keeps(&self) -> bool;
 
-    /// True if what one extent holds can be checked and copied while others are on their way.
+    /// Returns true if one extent can be checked and copied while others are in flight.
     fn has_parts(&self) -> bool;
 
-    /// Copies from what is kept in memory; true if that was all.
+    /// Copies elements of cached blocks; returns true if those were all.
     ///
     /// # Errors
-    /// Of a copy that leaves its buffers.
+    /// If a copy leaves its buffers.
     fn take_kept(&self, to: &Destination<'_>) -> Result<bool>;
 
-    /// Checks and copies what lies in a part of the buffer: `bytes`, which belong at `start` in it, whole
-    /// extents; all of them, unless the payload [has parts](Payload::has_parts).
+    /// Checks and copies a part of the buffer: `bytes`, which belong at offset `start`. They are
+    /// whole extents, and all of them unless the payload [has parts](Payload::has_parts).
     ///
     /// # Errors
     /// `Corrupt` if a block is damaged; `LimitExceeded` if memory is short.

@@ -1,4 +1,4 @@
-//! How an array is stored: cut into chunks and objects, encoded chunk by chunk.
+//! The stored form of an array: cut into chunks and objects, encoded chunk by chunk.
 
 use bedform_codec::ChunkCodec;
 use bedform_format::metadata::FillValue;
@@ -8,10 +8,10 @@ use crate::error::Result;
 use crate::plan::copy::swap_bytes;
 use crate::plan::geometry::Geometry;
 
-/// How the elements of an array become bytes, whatever the format: what a read plans and decodes by.
+/// The stored form of an array in any format, by which a read plans and decodes.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredLayout {
-    /// The array cut into chunks, the unit of encoding.
+    /// The division of the array into chunks, the unit of encoding.
     pub(crate) grid: ChunkGrid,
     /// Chunks of an object along each axis.
     pub(crate) per_object: Vec<u64>,
@@ -19,7 +19,7 @@ pub(crate) struct StoredLayout {
     pub(crate) codec: ChunkCodec,
     /// Bytes of an element in a buffer; a text is held as its 64-bit number.
     pub(crate) item_size: usize,
-    /// What elements are that were never written, in the machine's byte order.
+    /// The value of elements that were never written, in the machine's byte order.
     pub(crate) fill: FillValue,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct StoredLayout {
 const TEXT_FILL: [u8; 8] = [0; 8];
 
 impl StoredLayout {
-    /// Which chunks `selection` touches, and where their elements go.
+    /// Returns the chunks that `selection` touches, and the places of their elements in the result.
     ///
     /// # Errors
     /// `OutOfBounds`, `InvalidArgument` if the selection does not fit the array.
@@ -35,12 +35,12 @@ impl StoredLayout {
         Geometry::new(&self.grid, &self.per_object, selection, self.item_size)
     }
 
-    /// True for an array of text.
+    /// Returns true for an array of text.
     pub(crate) fn is_text(&self) -> bool {
         matches!(self.fill, FillValue::Text(_))
     }
 
-    /// The fill value as an element of a buffer, in the machine's byte order.
+    /// Returns the fill value as an element of a buffer, in the machine's byte order.
     pub(crate) fn fill_element(&self) -> &[u8] {
         match &self.fill {
             FillValue::Text(_) => &TEXT_FILL,
@@ -48,7 +48,7 @@ impl StoredLayout {
         }
     }
 
-    /// The fill value as an element of a decoded chunk.
+    /// Returns the fill value as an element of a decoded chunk.
     pub(crate) fn stored_fill(&self) -> Vec<u8> {
         let mut fill = self.fill_element().to_vec();
         if !self.is_text() {
@@ -57,23 +57,25 @@ impl StoredLayout {
         fill
     }
 
-    /// Bytes of the decoded chunks of an object.
+    /// Returns the bytes of the decoded chunks of an object.
     pub(crate) fn object_bytes(&self) -> u64 {
         let chunks: u64 = self.per_object.iter().product();
         chunks.saturating_mul(self.codec.decoded_bytes() as u64)
     }
 
-    /// Bytes of the elements of a chunk, by its place in the grid of chunks, that lie inside the array.
+    /// Returns the bytes of the elements that lie inside the array, for the chunk at `chunk` in the
+    /// grid of chunks.
     pub(crate) fn bytes_inside(&self, chunk: &[u64]) -> u64 {
         let inside = self.grid.chunk_region_clipped(chunk);
         let elements = element_count(inside.shape()).unwrap_or(u64::MAX);
         elements.saturating_mul(self.item_size as u64)
     }
 
-    /// The elements that the object at `coordinates` in the grid of objects has room for.
+    /// Returns the region of an object, by its coordinates in the grid of objects; it may extend
+    /// beyond the array.
     ///
     /// # Errors
-    /// `OutOfBounds` where they cannot be counted.
+    /// `OutOfBounds` if the region cannot be counted.
     pub(crate) fn object_region(&self, coordinates: &[u64]) -> Result<Region> {
         let shape = self.grid.chunk_shape().iter().zip(&self.per_object);
         let shape: Vec<u64> = shape.map(|(chunk, count)| chunk * count).collect();

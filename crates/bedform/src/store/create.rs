@@ -9,7 +9,7 @@ use bedform_storage::{Condition, Storage, within};
 use serde_json::Map;
 use serde_json::Value;
 
-use super::{Backing, Store};
+use super::{Store, StoreBacking};
 use crate::array::Array;
 use crate::cache::take_budget_of_environment;
 use crate::error::{Error, ErrorKind, Result};
@@ -28,7 +28,7 @@ use crate::zarr::publish::{
     RootChange, check_free, check_key, check_new, check_new_attributes, commit, commit_all, exists,
     in_use, lock_arrays, own_document, random_key, store_key,
 };
-use crate::zarr::together::{NewArrays, create_one};
+use crate::zarr::together::{NewArrayBatch, create_one};
 
 /// The time limit for removing drafts after a failure or cancellation.
 const DISCARD: Duration = Duration::from_millis(500);
@@ -68,7 +68,7 @@ impl Store {
             bedform_storage::StorageErrorKind::Exists => exists(&opened, &root),
             _ => error.into(),
         })?;
-        Ok(Self { backing: Backing::Zarr(opened) })
+        Ok(Self { backing: StoreBacking::Zarr(opened) })
     }
 
     /// Creates a group with its missing parents. Atomic, durable on return.
@@ -308,7 +308,7 @@ impl Store {
         let opened = &**self.zarr()?;
         opened.check_writable()?;
         let _lock = opened.lock(&ObjectPath::root())?;
-        let new = NewArrays::new(opened, arrays)?;
+        let new = NewArrayBatch::new(opened, arrays)?;
         new.write(opened, 0..arrays.len())?;
         new.sync(opened)?;
         new.commit(opened, None)

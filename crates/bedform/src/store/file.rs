@@ -11,8 +11,8 @@ use crate::array::Array;
 use crate::array::verified::note;
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::ForeignFile;
-use crate::foreign::attributes::{Style, group_attributes, variable_attributes};
-use crate::options::{OpenOptions, Progress};
+use crate::foreign::attributes::{AttributeStyle, group_attributes, variable_attributes};
+use crate::options::{OpenOptions, ProgressCallback};
 use crate::zarr::nodes::NodeKind;
 
 /// A foreign file, and the options that opened it.
@@ -44,7 +44,9 @@ impl FileStore {
 
     pub(super) fn group_attributes(&self, path: &ObjectPath) -> Result<Map<String, Value>> {
         match self.file.group(path.as_str()) {
-            Some(group) => Ok(group_attributes(&group.attributes, Style::of(self.file.map()))),
+            Some(group) => {
+                Ok(group_attributes(&group.attributes, AttributeStyle::of(self.file.map())))
+            }
             None if path.is_root() => Ok(Map::new()),
             None => Err(self.missing("group", path)),
         }
@@ -53,7 +55,7 @@ impl FileStore {
     pub(super) fn variable_attributes(&self, path: &ObjectPath) -> Result<Map<String, Value>> {
         let array = self.file.described(path.as_str());
         let array = array.ok_or_else(|| self.missing("variable", path))?;
-        Ok(variable_attributes(array, Style::of(self.file.map())))
+        Ok(variable_attributes(array, AttributeStyle::of(self.file.map())))
     }
 
     fn missing(&self, what: &str, path: &ObjectPath) -> Error {
@@ -61,7 +63,11 @@ impl FileStore {
     }
 
     /// Reads the variables at `paths` except those that only the library of their format reads.
-    pub(super) fn verify(&self, paths: &[ObjectPath], progress: Progress<'_>) -> Result<Verified> {
+    pub(super) fn verify(
+        &self,
+        paths: &[ObjectPath],
+        progress: ProgressCallback<'_>,
+    ) -> Result<Verified> {
         let mut found = Verified::default();
         for (done, path) in (0..).zip(paths) {
             progress(done, paths.len() as u64);

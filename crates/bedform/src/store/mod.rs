@@ -48,12 +48,12 @@ pub use verify::{AbsentObjects, NOT_CHECKED, Verified};
 /// A store: arrays and groups in one place. Cheap to clone; safe to share between threads.
 #[derive(Debug, Clone)]
 pub struct Store {
-    backing: Backing,
+    backing: StoreBacking,
 }
 
 /// The source of a store's groups and arrays.
 #[derive(Debug, Clone)]
-enum Backing {
+enum StoreBacking {
     /// A Zarr hierarchy, and its log.
     Zarr(Arc<OpenedStore>),
     /// A foreign file.
@@ -62,19 +62,19 @@ enum Backing {
 
 impl Store {
     fn of(opened: OpenedStore) -> Self {
-        Self { backing: Backing::Zarr(Arc::new(opened)) }
+        Self { backing: StoreBacking::Zarr(Arc::new(opened)) }
     }
 
     /// Wraps a foreign file that `options` opened.
     pub fn of_file(file: ForeignFile, options: OpenOptions) -> Self {
-        Self { backing: Backing::File(Arc::new(FileStore { file, options })) }
+        Self { backing: StoreBacking::File(Arc::new(FileStore { file, options })) }
     }
 
     /// The foreign file of this store, if it is one.
     pub fn file(&self) -> Option<&ForeignFile> {
         match &self.backing {
-            Backing::Zarr(_) => None,
-            Backing::File(store) => Some(&store.file),
+            StoreBacking::Zarr(_) => None,
+            StoreBacking::File(store) => Some(&store.file),
         }
     }
 
@@ -84,8 +84,8 @@ impl Store {
     /// `ReadOnly` for a foreign file.
     pub(crate) fn zarr(&self) -> Result<&Arc<OpenedStore>> {
         match &self.backing {
-            Backing::Zarr(opened) => Ok(opened),
-            Backing::File(store) => Err(never_written(&store.file.name())),
+            StoreBacking::Zarr(opened) => Ok(opened),
+            StoreBacking::File(store) => Err(never_written(&store.file.name())),
         }
     }
 
@@ -100,14 +100,14 @@ impl Store {
     /// The place that holds the store; for a foreign file, its directory.
     pub fn storage(&self) -> &Arc<dyn Storage> {
         match &self.backing {
-            Backing::Zarr(opened) => &opened.storage,
-            Backing::File(store) => store.file.storage(),
+            StoreBacking::Zarr(opened) => &opened.storage,
+            StoreBacking::File(store) => store.file.storage(),
         }
     }
 
     /// True for a place with a single array, at the root's path, instead of a group.
     pub fn is_array(&self) -> bool {
-        matches!(&self.backing, Backing::Zarr(opened) if opened.is_array)
+        matches!(&self.backing, StoreBacking::Zarr(opened) if opened.is_array)
     }
 
     /// Counts of readahead by this handle, and of its use.
@@ -118,10 +118,10 @@ impl Store {
     /// Counts of this handle's reads from each replica that they considered.
     pub fn replica_statistics(&self) -> Vec<ReplicaStatistics> {
         match &self.backing {
-            Backing::Zarr(opened) => {
+            StoreBacking::Zarr(opened) => {
                 opened.replicas.as_deref().map(Replicas::statistics).unwrap_or_default()
             }
-            Backing::File(store) => store.file.replica_statistics(),
+            StoreBacking::File(store) => store.file.replica_statistics(),
         }
     }
 
@@ -133,16 +133,16 @@ impl Store {
 
     fn follows(&self) -> Option<&HandleReads> {
         match &self.backing {
-            Backing::Zarr(opened) => opened.follows.as_deref(),
-            Backing::File(store) => store.file.follows.as_deref(),
+            StoreBacking::Zarr(opened) => opened.follows.as_deref(),
+            StoreBacking::File(store) => store.file.follows.as_deref(),
         }
     }
 
     /// The options that opened the store.
     pub fn options(&self) -> &OpenOptions {
         match &self.backing {
-            Backing::Zarr(opened) => &opened.options,
-            Backing::File(store) => &store.options,
+            StoreBacking::Zarr(opened) => &opened.options,
+            StoreBacking::File(store) => &store.options,
         }
     }
 
@@ -152,8 +152,8 @@ impl Store {
     /// Those of reading the store's documents; `Unsupported` for a foreign file.
     pub fn zarr_format(&self) -> Result<u8> {
         match &self.backing {
-            Backing::Zarr(opened) => opened.documents.zarr_format(opened),
-            Backing::File(store) => Err(Error::new(
+            StoreBacking::Zarr(opened) => opened.documents.zarr_format(opened),
+            StoreBacking::File(store) => Err(Error::new(
                 ErrorKind::Unsupported,
                 format!("{} is a {} file, and no Zarr store", store.file.name(), store.format()),
             )),
@@ -167,8 +167,8 @@ impl Store {
     /// Those of reading the store's documents.
     pub fn format(&self) -> Result<String> {
         match &self.backing {
-            Backing::Zarr(_) => Ok(format!("zarr-v{}", self.zarr_format()?)),
-            Backing::File(store) => Ok(store.format().to_owned()),
+            StoreBacking::Zarr(_) => Ok(format!("zarr-v{}", self.zarr_format()?)),
+            StoreBacking::File(store) => Ok(store.format().to_owned()),
         }
     }
 
@@ -178,8 +178,8 @@ impl Store {
     /// Those of reading the documents there.
     pub fn kind(&self, path: &ObjectPath) -> Result<Option<NodeKind>> {
         match &self.backing {
-            Backing::Zarr(opened) => opened.documents.kind(opened, path),
-            Backing::File(store) => Ok(store.kind(path)),
+            StoreBacking::Zarr(opened) => opened.documents.kind(opened, path),
+            StoreBacking::File(store) => Ok(store.kind(path)),
         }
     }
 
@@ -190,10 +190,10 @@ impl Store {
     /// foreign file that only the library of its format reads.
     pub fn array(&self, path: &ObjectPath) -> Result<Array> {
         match &self.backing {
-            Backing::Zarr(opened) => {
+            StoreBacking::Zarr(opened) => {
                 ArrayHandle::open(opened.clone(), path.clone()).map(Array::stored_in)
             }
-            Backing::File(store) => Array::of_file(&store.file, path.as_str()),
+            StoreBacking::File(store) => Array::of_file(&store.file, path.as_str()),
         }
     }
 
@@ -213,8 +213,8 @@ impl Store {
     /// Those of reading the documents.
     pub fn nodes(&self) -> Result<BTreeMap<ObjectPath, NodeKind>> {
         match &self.backing {
-            Backing::Zarr(opened) => opened.documents.nodes(opened),
-            Backing::File(store) => store.nodes(),
+            StoreBacking::Zarr(opened) => opened.documents.nodes(opened),
+            StoreBacking::File(store) => store.nodes(),
         }
     }
 
@@ -224,8 +224,8 @@ impl Store {
     /// `NotFound` if there is no group.
     pub fn group_attributes(&self, path: &ObjectPath) -> Result<Map<String, Value>> {
         match &self.backing {
-            Backing::Zarr(opened) => opened.documents.group_attributes(opened, path),
-            Backing::File(store) => store.group_attributes(path),
+            StoreBacking::Zarr(opened) => opened.documents.group_attributes(opened, path),
+            StoreBacking::File(store) => store.group_attributes(path),
         }
     }
 
@@ -236,8 +236,8 @@ impl Store {
     /// `NotFound`; those of reading the documents.
     pub fn attributes(&self, path: &ObjectPath) -> Result<Map<String, Value>> {
         match (&self.backing, self.kind(path)?) {
-            (Backing::Zarr(_), Some(NodeKind::Array)) => self.array(path)?.attributes(),
-            (Backing::File(store), Some(NodeKind::Array)) => store.variable_attributes(path),
+            (StoreBacking::Zarr(_), Some(NodeKind::Array)) => self.array(path)?.attributes(),
+            (StoreBacking::File(store), Some(NodeKind::Array)) => store.variable_attributes(path),
             _ => self.group_attributes(path),
         }
     }

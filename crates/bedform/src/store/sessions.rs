@@ -8,7 +8,7 @@ use crate::log::session::{Burst, Session, SessionOptions, decline};
 use crate::log::settle::{
     CollectOptions, CollectStatistics, LogSummary, SettleOptions, SettleStatistics,
 };
-use crate::options::Progress;
+use crate::options::ProgressCallback;
 
 impl Store {
     /// Starts a session of `members`. Collective: all members make this call.
@@ -47,7 +47,7 @@ impl Store {
     pub fn settle_with(
         &self,
         options: &SettleOptions,
-        progress: Progress<'_>,
+        progress: ProgressCallback<'_>,
     ) -> Result<SettleStatistics> {
         self.zarr()?.settle_with(options, progress)
     }
@@ -63,7 +63,7 @@ impl Store {
         &self,
         members: Box<dyn Communicator>,
         options: &SettleOptions,
-        progress: Progress<'_>,
+        progress: ProgressCallback<'_>,
     ) -> Result<SettleStatistics> {
         match self.zarr() {
             Ok(store) => store.settle_by(members, options, progress),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Backing, Store};
+use super::{Store, StoreBacking};
 use crate::error::Result;
 use crate::log::opened::OpenedStore;
 use crate::opening::is_file;
@@ -43,8 +43,8 @@ impl Store {
     /// `Conflict` if others keep committing; those of reading documents and roots.
     pub fn snapshot(&self) -> Result<Self> {
         match &self.backing {
-            Backing::Zarr(opened) => opened.hold().map(Self::of),
-            Backing::File(_) => Ok(self.clone()),
+            StoreBacking::Zarr(opened) => opened.hold().map(Self::of),
+            StoreBacking::File(_) => Ok(self.clone()),
         }
     }
 
@@ -55,8 +55,8 @@ impl Store {
     /// Those of storage, where a server no longer has that document.
     pub fn moment(&self) -> Result<Option<Value>> {
         match &self.backing {
-            Backing::Zarr(opened) => opened.held_as_json(),
-            Backing::File(_) => Ok(None),
+            StoreBacking::Zarr(opened) => opened.held_as_json(),
+            StoreBacking::File(_) => Ok(None),
         }
     }
 

@@ -2,11 +2,11 @@
 
 use bedform_format::ObjectPath;
 
-use super::{Backing, Store};
+use super::{Store, StoreBacking};
 use crate::array::verified::{note, verify_arrays};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::array::ArrayHandle;
-use crate::options::Progress;
+use crate::options::ProgressCallback;
 use crate::zarr::nodes::NodeKind;
 
 pub use crate::array::verified::{AbsentObjects, Verified};
@@ -45,16 +45,16 @@ impl Store {
     pub fn verify(
         &self,
         arrays: Option<&[ObjectPath]>,
-        progress: Progress<'_>,
+        progress: ProgressCallback<'_>,
     ) -> Result<Verified> {
-        if let Backing::Zarr(store) = &self.backing {
+        if let StoreBacking::Zarr(store) = &self.backing {
             // Arrays that others have deleted since are not damaged.
             store.refresh_if_stale()?;
         }
         let paths = self.paths_of(arrays)?;
         let store = match &self.backing {
-            Backing::Zarr(store) => store,
-            Backing::File(file) => return file.verify(&paths, progress),
+            StoreBacking::Zarr(store) => store,
+            StoreBacking::File(file) => return file.verify(&paths, progress),
         };
         let mut problems = Vec::new();
         let mut opened = Vec::new();

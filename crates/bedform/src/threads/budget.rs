@@ -1,5 +1,5 @@
-//! Memory that stages of one piece of work share: who makes chunks waits until who writes earlier ones
-//! has given theirs back, and gets theirs.
+//! A memory budget that encoders and writers share. An encoder blocks until the writers of earlier
+//! chunks have released their memory, and reuses that memory.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -8,50 +8,51 @@ use std::time::Duration;
 
 use crate::error::Result;
 
-/// How often who waits looks whether it is to go on waiting.
+/// The period at which a blocked thread polls for cancellation.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Memory that goes round is of pieces of at least this size: smaller ones cost nothing to make anew.
+/// The smallest buffer that is reused: smaller ones cost nothing to allocate.
 const SPARE_PIECE_MIN: usize = 64 << 10;
 
-/// So many bytes for all stages together.
+/// A number of bytes for all stages together.
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
     bytes: u64,
-    use_of: Mutex<Use>,
+    use_of: Mutex<BudgetUse>,
     freed: Condvar,
 }
 
+/// The reserved bytes of a budget, and its spare buffers.
 #[derive(Debug, Default)]
-struct Use {
-    /// Bytes that somebody has.
+struct BudgetUse {
+    /// Bytes that are reserved.
     used: u64,
     spare: SpareMemory,
 }
 
-/// Memory that was given back, by its size: what is new has to be filled with zeros first, which costs
-/// as much as to write it.
+/// Released buffers, by their size in bytes. The system fills new memory with zeros first, which
+/// costs as much as to write it.
 #[derive(Debug, Default)]
 struct SpareMemory {
     bytes: u64,
     pieces: BTreeMap<usize, Vec<Vec<u8>>>,
 }
 
-/// Bytes that somebody has; given back when it is dropped.
+/// Reserved bytes of a budget, released on drop.
 #[derive(Debug)]
-pub(crate) struct Reservation {
+pub(crate) struct MemoryReservation {
     rooms: Arc<MemoryBudget>,
     bytes: u64,
-    /// What somebody had before.
+    /// The buffer of an earlier reservation.
     memory: Vec<u8>,
 }
 
-/// Who takes room for one round of the work. It never waits for what it has itself: a round that
-/// needs more than there is gets it, once nobody else has any.
+/// The reservations of one round of the work. A round never waits for its own reservations: if it
+/// needs more than the budget, it gets that once no other round has any.
 pub(crate) struct BudgetRound<'a> {
     rooms: &'a Arc<MemoryBudget>,
     own: Cell<u64>,
-    /// Fails if waiting is to end.
+    /// Fails if the wait is to end.
     check: &'a dyn Fn() -> Result<()>,
 }
 
@@ -60,13 +61,14 @@ impl MemoryBudget {
         Arc::new(Self { bytes, use_of: Mutex::default(), freed: Condvar::new() })
     }
 
-    fn use_of(&self) -> MutexGuard<'_, Use> {
+    fn use_of(&self) -> MutexGuard<'_, BudgetUse> {
         self.use_of.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl SpareMemory {
-    /// Memory for `bytes`, and not for more than twice as many; without any if there is none.
+    /// Takes a buffer of at least `bytes` bytes and at most twice as many; an empty one if there is
+    /// none.
     fn take(&mut self, bytes: u64) -> Vec<u8> {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let most = if bytes < SPARE_PIECE_MIN { bytes } else { bytes.saturating_mul(2) };
@@ -89,7 +91,7 @@ impl SpareMemory {
         self.pieces.entry(memory.capacity()).or_default().push(memory);
     }
 
-    /// Takes out what is more than `bytes`, the largest pieces first.
+    /// Removes buffers until at most `bytes` bytes are left, the largest first.
     fn shrink(&mut self, bytes: u64) -> Vec<Vec<u8>> {
         let mut rest = Vec::new();
         while self.bytes > bytes {
@@ -105,11 +107,11 @@ impl<'a> BudgetRound<'a> {
         Self { rooms, own: Cell::new(0), check }
     }
 
-    /// Reservation for `bytes`, as soon as there is some.
+    /// Reserves `bytes` bytes, as soon as they are free.
     ///
     /// # Errors
-    /// Those of the check, while it waits.
-    pub(crate) fn room(&self, bytes: u64) -> Result<Reservation> {
+    /// Those of `check`, which is polled during the wait.
+    pub(crate) fn room(&self, bytes: u64) -> Result<MemoryReservation> {
         let MemoryBudget { bytes: all, freed, .. } = &**self.rooms;
         let mut now = self.rooms.use_of();
         let own = self.own.get();
@@ -126,22 +128,24 @@ impl<'a> BudgetRound<'a> {
         now.used = now.used.saturating_add(bytes);
         self.own.set(own.saturating_add(bytes));
         let memory = now.spare.take(bytes);
-        // What waits counts, too.
+        // Spare buffers count against the budget, too.
         let left = all.saturating_sub(now.used);
         let rest = now.spare.shrink(left);
         drop(now);
         drop(rest);
-        Ok(Reservation { rooms: self.rooms.clone(), bytes, memory })
+        Ok(MemoryReservation { rooms: self.rooms.clone(), bytes, memory })
     }
 }
 
-impl Reservation {
-    /// Memory for the bytes that somebody had before, with whatever lies in it; without any if there is none.
+impl MemoryReservation {
+    /// Takes the buffer of an earlier reservation, with arbitrary contents; an empty one if there
+    /// is none.
     pub(crate) fn memory(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.memory)
     }
 
-    /// Gives memory of these bytes to who comes next; what is of another size comes back.
+    /// Passes a buffer of this reservation's size on to the next reservation. Returns a buffer of
+    /// another size.
     pub(crate) fn reuse(&self, memory: Vec<u8>) -> Option<Vec<u8>> {
         let size = memory.capacity() as u64;
         let fits =
@@ -154,7 +158,7 @@ impl Reservation {
     }
 }
 
-impl Drop for Reservation {
+impl Drop for MemoryReservation {
     fn drop(&mut self) {
         let mut now = self.rooms.use_of();
         now.used = now.used.saturating_sub(self.bytes);

@@ -1,4 +1,5 @@
-//! A check that goes on while what it is about is made: nothing is put in place before it has ended well.
+//! A precondition that is checked concurrently with the write it guards; the result of the write is
+//! put in place only once the check has passed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -8,9 +9,9 @@ use bedform_storage::{ASK_EVERY, GracePeriod, stopped_by, threads_that_fit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::threads::workers::stopped;
 
-/// What has become of a check.
+/// The state of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum CheckState {
     Running,
     Passed,
     Failed,
@@ -18,23 +19,24 @@ enum State {
 
 /// A check that may still be running.
 #[derive(Debug)]
-pub(crate) struct Check {
-    state: Mutex<State>,
+pub(crate) struct RunningCheck {
+    state: Mutex<CheckState>,
     ended: Condvar,
 }
 
-impl Check {
+impl RunningCheck {
     /// Waits until the check has ended.
     ///
     /// # Errors
-    /// If it has failed: whoever made it says why. `Interrupted` if the program wants to wait no longer.
+    /// If the check has failed; its own error gives the reason. `Interrupted` if the program
+    /// cancels the wait.
     pub(crate) fn wait(&self) -> Result<()> {
         let (mut state, mut grace) = (self.lock(), GracePeriod::default());
-        while *state == State::Running {
+        while *state == CheckState::Running {
             let waited = self.ended.wait_timeout(state, ASK_EVERY);
             let (now, is_late) = waited.unwrap_or_else(PoisonError::into_inner);
             state = now;
-            if is_late.timed_out() && *state == State::Running {
+            if is_late.timed_out() && *state == CheckState::Running {
                 drop(state);
                 if grace.is_over() {
                     return Err(stopped());
@@ -43,59 +45,59 @@ impl Check {
             }
         }
         match *state {
-            State::Failed => Err(Error::new(ErrorKind::Interrupted, "nothing may be written")),
+            CheckState::Failed => Err(Error::new(ErrorKind::Interrupted, "nothing may be written")),
             _ => Ok(()),
         }
     }
 
-    fn end(&self, state: State) {
+    fn end(&self, state: CheckState) {
         *self.lock() = state;
         self.ended.notify_all();
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, CheckState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Ends a check as failed unless it has ended: also if it panics nobody waits for ever.
-struct Ending<'a>(&'a Check);
+/// A guard that ends a running check as failed on drop, so that a panic leaves no thread waiting.
+struct CheckGuard<'a>(&'a RunningCheck);
 
-impl Drop for Ending<'_> {
+impl Drop for CheckGuard<'_> {
     fn drop(&mut self) {
-        let is_running = *self.0.lock() == State::Running;
+        let is_running = *self.0.lock() == CheckState::Running;
         if is_running {
-            self.0.end(State::Failed);
+            self.0.end(CheckState::Failed);
         }
     }
 }
 
-/// Calls `act` while `check` runs on a thread of its own, or behind it where the system has none.
+/// Calls `act` while `check` runs on a thread of its own, or after it if the system has no thread.
 ///
 /// # Errors
-/// That of the check if it fails, whatever `act` says then; else that of `act`.
+/// The error of the check if it fails, whatever `act` returns; else that of `act`.
 pub(crate) fn concurrent_check<T>(
     check: impl Fn() -> Result<()> + Sync,
-    act: impl FnOnce(&Check) -> Result<T>,
+    act: impl FnOnce(&RunningCheck) -> Result<T>,
 ) -> Result<T> {
-    let running = Check { state: Mutex::new(State::Running), ended: Condvar::new() };
+    let running = RunningCheck { state: Mutex::new(CheckState::Running), ended: Condvar::new() };
     let stop = Arc::new(AtomicBool::new(false));
     std::thread::scope(|scope| {
         let run = || {
-            let _ending = Ending(&running);
-            stopped_by(&stop, &check).inspect(|()| running.end(State::Passed))
+            let _ending = CheckGuard(&running);
+            stopped_by(&stop, &check).inspect(|()| running.end(CheckState::Passed))
         };
         let thread = std::thread::Builder::new().name("bedform-check".to_owned());
         let started = (threads_that_fit(1) > 0).then(|| thread.spawn_scoped(scope, run));
         let Some(Ok(thread)) = started else {
             check()?;
-            running.end(State::Passed);
+            running.end(CheckState::Passed);
             return act(&running);
         };
         let outcome = act(&running);
         let was_stopped = |error: &Error| error.kind() == ErrorKind::Interrupted;
         if outcome.as_ref().is_err_and(was_stopped) || running.wait().is_err() {
-            // It has ended, or is to.
+            // The check has ended, or is to end.
             stop.store(true, Ordering::Relaxed);
         }
         let checked = thread.join().unwrap_or_else(|_| {

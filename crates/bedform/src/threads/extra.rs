@@ -1,19 +1,19 @@
-//! Threads that reads have started beyond their callers', counted over the whole process.
+//! The threads that reads have started beyond their callers', counted over the whole process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bedform_storage::threads_that_fit;
 
-/// Such threads of a process at most.
+/// The most such threads of a process.
 const THREADS_MAX: u32 = 64;
 
-static THREADS: Count = Count(AtomicU64::new(0));
+static THREADS: ThreadCount = ThreadCount(AtomicU64::new(0));
 
-/// A thread that is counted as long as this lives.
+/// A guard that counts one thread for as long as it lives.
 pub(crate) struct ExtraThread(());
 
 impl ExtraThread {
-    /// Counts one more thread; nothing if there are as many as there may be, or memory for no more.
+    /// Counts one more thread; `None` if the limit is reached, or memory is short.
     pub(crate) fn begin() -> Option<Self> {
         (threads_that_fit(1) > 0 && THREADS.begin(std::process::id())).then_some(Self(()))
     }
@@ -25,11 +25,11 @@ impl Drop for ExtraThread {
     }
 }
 
-/// A process in the upper half, how many threads it has in the lower one: a fork copies the number, but
-/// not the threads.
-struct Count(AtomicU64);
+/// The process id in the upper half, and the number of its threads in the lower half: a fork copies
+/// the number, but not the threads.
+struct ThreadCount(AtomicU64);
 
-impl Count {
+impl ThreadCount {
     fn begin(&self, process: u32) -> bool {
         self.change(process, |count| (count < THREADS_MAX).then_some(count + 1))
     }
@@ -38,7 +38,7 @@ impl Count {
         self.change(process, |count| count.checked_sub(1));
     }
 
-    /// Changes the count of `process`; false if `next` has nothing.
+    /// Changes the count of `process`; returns false if `next` returns `None`.
     fn change(&self, process: u32, next: impl Fn(u32) -> Option<u32>) -> bool {
         let changed = |packed: u64| {
             let [owner, count] = [packed >> 32, packed & u64::from(u32::MAX)];
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn threads_are_bounded_in_each_process_and_a_child_has_none_of_its_parents() {
-        let count = Count(AtomicU64::new(0));
+        let count = ThreadCount(AtomicU64::new(0));
         assert_eq!((0..100).filter(|_| count.begin(7)).count(), 64);
         count.end(7);
         assert!(count.begin(7) && !count.begin(7));

@@ -1,4 +1,4 @@
-//! Many encoders, one sequence: work on items in parallel, take the results in order.
+//! Work on items in parallel, with the results in order.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,21 +7,22 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use crate::error::{Error, Result};
 use crate::threads::workers::with_workers;
 
-struct Progress<T> {
+/// The shared state of [`in_order`]: items handed out, results ready, the first error.
+struct OrderedProgress<T> {
     next_item: usize,
     next_result: usize,
     ready: BTreeMap<usize, T>,
-    /// A thread is taking results.
+    /// True while a thread takes results.
     taking: bool,
     error: Option<Error>,
 }
 
-/// Calls `make` for the items `0..count` on up to `threads` threads (the caller's is one of them),
-/// each with a state of its own from `start`, and `take` with the results in order, one at a time. No
-/// more than `window` results exist at any time.
+/// Calls `make` for the items `0..count` on up to `threads` threads, including the caller's, each
+/// with its own state from `start`. Calls `take` with the results in order, one at a time. At most
+/// `window` results exist at any time.
 ///
 /// # Errors
-/// The first error of either function; the rest is not begun.
+/// The first error of either function; the remaining items are not begun.
 pub(crate) fn in_order<S, T: Send>(
     count: usize,
     threads: usize,
@@ -30,7 +31,7 @@ pub(crate) fn in_order<S, T: Send>(
     make: impl Fn(usize, &mut S) -> Result<T> + Sync,
     take: impl FnMut(T) -> Result<()> + Send,
 ) -> Result<()> {
-    let progress = Mutex::new(Progress {
+    let progress = Mutex::new(OrderedProgress {
         next_item: 0,
         next_result: 0,
         ready: BTreeMap::new(),
@@ -97,10 +98,10 @@ pub(crate) fn in_order<S, T: Send>(
     }
 }
 
-/// What `make` makes of each of `items`, in their order, by so many threads.
+/// Returns the result of `make` for each of `items`, in their order, computed by `threads` threads.
 ///
 /// # Errors
-/// That of the first item that fails; the rest is not begun.
+/// That of the first item that fails; the remaining items are not begun.
 pub(crate) fn map_in_threads<T: Sync, R: Send>(
     threads: usize,
     items: &[T],
@@ -109,11 +110,12 @@ pub(crate) fn map_in_threads<T: Sync, R: Send>(
     map_numbers(threads, items.len(), |_| Ok(()), |number| make(&items[number]))
 }
 
-/// What `make` makes of each number below `count`, in their order, by so many threads. The calling one calls `before`
-/// before each number of its own, with how many are done.
+/// Returns the result of `make` for each number below `count`, in their order, computed by
+/// `threads` threads. The calling thread calls `before` ahead of each number of its own, with the
+/// count of finished numbers.
 ///
 /// # Errors
-/// That of `before`, else that of the lowest number; the rest is not begun.
+/// That of `before`, else that of the lowest number; the remaining numbers are not begun.
 pub(crate) fn map_numbers<R: Send>(
     threads: usize,
     count: usize,
@@ -121,7 +123,7 @@ pub(crate) fn map_numbers<R: Send>(
     make: impl Fn(usize) -> Result<R> + Sync,
 ) -> Result<Vec<R>> {
     let next = AtomicUsize::new(0);
-    // Numbers are taken in order: those below one that fails were begun.
+    // Numbers are taken in order, so all below a failed one were begun.
     let end = || next.fetch_max(count, Ordering::Relaxed);
     let made = Mutex::new((Vec::with_capacity(count), None::<(usize, Error)>));
     let lock = || made.lock().unwrap_or_else(PoisonError::into_inner);

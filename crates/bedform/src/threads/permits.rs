@@ -1,25 +1,25 @@
-//! Who computes, of many who mostly wait: those who began first have done first, and what they made is on
-//! its way while others compute.
+//! A semaphore that limits concurrent CPU work among threads that mostly wait. Few compute at a
+//! time, so the first of them finish early, and their results are sent while others compute.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Leave to compute, for so many at a time.
+/// A semaphore of permits for CPU work.
 #[derive(Debug)]
 pub(crate) struct CpuPermits {
     free: Mutex<usize>,
     freed: Condvar,
 }
 
-/// Somebody's leave; given back when it is dropped.
+/// A permit, released on drop.
 pub(crate) struct CpuPermit<'a>(&'a CpuPermits);
 
 impl CpuPermits {
-    /// For `at_once`, one at least.
+    /// Makes a semaphore of `at_once` permits, at least one.
     pub(crate) fn new(at_once: usize) -> Self {
         Self { free: Mutex::new(at_once.max(1)), freed: Condvar::new() }
     }
 
-    /// Waits for leave. Nobody may wait for anything but processors with it.
+    /// Waits for a permit. Its holder must not wait for anything but the processor.
     pub(crate) fn take(&self) -> CpuPermit<'_> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         while *free == 0 {

@@ -1,7 +1,7 @@
-//! Threads that do one work, for a caller who hears meanwhile what the program wants.
+//! Scoped threads that work for one caller, who polls for cancellation meanwhile.
 //!
-//! Only the thread that was called asks whether its call is to go on ([`bedform_storage::goes_on`]). So it
-//! asks while it waits for the others, and where it is to stop, they hear of it by one atomic.
+//! Only the calling thread may ask whether its call should continue ([`bedform_storage::goes_on`]).
+//! So it polls while it waits for the other threads, and tells them to stop through one atomic.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,8 +13,8 @@ use bedform_storage::{ASK_EVERY, GracePeriod, goes_on, stopped_by, threads_that_
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Calls `own` on this thread and `work` on up to `others` more, as many as the system has, which are called
-/// `name`; gives what `own` gives when all have ended.
+/// Calls `own` on this thread and `work` on up to `others` more threads with the name `name`, as
+/// many as the system has. Returns the result of `own` when all have ended.
 pub(crate) fn with_workers<T>(
     name: &str,
     others: usize,
@@ -25,8 +25,8 @@ pub(crate) fn with_workers<T>(
     let caller = std::thread::current();
     std::thread::scope(|scope| {
         for _ in 0..threads_that_fit(others) {
-            let (stop, work, working) = (&stop, &work, Working::new(&left, &caller));
-            // Without another thread this one does it all.
+            let (stop, work, working) = (&stop, &work, WorkerGuard::new(&left, &caller));
+            // If no thread can be started, this one does all the work.
             let _ = Builder::new().name(name.to_owned()).spawn_scoped(scope, move || {
                 let _working = working;
                 stopped_by(stop, work);
@@ -48,30 +48,30 @@ pub(crate) fn with_workers<T>(
     })
 }
 
-/// Counts a thread that works, also if it panics or is none.
-struct Working<'a> {
+/// A guard that counts a working thread, even if it panics or was never started.
+struct WorkerGuard<'a> {
     left: &'a AtomicUsize,
     caller: &'a Thread,
 }
 
-impl<'a> Working<'a> {
+impl<'a> WorkerGuard<'a> {
     fn new(left: &'a AtomicUsize, caller: &'a Thread) -> Self {
         left.fetch_add(1, Ordering::AcqRel);
         Self { left, caller }
     }
 }
 
-impl Drop for Working<'_> {
+impl Drop for WorkerGuard<'_> {
     fn drop(&mut self) {
         self.left.fetch_sub(1, Ordering::AcqRel);
         self.caller.unpark();
     }
 }
 
-/// What another thread answers; nothing if it has ended.
+/// Waits for the answer of another thread; `None` if that has ended without one.
 ///
 /// # Errors
-/// `Interrupted` if the program wants to wait no longer.
+/// `Interrupted` if the program cancels the wait.
 pub(crate) fn answer<T>(answers: &Receiver<T>) -> Result<Option<T>> {
     let mut grace = GracePeriod::default();
     loop {
@@ -84,7 +84,7 @@ pub(crate) fn answer<T>(answers: &Receiver<T>) -> Result<Option<T>> {
     }
 }
 
-/// Fails with `message` once the call that this thread works for is to end.
+/// Fails with `message` once the call that this thread works for is cancelled.
 ///
 /// # Errors
 /// `Interrupted`.
@@ -92,7 +92,7 @@ pub(crate) fn check_goes_on(message: &str) -> Result<()> {
     if goes_on() { Ok(()) } else { Err(Error::new(ErrorKind::Interrupted, message)) }
 }
 
-/// The error of work that the program wants no longer.
+/// Returns the error of a wait that the program has cancelled.
 pub(crate) fn stopped() -> Error {
     Error::new(ErrorKind::Interrupted, "stopped while it was waited for")
 }

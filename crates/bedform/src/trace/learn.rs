@@ -14,7 +14,7 @@ use super::record::{FILE_BYTES_MAX, keep_traces};
 use super::selections::CountedSelections;
 use super::{TRACES, identity};
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::Progress;
+use crate::options::ProgressCallback;
 use crate::sidecar::Sidecar;
 use crate::threads::workers::check_goes_on;
 
@@ -43,7 +43,7 @@ pub struct Learned {
 /// # Errors
 /// `NotFound` if there is no sidecar and no trace; `Conflict` if another process learns at the same
 /// time; `Io` if the knowledge cannot be saved; `Interrupted`, with unchanged knowledge.
-pub fn learn(path: &Path, progress: Progress<'_>) -> Result<Learned> {
+pub fn learn(path: &Path, progress: ProgressCallback<'_>) -> Result<Learned> {
     learn_in(Sidecar::of_path(path)?, &path.display().to_string(), progress)
 }
 
@@ -51,7 +51,11 @@ pub fn learn(path: &Path, progress: Progress<'_>) -> Result<Learned> {
 ///
 /// # Errors
 /// Those of [`learn`].
-pub fn learn_in(sidecar: Option<Sidecar>, shown: &str, progress: Progress<'_>) -> Result<Learned> {
+pub fn learn_in(
+    sidecar: Option<Sidecar>,
+    shown: &str,
+    progress: ProgressCallback<'_>,
+) -> Result<Learned> {
     let none = || {
         let text = format!("{shown}: no reads were recorded: 'bedform watch {shown}' turns it on");
         Error::new(ErrorKind::NotFound, text)
@@ -99,7 +103,7 @@ fn add_traces(
     learned: &mut Learned,
     (sidecar, names): (&Sidecar, &[String]),
     key: identity::StoreKey,
-    progress: Progress<'_>,
+    progress: ProgressCallback<'_>,
 ) -> Result<BTreeMap<String, CountedSelections>> {
     let mut read = BTreeMap::new();
     let Knowledge { arrays, replicas, traces, .. } = &mut learned.knowledge;

@@ -1,11 +1,11 @@
-//! Chunks as elements in memory: new ones, ones merged with what was stored, ones trimmed to the
+//! Chunks as elements in memory: new ones, ones merged with stored elements, ones trimmed to the
 //! array's shape.
 //!
-//! Elements are held as they are stored (order of axes, byte order). Text is held as numbers of texts:
-//! 0 is the fill value, then come the caller's texts, then those of the chunk that was read.
+//! Elements have the stored layout (order of axes, byte order). Text is held as numbers of texts: 0
+//! is the fill value, then come the caller's texts, then those of the stored chunk.
 
 use crate::error::{Error, Result};
-use crate::plan::copy::{Axis, Copy, Target};
+use crate::plan::copy::{Axis, Copy, CopyTarget};
 use crate::source::{Cover, StoredLayout};
 use bedform_codec::{Scratch, text};
 use bedform_format::metadata::FillValue;
@@ -20,17 +20,17 @@ pub enum Elements<'a> {
     Text(&'a [&'a str]),
 }
 
-/// What a caller writes: elements in C order of the selection.
+/// The elements of a write, in C order of the selection.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Input<'a> {
+pub(crate) enum WriteInput<'a> {
     /// Fixed-size elements in the machine's byte order.
     Bytes(&'a [u8]),
     /// Texts, and the numbers `1..` that stand for them.
     Text(&'a [&'a str], &'a [u8]),
 }
 
-impl<'a> Input<'a> {
-    /// The elements that copies take.
+impl<'a> WriteInput<'a> {
+    /// Returns the elements that copies take.
     pub(crate) fn elements(&self) -> &'a [u8] {
         match self {
             Self::Bytes(bytes) | Self::Text(_, bytes) => bytes,
@@ -38,40 +38,40 @@ impl<'a> Input<'a> {
     }
 }
 
-/// One chunk on its way into an object. Used again from chunk to chunk.
+/// One chunk on its way into an object. It is reused from chunk to chunk.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkElements {
     elements: Vec<u8>,
-    /// Texts of the chunk that was read.
+    /// Texts of the stored chunk.
     stored_texts: Vec<String>,
     joined: Vec<u8>,
 }
 
 impl ChunkElements {
-    /// A chunk in memory that was used before.
+    /// Makes a chunk in memory that was used before.
     pub(crate) fn in_memory(elements: Vec<u8>) -> Self {
         Self { elements, ..Self::default() }
     }
 
-    /// The memory of the elements.
+    /// Returns the memory of the elements.
     pub(crate) fn into_memory(self) -> Vec<u8> {
         self.elements
     }
 
-    /// Makes room for elements of which every one is to be put in.
+    /// Makes room for the elements of a chunk, all of which must then be written.
     pub(crate) fn make_room(&mut self, layout: &StoredLayout) {
         self.stored_texts.clear();
         self.reserve(layout);
         self.elements.resize(layout.codec.decoded_bytes(), 0);
     }
 
-    /// Memory for the elements and a checksum behind them.
+    /// Reserves memory for the elements and for a checksum behind them.
     fn reserve(&mut self, layout: &StoredLayout) {
         let room = layout.codec.decoded_bytes() + size_of::<u32>();
         self.elements.reserve_exact(room.saturating_sub(self.elements.len()));
     }
 
-    /// Makes every element the fill value.
+    /// Sets every element to the fill value.
     pub(crate) fn clear(&mut self, layout: &StoredLayout) {
         self.stored_texts.clear();
         let length = layout.codec.decoded_bytes();
@@ -87,13 +87,13 @@ impl ChunkElements {
         }
     }
 
-    /// Takes the elements of a stored chunk.
+    /// Loads the elements of a stored chunk.
     pub(crate) fn load(
         &mut self,
         layout: &StoredLayout,
         encoded: &[u8],
         scratch: &mut Scratch,
-        input: &Input<'_>,
+        input: &WriteInput<'_>,
     ) -> Result<()> {
         self.stored_texts.clear();
         let decoded = layout
@@ -101,7 +101,7 @@ impl ChunkElements {
             .decode(encoded, 0, scratch)
             .map_err(|error| Error::decoding("a stored chunk", error))?;
         self.elements.clear();
-        if let Input::Text(texts, _) = input {
+        if let WriteInput::Text(texts, _) = input {
             let count = usize::try_from(layout.grid.chunk_len()).unwrap_or(usize::MAX);
             let stored = text::split(decoded, count)
                 .map_err(|error| Error::corrupt("a stored chunk", error))?;
@@ -115,31 +115,32 @@ impl ChunkElements {
         Ok(())
     }
 
-    /// Copies elements of the caller in; `copy` goes from the chunk to the caller's elements.
+    /// Copies elements of the caller into the chunk; `copy` is the copy from the chunk to the
+    /// caller's elements.
     pub(crate) fn put(
         &mut self,
         layout: &StoredLayout,
         copy: Copy,
-        input: &Input<'_>,
+        input: &WriteInput<'_>,
     ) -> Result<()> {
         let mut copy = copy.reversed();
         copy.tidy();
-        let target = Target::new(&mut self.elements);
+        let target = CopyTarget::new(&mut self.elements);
         // SAFETY: this thread alone has the chunk.
         unsafe { copy.run(input.elements(), target, layout.item_size, layout.codec.swap_size()) }
     }
 
-    /// The elements, as they are stored.
+    /// Returns the elements in the stored layout.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.elements
     }
 
-    /// Lays what was committed and is not settled over the chunk at `coordinates`.
+    /// Lays committed data that are not settled over the chunk at `coordinates`.
     pub(crate) fn lay(&mut self, coordinates: &[u64], cover: &dyn Cover) -> Result<()> {
         cover.lay(coordinates, &mut self.elements)
     }
 
-    /// Makes the fill value of every element of the chunk at `coordinates` outside `valid`.
+    /// Sets every element of the chunk at `coordinates` outside `valid` to the fill value.
     pub(crate) fn trim(
         &mut self,
         layout: &StoredLayout,
@@ -151,22 +152,22 @@ impl ChunkElements {
         fill_outside(&chunk, valid, strides, layout.item_size, &fill, &mut self.elements)
     }
 
-    /// True if every element is the fill value, so that the chunk need not be stored.
+    /// Returns true if every element is the fill value, so that the chunk need not be stored.
     pub(crate) fn is_fill(&self, layout: &StoredLayout) -> bool {
         consists_of(&self.elements, &layout.stored_fill())
     }
 
-    /// Encodes the chunk, whose elements are then gone.
+    /// Encodes the chunk; its elements are then lost.
     pub(crate) fn encode(
         &mut self,
         layout: &StoredLayout,
-        input: &Input<'_>,
+        input: &WriteInput<'_>,
         scratch: &mut Scratch,
         output: &mut Vec<u8>,
     ) -> Result<()> {
         let outcome = match input {
-            Input::Bytes(_) => layout.codec.encode_owned(&mut self.elements, scratch, output),
-            Input::Text(texts, _) => {
+            WriteInput::Bytes(_) => layout.codec.encode_owned(&mut self.elements, scratch, output),
+            WriteInput::Text(texts, _) => {
                 self.join(layout, texts)?;
                 layout.codec.encode(&self.joined, scratch, output)
             }
@@ -174,8 +175,8 @@ impl ChunkElements {
         outcome.map_err(Error::encoding)
     }
 
-    /// Moves `encoded` into the memory of the elements, if it fits there: that is what was counted. The
-    /// memory of `encoded` is given back.
+    /// Moves `encoded` into the memory of the elements if it fits there, because the memory budget
+    /// counts that memory. Frees the memory of `encoded` then.
     pub(crate) fn carry(&mut self, encoded: &mut Vec<u8>) -> Vec<u8> {
         let mut memory = std::mem::take(&mut self.elements);
         if memory.capacity() < encoded.len() {
@@ -186,7 +187,7 @@ impl ChunkElements {
         std::mem::replace(encoded, memory)
     }
 
-    /// The texts that the elements stand for, one behind the other.
+    /// Concatenates the texts that the elements stand for.
     fn join(&mut self, layout: &StoredLayout, texts: &[&str]) -> Result<()> {
         let fill = match &layout.fill {
             FillValue::Text(fill) => fill.as_str(),
@@ -205,17 +206,17 @@ impl ChunkElements {
     }
 }
 
-/// True if `elements` are `fill` again and again.
+/// Returns true if `elements` is `fill` repeated.
 pub(crate) fn consists_of(elements: &[u8], fill: &[u8]) -> bool {
     if fill.is_empty() || elements.is_empty() {
         return !fill.is_empty();
     }
     let (head, tail) = elements.split_at(fill.len().min(elements.len()));
-    // Equal to itself one element on: every element is the first.
+    // If the bytes equal themselves one element further on, every element equals the first.
     head == fill && tail == &elements[..tail.len()]
 }
 
-/// True if no element of the chunk at `coordinates` lies inside `valid`.
+/// Returns true if no element of the chunk at `coordinates` lies inside `valid`.
 pub(crate) fn is_outside(grid: &ChunkGrid, coordinates: &[u64], valid: &[u64]) -> bool {
     coordinates
         .iter()
@@ -224,7 +225,8 @@ pub(crate) fn is_outside(grid: &ChunkGrid, coordinates: &[u64], valid: &[u64]) -
         .any(|((at, length), valid)| at.saturating_mul(*length) >= *valid)
 }
 
-/// Makes `fill` of every element of a chunk, whose axes are `strides` bytes apart, outside `valid`.
+/// Sets every element of a chunk outside `valid` to `fill`. The axes of the chunk are `strides`
+/// bytes apart.
 pub(crate) fn fill_outside(
     chunk: &Region,
     valid: &[u64],
@@ -243,7 +245,7 @@ pub(crate) fn fill_outside(
         }
         copy.tidy();
         // SAFETY: this thread alone has the chunk.
-        unsafe { copy.run(fill, Target::new(elements), item_size, 1)? };
+        unsafe { copy.run(fill, CopyTarget::new(elements), item_size, 1)? };
     }
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! Writing: chunks as elements in memory, merged with what is stored, encoded; where they go.
+//! Writes: chunks as elements in memory, merged with stored ones and encoded, and their sinks.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `elements` | a chunk as elements: new, merged, trimmed |
-//! | `sample` | blocks of what is written, by which codecs are chosen |
-//! | `sink` | the seam to whatever takes settled data |
+//! | `sample` | blocks of the elements of a write, by which codecs are chosen |
+//! | `sink` | the trait of the targets of settled data |
 //! | `together` | units that become durable together |
 
 pub(crate) mod elements;

@@ -1,50 +1,51 @@
-//! A sample of the elements of a write: chunks as they will be encoded, spread over it.
+//! A sample of the elements of a write: chunks as they will be encoded, spread over the write.
 //!
-//! A block is a whole chunk, with the padding of one that overhangs the array: the size of an encoded chunk
-//! depends on its shape. Of a chunk over [`BLOCK_BYTES_MAX`] it is a part, each from another place in its chunk:
-//! chunks may be alike. Chunks that the write covers come first. A chunk of nothing but the fill value is left
-//! out: it is not stored. Of a chunk that the write covers in part, as steps do that come one by one, the part
-//! from its first element to its last is taken: later writes fill the rest.
+//! A block is a whole chunk, with the padding of one that extends beyond the array, because the
+//! size of an encoded chunk depends on its shape. Of a chunk over [`BLOCK_BYTES_MAX`] bytes it is a
+//! part, each from another place in its chunk, because chunks may be alike. Chunks that the write
+//! covers come first. A chunk of only fill values is left out, because it is not stored. Appends of
+//! single steps cover a chunk in part. Of such a chunk the block is the part from its first written
+//! element to its last, because later writes fill the rest.
 
 use crate::codec::choice::SampleBlock;
 use crate::error::Result;
 use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::source::StoredLayout;
-use crate::write::elements::{ChunkElements, Input};
+use crate::write::elements::{ChunkElements, WriteInput};
 
-/// Blocks of a sample, and of one of small chunks.
+/// The most blocks of a sample, and of a sample of small chunks.
 pub(crate) const BLOCKS_MAX: usize = 8;
 const BLOCKS_SMALL_MAX: usize = 64;
-/// Bytes of the sample of a small write, and of any write. Between them a sample grows with its write, whose
-/// encoding takes longer, too.
+/// Bytes of the sample of a small write, and of any write. Between them the sample grows with the
+/// write, whose encoding takes longer, too.
 const SAMPLE_BYTES: usize = 1 << 20;
 const SAMPLE_BYTES_MAX: usize = 4 << 20;
 const WRITTEN_FOR_SAMPLED_BYTE: u64 = 256;
-/// Bytes of a sample at least, if there are as many: small chunks make more blocks.
+/// The fewest bytes of a sample, if the write has as many: small chunks make more blocks.
 const SAMPLE_BYTES_LEAST: usize = 1 << 18;
-/// Chunks that are looked at for a block: some are the fill value all over.
+/// Chunks that are examined for each block, because some hold only fill values.
 const TASKS_FOR_BLOCK: usize = 2;
 /// Bytes of a whole chunk that is a block, and of the part of a larger one.
 const BLOCK_BYTES_MAX: usize = 1 << 19;
 const PART_BYTES: usize = 1 << 18;
-/// Bytes of chunks that are built for a sample, unless one alone has more.
+/// The most bytes of chunks that are built for a sample, unless one chunk alone has more.
 const BUILT_BYTES_MAX: usize = 16 << 20;
 
-/// A sample of the elements that `plan` takes from `input`.
+/// Returns a sample of the elements that `plan` takes from `input`.
 ///
 /// # Errors
-/// Of the geometry.
+/// Those of the geometry.
 pub(crate) fn sample(
     layout: &StoredLayout,
     plan: &Geometry,
-    input: &Input<'_>,
+    input: &WriteInput<'_>,
 ) -> Result<Vec<SampleBlock>> {
-    let mut blocks = Blocks::new(layout, plan.result_bytes());
+    let mut blocks = SampleBlocks::new(layout, plan.result_bytes());
     if layout.is_text() || plan.result_bytes() == 0 {
         return Ok(Vec::new());
     }
     let tasks = spread_tasks(plan, TASKS_FOR_BLOCK * blocks.count_max());
-    // Every second one first: what is left over is spread as well.
+    // Every second chunk comes first, so that the rest is spread as well.
     let turns =
         (0..TASKS_FOR_BLOCK).flat_map(|turn| tasks.iter().skip(turn).step_by(TASKS_FOR_BLOCK));
     for &(cell, task) in turns {
@@ -66,7 +67,7 @@ pub(crate) fn sample(
     Ok(blocks.found)
 }
 
-/// Up to `count` chunks of a plan, spread over it.
+/// Returns up to `count` chunks of a plan, spread over it.
 fn spread_tasks(plan: &Geometry, count: usize) -> Vec<(u64, ChunkTask)> {
     let cells = spread(plan.cell_count(), count);
     let per_cell = count.div_ceil(cells.len().max(1));
@@ -86,7 +87,7 @@ fn spread_tasks(plan: &Geometry, count: usize) -> Vec<(u64, ChunkTask)> {
     chosen
 }
 
-/// Up to `count` of the numbers below `length`, as far from each other as they can be.
+/// Returns up to `count` of the numbers below `length`, as far from each other as possible.
 pub(crate) fn spread(length: u64, count: usize) -> Vec<u64> {
     let count = (count as u64).min(length);
     (0..count)
@@ -97,36 +98,36 @@ pub(crate) fn spread(length: u64, count: usize) -> Vec<u64> {
         .collect()
 }
 
-/// The blocks of a sample, as they are found.
-pub(crate) struct Blocks<'a> {
+/// A builder of the blocks of a sample.
+pub(crate) struct SampleBlocks<'a> {
     layout: &'a StoredLayout,
     pub(crate) found: Vec<SampleBlock>,
     bytes: usize,
     bytes_max: usize,
 }
 
-impl<'a> Blocks<'a> {
-    /// The empty sample of a write of so many bytes.
+impl<'a> SampleBlocks<'a> {
+    /// Makes the empty sample of a write of so many bytes.
     pub(crate) fn new(layout: &'a StoredLayout, written_bytes: u64) -> Self {
         let more = written_bytes / WRITTEN_FOR_SAMPLED_BYTE;
         let bytes_max = SAMPLE_BYTES.saturating_add(usize::try_from(more).unwrap_or(usize::MAX));
         Self { layout, found: Vec::new(), bytes: 0, bytes_max: bytes_max.min(SAMPLE_BYTES_MAX) }
     }
 
-    /// How many chunks are worth building.
+    /// Returns the number of chunks that are worth building.
     pub(crate) fn count_max(&self) -> usize {
         let chunk = self.layout.codec.decoded_bytes().max(1);
         (BUILT_BYTES_MAX / chunk)
             .clamp(1, BLOCKS_MAX.max(SAMPLE_BYTES_LEAST / chunk).min(BLOCKS_SMALL_MAX))
     }
 
-    /// True once the sample is full.
+    /// Returns true once the sample is full.
     pub(crate) fn are_enough(&self) -> bool {
         self.found.len() >= self.count_max() || self.bytes >= self.bytes_max
     }
 
-    /// Takes a block of the chunk at `coordinates`, unless the sample is full, or nothing of the chunk would be
-    /// stored. One that is `is_partial` has fill values where nothing was written.
+    /// Adds a block of the chunk at `coordinates`, unless the sample is full, or the chunk has only
+    /// fill values. A chunk that is `is_partial` has fill values in its unwritten places.
     pub(crate) fn add(&mut self, chunk: &mut ChunkElements, coordinates: &[u64], is_partial: bool) {
         if self.are_enough() || chunk.is_fill(self.layout) {
             return;
@@ -135,7 +136,7 @@ impl<'a> Blocks<'a> {
         let all_bytes = all.len();
         let bytes = if is_partial { written(all, &self.layout.stored_fill()) } else { all };
         let item_size = self.layout.item_size.max(1);
-        // Parts hold groups of eight elements, as the blocks do whose bits are put side by side.
+        // Parts hold groups of eight elements, as do the blocks of codecs that shuffle bits.
         let length = match bytes.len() <= BLOCK_BYTES_MAX && bytes.len() == all_bytes {
             true => bytes.len(),
             false => bytes.len().min(PART_BYTES) / (8 * item_size) * (8 * item_size),
@@ -155,15 +156,15 @@ impl<'a> Blocks<'a> {
         self.found.push(SampleBlock { elements: block.to_vec(), valid_bytes });
     }
 
-    /// A place below `length` for the next block, far from those of the blocks before.
+    /// Returns a place below `length` for the next block, far from those of the blocks before.
     fn part(&self, length: usize) -> usize {
-        // Multiples of the golden ratio, by their fractions, lie apart however many there are.
+        // Multiples of the golden ratio have fractions that lie apart, however many there are.
         let fraction = ((self.found.len() as u128 * 40_503) & 0xffff) ^ 0x8000;
         usize::try_from((length as u128 * fraction) >> 16).unwrap_or(0)
     }
 }
 
-/// The elements from the first to the last that is not the fill value.
+/// Returns the elements from the first to the last that is not the fill value.
 fn written<'b>(bytes: &'b [u8], fill: &[u8]) -> &'b [u8] {
     if fill.is_empty() {
         return bytes;

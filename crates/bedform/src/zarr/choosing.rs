@@ -47,15 +47,15 @@ use bedform_geometry::Selection;
 use bedform_storage::{Condition, StorageExt as _};
 use serde_json::Value;
 
-use super::documents::{Stored, ZARR_JSON, read_opened};
+use super::documents::{StoredDocument, ZARR_JSON, read_opened};
 use super::hierarchy::Hierarchy;
 use super::new_array::NewArray;
 use super::publish::{RootChange, check_key, commit_all};
 use super::source::ZarrSource;
 use super::state::{ArrayState, inner};
-use crate::codec::choice::{Chosen, ReadRates, SampleBlock, choose};
+use crate::codec::choice::{ChosenCodecs, ReadRates, SampleBlock, choose};
 use crate::error::{Error, ErrorKind, Result};
-use crate::write::elements::Input;
+use crate::write::elements::WriteInput;
 use crate::write::sample::sample;
 
 /// Attempts to replace documents while others replace them.
@@ -70,7 +70,7 @@ pub(crate) fn chosen_by(
     path: &ObjectPath,
     metadata: &ArrayMetadata,
     sampled: impl FnOnce() -> Result<Vec<SampleBlock>>,
-) -> Result<Chosen> {
+) -> Result<ChosenCodecs> {
     let beyond_zarr = match metadata.choice {
         Some(CodecChoice::Open { beyond_zarr }) => beyond_zarr,
         _ => return Err(Error::invalid("the codecs of the array are not open")),
@@ -87,7 +87,8 @@ pub(crate) fn chosen_by(
 }
 
 /// A function that calls its argument with all elements of an array.
-pub(crate) type WithElements<'a> = dyn Fn(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> + 'a;
+pub(crate) type ElementsCallback<'a> =
+    dyn Fn(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> + 'a;
 
 /// Returns `new` with codecs chosen by the elements that `with_elements` supplies, if its codecs
 /// are open.
@@ -98,7 +99,7 @@ pub(crate) fn chosen_for(
     hierarchy: &Hierarchy,
     path: &ObjectPath,
     new: &NewArray,
-    with_elements: &WithElements<'_>,
+    with_elements: &ElementsCallback<'_>,
 ) -> Result<NewArray> {
     if !new.is_open() || new.shape.contains(&0) {
         return Ok(new.clone());
@@ -116,7 +117,7 @@ pub(crate) fn chosen_for(
                 let text = format!("{path}: the elements are not those of the array");
                 return Err(Error::invalid(text));
             }
-            blocks = sample(&state.layout, &plan, &Input::Bytes(elements))?;
+            blocks = sample(&state.layout, &plan, &WriteInput::Bytes(elements))?;
             Ok(())
         })?;
         Ok(blocks)
@@ -129,13 +130,13 @@ pub(crate) fn chosen_for(
 }
 
 /// An open array that is to be closed.
-pub(crate) struct Closing<'a> {
+pub(crate) struct ArrayToClose<'a> {
     pub(crate) path: &'a ObjectPath,
     /// The array's state before it is closed.
     pub(crate) state: &'a ArrayState,
     /// The chosen codecs; `None` keeps those of the document, because existing objects were written
     /// by them.
-    pub(crate) chosen: Option<Chosen>,
+    pub(crate) chosen: Option<ChosenCodecs>,
 }
 
 /// Gives open arrays their codecs, or finds those that others gave them. Returns the arrays'
@@ -143,7 +144,7 @@ pub(crate) struct Closing<'a> {
 ///
 /// # Errors
 /// `Conflict` if an array was replaced; those of storage.
-pub(crate) fn close(hierarchy: &Hierarchy, arrays: &[Closing<'_>]) -> Result<Vec<Value>> {
+pub(crate) fn close(hierarchy: &Hierarchy, arrays: &[ArrayToClose<'_>]) -> Result<Vec<Value>> {
     hierarchy.check_writable()?;
     let mut attempts = 0;
     loop {
@@ -156,7 +157,7 @@ pub(crate) fn close(hierarchy: &Hierarchy, arrays: &[Closing<'_>]) -> Result<Vec
     }
 }
 
-fn close_once(hierarchy: &Hierarchy, arrays: &[Closing<'_>]) -> Result<Vec<Value>> {
+fn close_once(hierarchy: &Hierarchy, arrays: &[ArrayToClose<'_>]) -> Result<Vec<Value>> {
     let _lock = hierarchy.lock(&ObjectPath::root())?;
     let mut documents = Vec::with_capacity(arrays.len());
     let mut added = Vec::new();
@@ -174,15 +175,15 @@ fn close_once(hierarchy: &Hierarchy, arrays: &[Closing<'_>]) -> Result<Vec<Value
 }
 
 /// An array whose own document is closed.
-struct Closed {
+struct ClosedDocument {
     document: Value,
     /// True if the store's document does not say so yet.
     is_to_commit: bool,
 }
 
 /// Closes the own document of an array. The caller holds the store's lock.
-fn close_one(hierarchy: &Hierarchy, array: &Closing<'_>) -> Result<Closed> {
-    let Closing { path, state, chosen } = array;
+fn close_one(hierarchy: &Hierarchy, array: &ArrayToClose<'_>) -> Result<ClosedDocument> {
+    let ArrayToClose { path, state, chosen } = array;
     let gone = || {
         let text = format!("{} was deleted by another writer", hierarchy.name_of(path));
         Error::new(ErrorKind::NotFound, text)
@@ -204,7 +205,7 @@ fn close_one(hierarchy: &Hierarchy, array: &Closing<'_>) -> Result<Closed> {
     let is_draft = committed.is_none();
     let mut document = committed.unwrap_or_else(|| own.document.clone());
     if choice_of(hierarchy, path, &document)?.is_none() {
-        return Ok(Closed { document, is_to_commit: false });
+        return Ok(ClosedDocument { document, is_to_commit: false });
     }
     close_document(hierarchy, array, &own, chosen.as_ref(), &mut document)?;
     let condition = Condition::Unchanged(&*object);
@@ -212,18 +213,18 @@ fn close_one(hierarchy: &Hierarchy, array: &Closing<'_>) -> Result<Closed> {
     let put = hierarchy.storage.put(&name, &seal(document.clone()), durability, condition);
     hierarchy.documents.note_published(path);
     put?;
-    Ok(Closed { document, is_to_commit: !is_draft })
+    Ok(ClosedDocument { document, is_to_commit: !is_draft })
 }
 
 /// Gives an open document its codecs.
 fn close_document(
     hierarchy: &Hierarchy,
-    array: &Closing<'_>,
-    own: &Stored,
-    chosen: Option<&Chosen>,
+    array: &ArrayToClose<'_>,
+    own: &StoredDocument,
+    chosen: Option<&ChosenCodecs>,
     document: &mut Value,
 ) -> Result<()> {
-    let Closing { path, state, .. } = array;
+    let ArrayToClose { path, state, .. } = array;
     if own.sealed && choice_of(hierarchy, path, &own.document)?.is_none() {
         // A writer crashed between the two documents.
         take_codecs(document, &own.document);
@@ -294,7 +295,7 @@ fn choice_of(
 }
 
 /// The encoding with other codecs; the order of axes and the checksum stay.
-fn with_codecs(encoding: &Encoding, chosen: &Chosen) -> Encoding {
+fn with_codecs(encoding: &Encoding, chosen: &ChosenCodecs) -> Encoding {
     match encoding {
         Encoding::Shard(shard) => Encoding::Shard(ShardEncoding {
             inner: Box::new(with_codecs(&shard.inner, chosen)),

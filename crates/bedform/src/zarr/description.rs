@@ -8,9 +8,9 @@ use bedform_storage::Profile;
 use serde_json::{Map, Value, json};
 
 use super::new_array::{ArrayLayout, NewArray};
-use crate::codec::choice::Chosen;
+use crate::codec::choice::ChosenCodecs;
 use crate::error::{Error, Result};
-use crate::layout::automatic::{Asked, choose, default_shards};
+use crate::layout::automatic::{NewArrayFacts, choose, default_shards};
 use crate::layout::readers::readers_named;
 use crate::options::OpenOptions;
 
@@ -97,7 +97,7 @@ impl NewArray {
         let choice = choice(get("codecs"), get("codecs_beyond_zarr"), data_type)?;
         let (serializer, codecs) = match get("codecs") {
             Some(Value::String(_)) => {
-                let unchosen = Chosen::without_sample();
+                let unchosen = ChosenCodecs::without_sample();
                 (unchosen.serializer, unchosen.codecs)
             }
             Some(named) => codecs(named, &chunk_shape, data_type, limits)?,
@@ -187,7 +187,7 @@ fn complete_layout(description: &mut Value, options: &OpenOptions) -> Result<()>
         return Err(Error::invalid("\"shards\" of a new array come with \"chunks\""));
     }
     let names = dimension_names(get("dims")).ok_or_else(|| bad("dims"))?.unwrap_or_default();
-    let asked = Asked {
+    let asked = NewArrayFacts {
         shape: &shape,
         item_size,
         dimension_names: &names,

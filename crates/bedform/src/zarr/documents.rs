@@ -18,7 +18,7 @@ use bedform_storage::{Condition, Durability, Object, StorageExt as _, Version};
 use serde_json::{Map, Value};
 
 use super::choosing::as_closed;
-use super::held::Held;
+use super::held::SnapshotMoment;
 use super::hierarchy::Hierarchy;
 use super::nodes::NodeKind;
 use super::publish::{attribute_values, check_attributes};
@@ -39,7 +39,7 @@ const RACES_MAX: u32 = 16;
 pub(crate) struct Documents {
     root: Mutex<Option<Arc<GroupState>>>,
     /// The large document that was read last: opening an array reads it several times.
-    recent: Mutex<Option<Recent>>,
+    recent: Mutex<Option<RecentDocument>>,
     /// True to take the root's document as it is.
     is_as_stored: bool,
     /// Count of publications by this handle: a handle always notices its own changes.
@@ -50,14 +50,14 @@ pub(crate) struct Documents {
 
 /// A large document, kept to save parsing it again.
 #[derive(Debug)]
-struct Recent {
+struct RecentDocument {
     path: ObjectPath,
-    stored: Stored,
+    stored: StoredDocument,
     /// While it is open, no other object can have its version.
     _object: Box<dyn Object>,
 }
 
-/// Bytes from which a document is kept as [`Recent`].
+/// Bytes from which a document is kept as [`RecentDocument`].
 const RECENT_BYTES_MIN: u64 = 1 << 20;
 
 /// A group's document as it was when it was read.
@@ -101,10 +101,10 @@ impl GroupState {
     /// Interprets the root's `stored` document; `None` if it is no group's.
     fn of(
         hierarchy: &Hierarchy,
-        stored: Stored,
+        stored: StoredDocument,
         object: Option<Box<dyn Object>>,
     ) -> Result<Option<Self>> {
-        let Stored { version, document, texts, .. } = stored;
+        let StoredDocument { version, document, texts, .. } = stored;
         if node_type(&document) != Some("group") {
             return Ok(None);
         }
@@ -152,7 +152,7 @@ impl ArrayOrigin {
 
 /// A document as it is stored.
 #[derive(Debug, Clone)]
-pub(crate) struct Stored {
+pub(crate) struct StoredDocument {
     pub(crate) version: Version,
     pub(crate) document: Value,
     /// The documents of other nodes inside a group's document.
@@ -162,7 +162,11 @@ pub(crate) struct Stored {
 }
 
 /// Reads the document `name` below `path`; `None` if there is none.
-pub(crate) fn read(hierarchy: &Hierarchy, path: &ObjectPath, name: &str) -> Result<Option<Stored>> {
+pub(crate) fn read(
+    hierarchy: &Hierarchy,
+    path: &ObjectPath,
+    name: &str,
+) -> Result<Option<StoredDocument>> {
     let path = path.join(name)?;
     let Some(object) = hierarchy.storage.find(&path)? else { return Ok(None) };
     let documents = &hierarchy.documents;
@@ -179,7 +183,7 @@ pub(super) fn read_opened(
     hierarchy: &Hierarchy,
     path: &ObjectPath,
     object: &dyn Object,
-) -> Result<Stored> {
+) -> Result<StoredDocument> {
     let bytes = read_bytes(hierarchy, path, object)?;
     parse(hierarchy, path, object.version(), &bytes)
 }
@@ -190,7 +194,7 @@ fn parse(
     path: &ObjectPath,
     version: &Version,
     bytes: &[u8],
-) -> Result<Stored> {
+) -> Result<StoredDocument> {
     let limits = &hierarchy.options.limits;
     let fail = |error| Error::metadata(hierarchy.name_of(path), error);
     let (document, texts) = parse_document(bytes, limits).map_err(fail)?;
@@ -198,7 +202,7 @@ fn parse(
         check_attributes_of(hierarchy, path, &document)?;
     }
     let sealed = check_seal(bytes, &document).map_err(fail)?;
-    Ok(Stored { version: version.clone(), document, texts, sealed })
+    Ok(StoredDocument { version: version.clone(), document, texts, sealed })
 }
 
 /// The bytes of the document `object`, which lies at `path`.
@@ -308,16 +312,16 @@ impl Documents {
     }
 
     /// The document at `path`, if it was the last large one that was read, in this version.
-    fn recent(&self, path: &ObjectPath, version: &Version) -> Option<Stored> {
+    fn recent(&self, path: &ObjectPath, version: &Version) -> Option<StoredDocument> {
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         let recent = recent.as_ref()?;
         (recent.path == *path && recent.stored.version == *version).then(|| recent.stored.clone())
     }
 
     /// Keeps a large document. A group's document with documents of others is not kept here.
-    fn keep_recent(&self, path: ObjectPath, stored: &Stored, object: Box<dyn Object>) {
+    fn keep_recent(&self, path: ObjectPath, stored: &StoredDocument, object: Box<dyn Object>) {
         if stored.version.size >= RECENT_BYTES_MIN && stored.texts == GroupTexts::default() {
-            let recent = Recent { path, stored: stored.clone(), _object: object };
+            let recent = RecentDocument { path, stored: stored.clone(), _object: object };
             *self.recent.lock().unwrap_or_else(PoisonError::into_inner) = Some(recent);
         }
     }
@@ -437,7 +441,12 @@ impl Documents {
     }
 
     /// False for an array whose creation was not committed (yet).
-    fn is_committed(&self, hierarchy: &Hierarchy, path: &ObjectPath, own: &Stored) -> Result<bool> {
+    fn is_committed(
+        &self,
+        hierarchy: &Hierarchy,
+        path: &ObjectPath,
+        own: &StoredDocument,
+    ) -> Result<bool> {
         let Some(root) = self.root(hierarchy)? else { return Ok(true) };
         Ok(committed(hierarchy, &root.group, path, own)?.is_some())
     }
@@ -466,7 +475,7 @@ impl Documents {
         let Some(own) = read(hierarchy, path, ZARR_JSON)? else {
             let is_gone = held.is_some_and(|held| held.document(path).is_some());
             let missing = || match is_gone {
-                true => Held::gone(&hierarchy.name_of(path)),
+                true => SnapshotMoment::gone(&hierarchy.name_of(path)),
                 false => missing(),
             };
             return array_v2(hierarchy, path, limits)?.ok_or_else(missing);
@@ -485,22 +494,22 @@ impl Documents {
         let name = path.join(ZARR_JSON)?;
         let committed = match &root {
             Some(root) => committed(hierarchy, &root.group, path, &own)?,
-            None => Some(Committed::Own),
+            None => Some(EffectiveDocument::Own),
         };
         let in_store = match (&root, own.sealed) {
             (Some(root), false) => document_in(hierarchy, &root.group, path)?,
             _ => None,
         };
         let document = match committed {
-            Some(Committed::Consolidated(document)) => document,
-            Some(Committed::Own) => {
+            Some(EffectiveDocument::Consolidated(document)) => document,
+            Some(EffectiveDocument::Own) => {
                 if root.is_some() {
                     check_not_newer(hierarchy, path, &own.version)?;
                 }
                 as_closed(own.document, in_store.as_ref())
             }
             None if held.is_some_and(|held| held.document(path).is_some()) => {
-                return Err(Held::gone(&hierarchy.name_of(path)));
+                return Err(SnapshotMoment::gone(&hierarchy.name_of(path)));
             }
             // Another array may have taken its place since its document was read.
             None if races > 0 && !hierarchy.storage.is_current(&name, &own.version)? => {
@@ -625,7 +634,7 @@ fn check_not_newer(hierarchy: &Hierarchy, path: &ObjectPath, version: &Version) 
 
 /// True for a node that Bedform created after the snapshot's moment. A node of another program is
 /// dated by its file: it fails if that is later than the moment.
-fn is_younger(hierarchy: &Hierarchy, path: &ObjectPath, own: &Stored) -> Result<bool> {
+fn is_younger(hierarchy: &Hierarchy, path: &ObjectPath, own: &StoredDocument) -> Result<bool> {
     let Some(held) = &hierarchy.held else { return Ok(false) };
     let has_all = held.root.as_ref().is_some_and(|root| root.group.consolidated.is_some());
     if has_all && own.sealed {
@@ -635,7 +644,7 @@ fn is_younger(hierarchy: &Hierarchy, path: &ObjectPath, own: &Stored) -> Result<
 }
 
 /// The document of an array that counts.
-enum Committed {
+enum EffectiveDocument {
     /// Its own document.
     Own,
     /// The copy in the consolidated metadata, given here.
@@ -647,20 +656,20 @@ fn committed(
     hierarchy: &Hierarchy,
     root: &GroupDocument,
     path: &ObjectPath,
-    own: &Stored,
-) -> Result<Option<Committed>> {
+    own: &StoredDocument,
+) -> Result<Option<EffectiveDocument>> {
     let (Some(consolidated), Some(store)) = (&root.consolidated, &root.store) else {
-        return Ok(Some(Committed::Own));
+        return Ok(Some(EffectiveDocument::Own));
     };
     let key =
         |document: &Value, key: &str| document.get("bedform").and_then(|own| own.get(key)).cloned();
     if !own.sealed || key(&own.document, "store") != Some(Value::String(hex(store))) {
-        return Ok(Some(Committed::Own));
+        return Ok(Some(EffectiveDocument::Own));
     }
     let Some(text) = consolidated.get(path.as_str()) else { return Ok(None) };
     let document = parse_text(hierarchy, path, text)?;
     let is_same = key(&document, "array") == key(&own.document, "array");
-    Ok(is_same.then_some(Committed::Consolidated(document)))
+    Ok(is_same.then_some(EffectiveDocument::Consolidated(document)))
 }
 
 /// The identity of the array that a store's document names at `path`.

@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// The moment of a snapshot, without its commits, which the log holds: see
 /// [`crate::log::snapshot`].
 #[derive(Debug, Clone)]
-pub(crate) struct Held {
+pub(crate) struct SnapshotMoment {
     /// The document of the store's root; `None` where that is no group of Zarr v3.
     pub(crate) root: Option<Arc<GroupState>>,
     /// The moment, in nanoseconds by the clock of storage: see
@@ -30,7 +30,7 @@ pub(crate) struct Held {
     pub(crate) kept: Option<Arc<dyn Storage>>,
 }
 
-impl Held {
+impl SnapshotMoment {
     /// The document of the node at `path` as of the moment; `None` where the root's document does
     /// not have it.
     pub(crate) fn document(&self, path: &ObjectPath) -> Option<&JsonText> {

@@ -13,9 +13,9 @@ use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Durability, Lock, Profile, Storage};
 
 use super::documents::{Documents, summary};
-use super::held::Held;
+use super::held::SnapshotMoment;
 use super::nodes::NodeKind;
-use super::outer::Outer;
+use super::outer::EnclosingStore;
 use super::tally::Tallies;
 use crate::cache::{CacheHandle, PlaceId};
 use crate::error::{Error, ErrorKind, Result};
@@ -45,9 +45,9 @@ pub(crate) struct Hierarchy {
     /// Directories that this handle has swept.
     swept: Mutex<HashSet<ObjectPath>>,
     /// The moment of a snapshot; `None` for a store that is not held.
-    pub(crate) held: Option<Held>,
+    pub(crate) held: Option<SnapshotMoment>,
     /// The store that this group or array belongs to, if it was opened by its own path.
-    pub(crate) outer: Option<Arc<Outer>>,
+    pub(crate) outer: Option<Arc<EnclosingStore>>,
 }
 
 /// An array that is not yet committed: its key, and the lock that lives as long as its handles.

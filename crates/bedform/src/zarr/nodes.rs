@@ -30,10 +30,10 @@ const WALK_DEPTH_MAX: usize = 32;
 /// The most nodes that a walk lists.
 const NODES_MAX: usize = 1 << 20;
 
-type Nodes = BTreeMap<ObjectPath, NodeKind>;
+type NodeKinds = BTreeMap<ObjectPath, NodeKind>;
 
 impl Documents {
-    pub(crate) fn nodes(&self, hierarchy: &Hierarchy) -> Result<Nodes> {
+    pub(crate) fn nodes(&self, hierarchy: &Hierarchy) -> Result<NodeKinds> {
         if let Some(root) = self.root(hierarchy)?
             && let Some(consolidated) = &root.group.consolidated
         {
@@ -45,7 +45,7 @@ impl Documents {
             });
             return nodes.collect();
         }
-        let mut nodes = Nodes::new();
+        let mut nodes = NodeKinds::new();
         match self.walk(hierarchy, &ObjectPath::root(), 0, &mut nodes) {
             Ok(()) => Ok(nodes),
             Err(error) if hierarchy.storage.is_remote() && error.is_of_list() => {
@@ -56,8 +56,8 @@ impl Documents {
     }
 
     /// The nodes in the directories below the root, even if the root itself is no group.
-    pub(super) fn nodes_below_root(&self, hierarchy: &Hierarchy) -> Result<Nodes> {
-        let mut nodes = Nodes::new();
+    pub(super) fn nodes_below_root(&self, hierarchy: &Hierarchy) -> Result<NodeKinds> {
+        let mut nodes = NodeKinds::new();
         self.walk_children(hierarchy, &ObjectPath::root(), 0, &mut nodes)?;
         Ok(nodes)
     }
@@ -67,7 +67,7 @@ impl Documents {
         hierarchy: &Hierarchy,
         path: &ObjectPath,
         depth: usize,
-        nodes: &mut Nodes,
+        nodes: &mut NodeKinds,
     ) -> Result<()> {
         let kind = match path.is_root() {
             true => self.kind(hierarchy, path)?,
@@ -93,7 +93,7 @@ impl Documents {
         hierarchy: &Hierarchy,
         path: &ObjectPath,
         depth: usize,
-        nodes: &mut Nodes,
+        nodes: &mut NodeKinds,
     ) -> Result<()> {
         for entry in hierarchy.storage.list(path)?.into_iter().filter(|entry| entry.is_directory) {
             // A name that is no valid path belongs to no Zarr library.
@@ -115,7 +115,7 @@ fn or_unreadable(kind: Result<Option<NodeKind>>) -> Result<Option<NodeKind>> {
 }
 
 /// The nodes that the consolidated metadata of v2 name; `None` if there are none.
-fn consolidated_v2(hierarchy: &Hierarchy) -> Result<Option<Nodes>> {
+fn consolidated_v2(hierarchy: &Hierarchy) -> Result<Option<NodeKinds>> {
     let root = ObjectPath::root();
     let name = root.join(ZMETADATA)?;
     let Some(object) = hierarchy.storage.find(&name)? else { return Ok(None) };

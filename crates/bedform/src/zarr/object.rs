@@ -23,11 +23,11 @@ use super::tally::{EncodedChunks, is_predicted};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::source::{ChunkLocations, Cover, Moment};
-use crate::threads::budget::Reservation;
-use crate::threads::check::Check;
+use crate::threads::budget::MemoryReservation;
+use crate::threads::check::RunningCheck;
 use crate::threads::ordered::in_order;
 use crate::threads::permits::CpuPermits;
-use crate::write::elements::{ChunkElements, Input, is_outside};
+use crate::write::elements::{ChunkElements, WriteInput, is_outside};
 use crate::write::sink::{BuiltChunk, BuiltUnit, StagedUnit, StoredUnit, WriteResources};
 
 /// Attempts to merge and publish while other writers replace the object.
@@ -54,21 +54,21 @@ pub(crate) struct ObjectWrite<'a> {
     /// The read geometry and the number of its cell: which elements are new, and their places in
     /// `input`. `None` if none are.
     pub(crate) plan: Option<(&'a Geometry, u64)>,
-    pub(crate) input: Input<'a>,
+    pub(crate) input: WriteInput<'a>,
     /// The object's coordinates in the grid of objects.
     pub(crate) coordinates: Vec<u64>,
     /// Stored elements outside this shape are discarded.
     pub(crate) valid: Option<&'a [u64]>,
     pub(crate) resources: WriteResources,
     /// A check that must have passed before the object is published.
-    pub(crate) check: Option<&'a Check>,
+    pub(crate) check: Option<&'a RunningCheck>,
     /// The suffix of the place beside the store in which the replaced object is kept; `None` to
     /// keep none.
     pub(crate) kept_beside: Option<&'static str>,
 }
 
 /// The object as it was found before the write.
-struct Existing<'a> {
+struct ExistingObject<'a> {
     stored: Option<&'a StoredUnit>,
     /// True if the object is replaced unconditionally: the stored one was not opened, or is
     /// damaged.
@@ -77,7 +77,7 @@ struct Existing<'a> {
     cover: Option<Arc<dyn Cover>>,
 }
 
-impl<'a> Existing<'a> {
+impl<'a> ExistingObject<'a> {
     /// Takes the object that was stored when the chunks of `built` were made.
     fn of(built: &'a BuiltUnit) -> Self {
         Self { stored: built.stored.as_ref(), alone: false, cover: None }
@@ -118,15 +118,15 @@ fn is_lost_race(error: &Error) -> bool {
 }
 
 /// An object that is written and not yet published.
-struct Staged<'a> {
+struct UnpublishedObject<'a> {
     /// `None` for an object without chunks that may be absent.
     writer: Option<Box<dyn ObjectWriter + 'a>>,
     path: ObjectPath,
     /// Memory of the chunks in an upload: held until the server has received the object.
-    rooms: Vec<Reservation>,
+    rooms: Vec<MemoryReservation>,
 }
 
-impl Staged<'_> {
+impl UnpublishedObject<'_> {
     /// As [`StagedUnit::hand_over`].
     fn hand_over(&mut self) -> Result<()> {
         Ok(self.writer.as_mut().map_or(Ok(()), |writer| writer.hand_over())?)
@@ -137,7 +137,7 @@ impl Staged<'_> {
 struct StagedObject<'a> {
     write: ObjectWrite<'a>,
     built: &'a BuiltUnit,
-    staged: Staged<'a>,
+    staged: UnpublishedObject<'a>,
 }
 
 impl StagedUnit for StagedObject<'_> {
@@ -163,7 +163,7 @@ struct StagedChange<'a> {
     /// The stored object that was merged.
     stored: Option<StoredUnit>,
     alone: bool,
-    staged: Staged<'a>,
+    staged: UnpublishedObject<'a>,
 }
 
 impl StagedUnit for StagedChange<'_> {
@@ -181,12 +181,12 @@ impl StagedUnit for StagedChange<'_> {
 }
 
 /// The outcome for one chunk of an object.
-enum Fate {
+enum ChunkOutcome {
     /// Encoded anew.
     Made {
         encoded: Vec<u8>,
         /// Memory of the elements, out of the shared budget.
-        room: Option<Reservation>,
+        room: Option<MemoryReservation>,
         /// True if this write supplies all elements of the chunk.
         is_complete: bool,
     },
@@ -197,7 +197,7 @@ enum Fate {
 }
 
 /// Decides about the chunk at a position. The last argument is a buffer for the encoded chunk.
-type FateOf<'a> = dyn Fn(u64, &mut Worker, Vec<u8>) -> Result<Fate> + Sync + 'a;
+type DecideChunk<'a> = dyn Fn(u64, &mut EncodeBuffers, Vec<u8>) -> Result<ChunkOutcome> + Sync + 'a;
 
 impl<'a> ObjectWrite<'a> {
     /// Writes the object of built chunks, unpublished. If the stored object differs from that of
@@ -210,12 +210,12 @@ impl<'a> ObjectWrite<'a> {
         Ok(Box::new(StagedObject { write: self, built, staged }))
     }
 
-    fn write_built(&self, built: &BuiltUnit) -> Result<Staged<'a>> {
-        let existing = Existing::of(built);
+    fn write_built(&self, built: &BuiltUnit) -> Result<UnpublishedObject<'a>> {
+        let existing = ExistingObject::of(built);
         // An upload keeps its bytes in memory until the server has them: they are moved into the
         // memory of the elements.
         let is_remote = self.source.hierarchy.storage.is_remote();
-        let fate = |position: u64, worker: &mut Worker, mut output: Vec<u8>| {
+        let fate = |position: u64, worker: &mut EncodeBuffers, mut output: Vec<u8>| {
             let mut chunks = built.chunks.lock().unwrap_or_else(PoisonError::into_inner);
             let chunk = chunks.remove(&position);
             drop(chunks);
@@ -223,7 +223,7 @@ impl<'a> ObjectWrite<'a> {
                 return self.fate(position, None, &existing, worker, output);
             };
             if elements.is_fill(&self.state().layout) && !self.keeps_fill(&existing)? {
-                return Ok(Fate::Dropped);
+                return Ok(ChunkOutcome::Dropped);
             }
             if is_remote {
                 output = std::mem::take(&mut worker.encoded);
@@ -234,7 +234,7 @@ impl<'a> ObjectWrite<'a> {
             } else if let Some(room) = &room {
                 room.reuse(elements.into_memory());
             }
-            Ok(Fate::Made { encoded: output, room, is_complete: false })
+            Ok(ChunkOutcome::Made { encoded: output, room, is_complete: false })
         };
         self.stage(&existing, &fate)
     }
@@ -325,13 +325,13 @@ impl<'a> ObjectWrite<'a> {
         covers: bool,
         stored: Option<&StoredUnit>,
         alone: bool,
-    ) -> Result<Staged<'a>> {
+    ) -> Result<UnpublishedObject<'a>> {
         let cover = match covers {
             true => None,
             false => self.cover(stored.map_or(0, |stored| stored.contained))?,
         };
-        let existing = Existing { stored, alone, cover };
-        let fate = |position: u64, worker: &mut Worker, output: Vec<u8>| {
+        let existing = ExistingObject { stored, alone, cover };
+        let fate = |position: u64, worker: &mut EncodeBuffers, output: Vec<u8>| {
             let task = tasks.get(&position).copied();
             self.fate(position, task, &existing, worker, output)
         };
@@ -412,7 +412,11 @@ impl<'a> ObjectWrite<'a> {
     }
 
     /// Writes the object without a name; `fate` decides about the chunk at a position.
-    fn stage(&self, existing: &Existing<'_>, fate: &FateOf<'_>) -> Result<Staged<'a>> {
+    fn stage(
+        &self,
+        existing: &ExistingObject<'_>,
+        fate: &DecideChunk<'_>,
+    ) -> Result<UnpublishedObject<'a>> {
         let state = self.state();
         let hierarchy = self.source.hierarchy;
         if state.is_open {
@@ -448,7 +452,7 @@ impl<'a> ObjectWrite<'a> {
             order.len(),
             self.resources.threads,
             window,
-            Worker::default,
+            EncodeBuffers::default,
             |at, worker| {
                 let position = order[at];
                 let output = spare().pop().unwrap_or_default();
@@ -456,15 +460,15 @@ impl<'a> ObjectWrite<'a> {
             },
             |(position, fate)| {
                 let (bytes, room) = match fate {
-                    Fate::Made { encoded, room, is_complete } => {
+                    ChunkOutcome::Made { encoded, room, is_complete } => {
                         if let Some(made) = &mut made {
                             let chunk = self.chunk_coordinates(position);
                             made.add(&encoded, state.layout.bytes_inside(&chunk), is_complete);
                         }
                         (Some(encoded), room)
                     }
-                    Fate::Kept(bytes) => (Some(bytes), None),
-                    Fate::Dropped => (None, None),
+                    ChunkOutcome::Kept(bytes) => (Some(bytes), None),
+                    ChunkOutcome::Dropped => (None, None),
                 };
                 if let Some(bytes) = bytes {
                     let place = usize::try_from(position).unwrap_or(usize::MAX);
@@ -490,17 +494,22 @@ impl<'a> ObjectWrite<'a> {
         // For an object of one chunk, `fate` has decided this already when it dropped the chunk.
         let is_chunk = state.shard().is_none();
         if extents.iter().all(Option::is_none) && (is_chunk || self.may_be_absent(existing)?) {
-            return Ok(Staged { writer: None, path, rooms });
+            return Ok(UnpublishedObject { writer: None, path, rooms });
         }
         if !is_chunk {
             self.append_tail(&mut *writer, extents)?;
         }
-        Ok(Staged { writer: Some(writer), path, rooms })
+        Ok(UnpublishedObject { writer: Some(writer), path, rooms })
     }
 
     /// Publishes a written object under its name; returns its bytes.
-    fn put(&self, stored: Option<&StoredUnit>, alone: bool, staged: Staged<'_>) -> Result<u64> {
-        let Staged { writer, path, rooms } = staged;
+    fn put(
+        &self,
+        stored: Option<&StoredUnit>,
+        alone: bool,
+        staged: UnpublishedObject<'_>,
+    ) -> Result<u64> {
+        let UnpublishedObject { writer, path, rooms } = staged;
         let Some(mut writer) = writer else { return self.leave_absent(&path).map(|()| 0) };
         let bytes = writer.position();
         let condition = match (alone, stored) {
@@ -526,7 +535,7 @@ impl<'a> ObjectWrite<'a> {
     /// True if an object without chunks may be absent. With a log it may not: its stamp says which
     /// commits it contains. It also may not where it replaces an object: a snapshot takes absence
     /// to mean that the object was absent at the snapshot's moment.
-    fn may_be_absent(&self, existing: &Existing<'_>) -> Result<bool> {
+    fn may_be_absent(&self, existing: &ExistingObject<'_>) -> Result<bool> {
         if !self.moment.is_settled() {
             return Ok(false);
         }
@@ -541,14 +550,14 @@ impl<'a> ObjectWrite<'a> {
 
     /// True if a chunk of fill values must be written: the object is one chunk, and lies on a
     /// server or may not be absent.
-    fn keeps_fill(&self, existing: &Existing<'_>) -> Result<bool> {
+    fn keeps_fill(&self, existing: &ExistingObject<'_>) -> Result<bool> {
         let is_chunk = self.state().shard().is_none();
         Ok(is_chunk
             && (self.source.hierarchy.storage.is_remote() || !self.may_be_absent(existing)?))
     }
 
     fn wait_for_check(&self) -> Result<()> {
-        self.check.map_or(Ok(()), Check::wait)
+        self.check.map_or(Ok(()), RunningCheck::wait)
     }
 
     /// Leaves an object without chunks absent, durably.
@@ -568,10 +577,10 @@ impl<'a> ObjectWrite<'a> {
         &self,
         position: u64,
         task: Option<ChunkTask>,
-        existing: &Existing<'_>,
-        worker: &mut Worker,
+        existing: &ExistingObject<'_>,
+        worker: &mut EncodeBuffers,
         mut output: Vec<u8>,
-    ) -> Result<Fate> {
+    ) -> Result<ChunkOutcome> {
         let state = self.state();
         let coordinates = self.chunk_coordinates(position);
         let stored = match existing.stored {
@@ -592,9 +601,9 @@ impl<'a> ObjectWrite<'a> {
         });
         let cover = existing.cover.as_deref().filter(|cover| cover.touches(&coordinates));
         match (task, stored) {
-            (None, None) if cover.is_none() => return Ok(Fate::Dropped),
+            (None, None) if cover.is_none() => return Ok(ChunkOutcome::Dropped),
             (None, Some((object, extent))) if !crosses && cover.is_none() => {
-                return Ok(Fate::Kept(self.read_stored(object, extent)?));
+                return Ok(ChunkOutcome::Kept(self.read_stored(object, extent)?));
             }
             _ => {}
         }
@@ -629,10 +638,10 @@ impl<'a> ObjectWrite<'a> {
             })?;
         }
         if worker.chunk.is_fill(&state.layout) && !self.keeps_fill(existing)? {
-            return Ok(Fate::Dropped);
+            return Ok(ChunkOutcome::Dropped);
         }
         worker.chunk.encode(&state.layout, &self.input, &mut worker.scratch, &mut output)?;
-        Ok(Fate::Made { encoded: output, room: None, is_complete })
+        Ok(ChunkOutcome::Made { encoded: output, room: None, is_complete })
     }
 
     fn chunk_coordinates(&self, position: u64) -> Vec<u64> {
@@ -696,7 +705,7 @@ impl<'a> ObjectWrite<'a> {
 
 /// Memory that one encoding thread reuses from chunk to chunk.
 #[derive(Default)]
-struct Worker {
+struct EncodeBuffers {
     chunk: ChunkElements,
     scratch: Scratch,
     /// Buffer of an encoded chunk, before it is moved into the memory of its elements.

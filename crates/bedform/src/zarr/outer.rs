@@ -20,12 +20,12 @@ const DEPTH_MAX: usize = 32;
 
 /// The store that contains a group or array opened by its own path.
 #[derive(Debug)]
-pub(crate) struct Outer {
+pub(crate) struct EnclosingStore {
     hierarchy: Box<Hierarchy>,
     path: ObjectPath,
 }
 
-impl Outer {
+impl EnclosingStore {
     /// Finds the store above the directory `path` that names it as one of its nodes. Documents
     /// above that cannot be read do not prevent reading the data.
     pub(crate) fn of(path: &Path, options: &OpenOptions, find_root: FindRoot) -> Option<Self> {

@@ -23,7 +23,9 @@ use bedform_format::metadata::{
 use bedform_storage::Lock;
 use serde_json::{Map, Value, json};
 
-use super::documents::{GroupState, Stored, ZARR_JSON, node_type, publish, publish_bytes, read};
+use super::documents::{
+    GroupState, StoredDocument, ZARR_JSON, node_type, publish, publish_bytes, read,
+};
 use super::hierarchy::Hierarchy;
 use super::nodes::NodeKind;
 use crate::error::{Error, ErrorKind, Result};
@@ -343,12 +345,12 @@ pub(crate) fn commit(
 }
 
 /// A new or changed node, with its document if the caller has it; otherwise it is read.
-pub(crate) type Added = (ObjectPath, Option<Value>);
+pub(crate) type NodeUpdate = (ObjectPath, Option<Value>);
 
 /// As [`commit`], with further changes of the root's document.
 pub(crate) fn commit_all(
     hierarchy: &Hierarchy,
-    added: Vec<Added>,
+    added: Vec<NodeUpdate>,
     removed: &[ObjectPath],
     change: RootChange<'_>,
 ) -> Result<()> {
@@ -406,13 +408,13 @@ pub(crate) fn check_key(
 
 /// Reads the whole document at `path`, with the consolidated documents of a group.
 pub(crate) fn own_document(hierarchy: &Hierarchy, path: &ObjectPath) -> Result<Value> {
-    let Stored { mut document, texts, .. } = own_stored(hierarchy, path)?;
+    let StoredDocument { mut document, texts, .. } = own_stored(hierarchy, path)?;
     let put_back = texts.put_back(&mut document, &hierarchy.options.limits);
     put_back.map_err(|error| Error::metadata(hierarchy.name_of(path), error))?;
     Ok(document)
 }
 
-fn own_stored(hierarchy: &Hierarchy, path: &ObjectPath) -> Result<Stored> {
+fn own_stored(hierarchy: &Hierarchy, path: &ObjectPath) -> Result<StoredDocument> {
     read(hierarchy, path, ZARR_JSON)?.ok_or_else(|| {
         Error::new(ErrorKind::NotFound, format!("{}/zarr.json is gone", hierarchy.name_of(path)))
     })
@@ -433,7 +435,7 @@ pub(crate) fn set_attributes(
             format!("no array or group {path:?} in {}", hierarchy.storage.name()),
         ));
     }
-    let Stored { mut document, texts, .. } = own_stored(hierarchy, path)?;
+    let StoredDocument { mut document, texts, .. } = own_stored(hierarchy, path)?;
     if node_type(&document) == Some("array") {
         document = hierarchy.documents.array(hierarchy, path)?.document;
     }

@@ -13,11 +13,11 @@ use super::source::ZarrSource;
 use crate::error::{Error, Result};
 use crate::plan::geometry::Geometry;
 use crate::source::Moment;
-use crate::threads::check::Check;
+use crate::threads::check::RunningCheck;
 use crate::threads::permits::CpuPermits;
 use crate::threads::workers::check_goes_on;
 use crate::threads::workers::with_workers;
-use crate::write::elements::Input;
+use crate::write::elements::WriteInput;
 use crate::write::sink::WriteResources;
 use crate::write::together::{publish_together, together_max};
 
@@ -38,10 +38,10 @@ pub struct WriteStatistics {
 
 /// Parameters of a write besides its elements, as in [`ObjectWrite`].
 #[derive(Clone, Copy)]
-pub(crate) struct Way<'a> {
+pub(crate) struct WriteConditions<'a> {
     pub(crate) moment: &'a dyn Moment,
     pub(crate) valid: Option<&'a [u64]>,
-    pub(crate) check: Option<&'a Check>,
+    pub(crate) check: Option<&'a RunningCheck>,
 }
 
 /// Writes the elements that the plan selects, several objects at a time, each atomically.
@@ -51,29 +51,30 @@ pub(crate) struct Way<'a> {
 pub(crate) fn write_plan(
     source: &ZarrSource<'_>,
     plan: &Geometry,
-    input: Input<'_>,
-    Way { moment, valid, check }: Way<'_>,
+    input: WriteInput<'_>,
+    WriteConditions { moment, valid, check }: WriteConditions<'_>,
 ) -> Result<WriteStatistics> {
-    let planned = Planned { source, plan, input, way: Way { moment, valid, check } };
+    let planned =
+        PlannedWrite { source, plan, input, way: WriteConditions { moment, valid, check } };
     write_objects(source, planned.cells(), |cell, resources| planned.write(cell, resources))
 }
 
 /// The elements to write to one array, and the plan that places them.
-pub(crate) struct Planned<'a> {
+pub(crate) struct PlannedWrite<'a> {
     pub(crate) source: &'a ZarrSource<'a>,
     pub(crate) plan: &'a Geometry,
-    pub(crate) input: Input<'a>,
-    pub(crate) way: Way<'a>,
+    pub(crate) input: WriteInput<'a>,
+    pub(crate) way: WriteConditions<'a>,
 }
 
-impl<'a> Planned<'a> {
+impl<'a> PlannedWrite<'a> {
     /// The number of objects to write.
     fn cells(&self) -> u64 {
         if self.plan.result_bytes() == 0 { 0 } else { self.plan.cell_count() }
     }
 
     fn write(&self, cell: u64, resources: WriteResources) -> ObjectWrite<'a> {
-        let Self { source, plan, input, way: Way { moment, valid, check } } = *self;
+        let Self { source, plan, input, way: WriteConditions { moment, valid, check } } = *self;
         ObjectWrite {
             kept_beside: None,
             source,
@@ -93,16 +94,16 @@ impl<'a> Planned<'a> {
 ///
 /// # Errors
 /// As [`write_plan`].
-pub(crate) fn write_plans(hierarchy: &Hierarchy, planned: &[Planned<'_>]) -> Result<()> {
-    let count: u64 = planned.iter().map(Planned::cells).sum();
+pub(crate) fn write_plans(hierarchy: &Hierarchy, planned: &[PlannedWrite<'_>]) -> Result<()> {
+    let count: u64 = planned.iter().map(PlannedWrite::cells).sum();
     let most = together_max();
     if count < TOGETHER_MIN || most < 2 || !hierarchy.can_sync_together() {
         let each =
-            |one: &Planned<'_>| write_plan(one.source, one.plan, one.input, one.way).map(drop);
+            |one: &PlannedWrite<'_>| write_plan(one.source, one.plan, one.input, one.way).map(drop);
         return planned.iter().try_for_each(each);
     }
     let paths: Vec<_> = planned.iter().map(|one| one.source.path.clone()).collect();
-    let objects: Vec<(&Planned<'_>, u64)> =
+    let objects: Vec<(&PlannedWrite<'_>, u64)> =
         planned.iter().flat_map(|one| (0..one.cells()).map(move |cell| (one, cell))).collect();
     objects.chunks(most).try_for_each(|objects| {
         let sync = hierarchy.storage.sync_all(&paths).map_err(moved_if_gone)?;

@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 
 use super::documents::{ZARR_JSON, publish, read, summary};
 use super::hierarchy::Hierarchy;
-use super::publish::{Added, RootChange, commit, commit_all, note_replacing, store_key};
+use super::publish::{NodeUpdate, RootChange, commit, commit_all, note_replacing, store_key};
 use crate::error::Result;
 use crate::publication::StagedTree;
 
@@ -124,7 +124,7 @@ pub(crate) fn replace_group(
         let _ = commit(hierarchy, &[], &[]);
         return Err(error);
     }
-    let added: Vec<Added> = documents
+    let added: Vec<NodeUpdate> = documents
         .into_iter()
         .map(|(name, document)| Ok((below(group, &name)?, Some(document))))
         .collect::<Result<_>>()?;

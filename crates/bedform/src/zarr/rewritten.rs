@@ -22,7 +22,7 @@ use crate::options::{Freshness, OpenOptions};
 const ARRAYS_MAX: usize = 16;
 
 /// The identity of a store and the state of its log.
-pub(crate) type LostState = ([u8; 16], LogState);
+pub(crate) type RecoveredState = ([u8; 16], LogState);
 
 /// Recovers the identity of a store and the state of its log, where its document no longer has
 /// them. `group` is the store's document as it is now. Returns `None` for a store of another
@@ -33,7 +33,7 @@ pub(crate) type LostState = ([u8; 16], LogState);
 pub(crate) fn lost_state(
     hierarchy: &Hierarchy,
     group: &GroupDocument,
-) -> Result<Option<LostState>> {
+) -> Result<Option<RecoveredState>> {
     let is_writable = hierarchy.options.writable;
     let newest = match (hierarchy.find_root)(&*hierarchy.storage, &hierarchy.options.limits) {
         // Many stores of other programs are public to read and closed to listing.

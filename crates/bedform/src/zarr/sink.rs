@@ -4,7 +4,7 @@ use super::object::{ObjectWrite, open_stored};
 use super::source::ZarrSource;
 use crate::error::Result;
 use crate::source::Moment;
-use crate::write::elements::Input;
+use crate::write::elements::WriteInput;
 use crate::write::sink::{BuiltUnit, Sink, StagedUnit, StoredUnit, WriteResources};
 
 /// The sink of one array's settled commits. A unit is a shard; its stamp names the commits that it
@@ -28,7 +28,7 @@ impl ShardSink<'_> {
             source: self.source,
             moment: self.moment,
             plan: None,
-            input: Input::Bytes(&[]),
+            input: WriteInput::Bytes(&[]),
             coordinates: coordinates.to_vec(),
             valid,
             resources,

@@ -12,11 +12,11 @@ use bedform_geometry::delinearize;
 use bedform_storage::{Bell, Object, StorageExt as _, Version};
 
 use super::documents::ZARR_JSON;
-use super::held::Held;
+use super::held::SnapshotMoment;
 use super::hierarchy::Hierarchy;
 use super::kept::{Predecessor, predecessor};
 use super::state::ArrayState;
-use crate::cache::{Key, Kind, ObjectKey};
+use crate::cache::{CacheKey, EntryKind, ObjectKey};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Freshness;
 use crate::plan::opening::{Need, ShardSize, WHOLE_BYTES_MAX, whole_bytes_max, whole_is_sooner};
@@ -230,9 +230,9 @@ impl ZarrSource<'_> {
     }
 
     /// The cache key of a shard that this handle has opened.
-    fn kept_key(&self, coordinates: &[u64]) -> Key {
+    fn kept_key(&self, coordinates: &[u64]) -> CacheKey {
         let object = ObjectKey::at(coordinates);
-        self.hierarchy.cache.own_key(Kind::Index, &self.state.scope, object, 0)
+        self.hierarchy.cache.own_key(EntryKind::Index, &self.state.scope, object, 0)
     }
 
     /// The shard at `coordinates` as this handle opened it, if it may be reused. A read from a
@@ -254,7 +254,7 @@ impl ZarrSource<'_> {
     ) -> Result<(Arc<ShardIndex>, Option<u64>)> {
         let (cache, version) = (&self.hierarchy.cache, object.version());
         let place = ObjectKey::at(coordinates);
-        let key = cache.key(Kind::Index, &self.state.scope, place, version, 0);
+        let key = cache.key(EntryKind::Index, &self.state.scope, place, version, 0);
         if let Some(index) = cache.get(&key) {
             return Ok((index, None));
         }
@@ -276,12 +276,15 @@ impl ZarrSource<'_> {
     fn check_was_absent(&self, coordinates: &[u64]) -> Result<()> {
         let Some(held) = &self.hierarchy.held else { return Ok(()) };
         if self.may_have_lost(coordinates, held.since_ns)? {
-            return Err(Held::moved(&self.object_name_of(coordinates), "may have been deleted"));
+            return Err(SnapshotMoment::moved(
+                &self.object_name_of(coordinates),
+                "may have been deleted",
+            ));
         }
         let name = || self.hierarchy.name_of(self.path);
         match self.hierarchy.storage.stat(&self.document()?) {
             Ok(found) => held.check(&found, name),
-            Err(error) if error.is_not_found() => Err(Held::gone(&name())),
+            Err(error) if error.is_not_found() => Err(SnapshotMoment::gone(&name())),
             Err(error) => Err(error.into()),
         }
     }

@@ -29,13 +29,13 @@ const ARRAYS_MAX: usize = 1 << 12;
 
 /// Sizes of encoded chunks.
 #[derive(Debug, Default, Clone, Copy)]
-struct Sizes {
+struct EncodedSizes {
     /// Bytes of their elements inside the array.
     valid_bytes: u64,
     encoded_bytes: u64,
 }
 
-impl Sizes {
+impl EncodedSizes {
     fn add(&mut self, other: Self) {
         self.valid_bytes = self.valid_bytes.saturating_add(other.valid_bytes);
         self.encoded_bytes = self.encoded_bytes.saturating_add(other.encoded_bytes);
@@ -57,10 +57,10 @@ struct Tally {
     predicted: f64,
     /// True if this handle chose the codecs and has not compared any chunks yet.
     is_first: bool,
-    all: Sizes,
+    all: EncodedSizes,
     /// Only chunks that one write covered: partly written chunks encode smaller than they will be
     /// once complete.
-    complete: Sizes,
+    complete: EncodedSizes,
     is_told: bool,
 }
 
@@ -91,13 +91,13 @@ impl Tally {
 /// The counts of a handle, by the keys of arrays.
 #[derive(Debug, Default)]
 pub(crate) struct Tallies {
-    state: Mutex<State>,
+    state: Mutex<TallyState>,
     /// True if a count has changed since the lines were taken.
     has_changed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct TallyState {
     arrays: HashMap<[u8; 16], Tally>,
     changed: HashSet<[u8; 16]>,
     /// Arrays whose codecs this handle chose, until their first chunks are counted.
@@ -105,7 +105,7 @@ struct State {
 }
 
 impl Tallies {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TallyState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -124,7 +124,7 @@ impl Tallies {
             return Vec::new();
         }
         let mut state = self.state();
-        let State { arrays, changed, .. } = &mut *state;
+        let TallyState { arrays, changed, .. } = &mut *state;
         let mut lines = Vec::new();
         for key in changed.drain() {
             lines.extend(arrays.get_mut(&key).and_then(Tally::line));
@@ -142,15 +142,15 @@ pub(super) fn is_predicted(metadata: &ArrayMetadata) -> bool {
 /// Sizes of the chunks of one object.
 #[derive(Debug, Default)]
 pub(super) struct EncodedChunks {
-    all: Sizes,
-    complete: Sizes,
+    all: EncodedSizes,
+    complete: EncodedSizes,
 }
 
 impl EncodedChunks {
     /// Counts an encoded chunk with `valid_bytes` of elements inside the array. `is_complete`: one
     /// write covered all of the chunk.
     pub(super) fn add(&mut self, encoded: &[u8], valid_bytes: u64, is_complete: bool) {
-        let sizes = Sizes { valid_bytes, encoded_bytes: encoded.len() as u64 };
+        let sizes = EncodedSizes { valid_bytes, encoded_bytes: encoded.len() as u64 };
         self.all.add(sizes);
         if is_complete {
             self.complete.add(sizes);
@@ -176,8 +176,8 @@ impl EncodedChunks {
             codec: taken.name.clone(),
             predicted: taken.size,
             is_first,
-            all: Sizes::default(),
-            complete: Sizes::default(),
+            all: EncodedSizes::default(),
+            complete: EncodedSizes::default(),
             is_told: false,
         });
         tally.all.add(self.all);

@@ -36,7 +36,7 @@ pub(crate) fn create_one(
     hierarchy.check_writable()?;
     check_new(hierarchy, path, &new.attributes)?;
     let _lock = hierarchy.lock(&ObjectPath::root())?;
-    let new = NewArrays::new(hierarchy, &[(path.clone(), new.clone())])?;
+    let new = NewArrayBatch::new(hierarchy, &[(path.clone(), new.clone())])?;
     new.write(hierarchy, 0..1)?;
     new.commit(hierarchy, None)?;
     let document = new.arrays.into_iter().next().map(|(_, document)| document);
@@ -59,14 +59,14 @@ pub(crate) fn publish_each(hierarchy: &Hierarchy, documents: &[(ObjectPath, Valu
 
 /// Arrays that become visible at once.
 #[derive(Debug)]
-pub(crate) struct NewArrays {
+pub(crate) struct NewArrayBatch {
     arrays: Vec<(ObjectPath, Value)>,
     keys: Vec<[u8; 16]>,
     /// True if one call makes all documents durable; otherwise each is made so separately.
     is_synced_together: bool,
 }
 
-impl NewArrays {
+impl NewArrayBatch {
     /// Prepares the documents of arrays without writing anything.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bedform::foreign::source_version;
-use bedform::{Array, ChunkElements, Error, ErrorKind, ForeignFile, NewArray, OpenOptions};
+use bedform::{Array, Error, ErrorKind, ForeignFile, NewArray, OpenOptions, VisitedElements};
 use bedform_format::chunk_map::{ChunkMap, Encoding, ForeignArray, ForeignStorage};
 use bedform_format::{DataType, Endian, ObjectPath};
 use bedform_geometry::{ChunkGrid, Region, Selection};
@@ -44,12 +44,14 @@ fn written(new: &NewArray, numbers: &mut Numbers, cache_bytes: u64) -> (Array, M
 }
 
 /// Splits a chunk into its elements.
-fn split(elements: ChunkElements<'_>, data_type: DataType) -> Vec<Element> {
+fn split(elements: VisitedElements<'_>, data_type: DataType) -> Vec<Element> {
     match elements {
-        ChunkElements::Bytes(bytes) => {
+        VisitedElements::Bytes(bytes) => {
             bytes.chunks(data_type.item_size().unwrap()).map(<[u8]>::to_vec).collect()
         }
-        ChunkElements::Texts(texts) => texts.iter().map(|text| text.as_bytes().to_vec()).collect(),
+        VisitedElements::Texts(texts) => {
+            texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+        }
     }
 }
 

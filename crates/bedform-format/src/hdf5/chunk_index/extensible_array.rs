@@ -1,8 +1,10 @@
-//! Extensible arrays: an element for each chunk of a dataset that can grow along one axis.
+//! Extensible arrays: the chunk index of datasets that can grow along one axis, with an element for
+//! each chunk.
 //!
-//! An index block has the first elements, the addresses of the first data blocks, and those of
-//! secondary blocks, which have the addresses of more. Super block `n`, secondary or not, stands
-//! for `2^(n/2)` data blocks of `2^((n+1)/2)` times the smallest number of elements.
+//! An index block holds the first elements, the addresses of the first data blocks, and those of
+//! secondary blocks, which hold the addresses of further data blocks. Super block `n`, stored as a
+//! secondary block or not, stands for `2^(n/2)` data blocks. Each has `2^((n+1)/2)` times the
+//! smallest number of elements.
 
 use super::numbering::Numbering;
 use super::{Elements, Indexed, TakeChunk, is_page_written};
@@ -21,23 +23,23 @@ pub(super) fn for_each(indexed: &Indexed<'_, '_>, address: u64, take: TakeChunk<
 
 struct Header {
     address: u64,
-    /// 0 without filters, 1 with.
+    /// 0 for unfiltered chunks, 1 for filtered chunks.
     client: u8,
     element_bytes: u8,
-    /// Binary logarithm of the elements that there may be.
+    /// Binary logarithm of the largest number of elements.
     count_bits: u8,
-    /// Elements in the index block.
+    /// Number of elements in the index block.
     index_elements: u8,
-    /// Elements of the smallest data block; a power of two.
+    /// Number of elements in the smallest data block; a power of two.
     block_elements_min: u8,
-    /// Addresses of data blocks in the smallest secondary block; a power of two.
+    /// Number of data block addresses in the smallest secondary block; a power of two.
     pointers_min: u8,
-    /// Binary logarithm of the elements of a page.
+    /// Binary logarithm of the number of elements in a page.
     page_bits: u8,
     index_block: Option<u64>,
 }
 
-/// What a super block stands for.
+/// The number of data blocks in a super block, and of elements in each.
 struct SuperBlock {
     blocks: u64,
     block_elements: u64,
@@ -93,7 +95,8 @@ impl Header {
         }
     }
 
-    /// Super blocks of the whole array, and those of them whose data blocks the index block names.
+    /// Returns the number of super blocks of the whole array, and of those whose data blocks the
+    /// index block addresses.
     fn super_block_counts(&self) -> (u32, u32) {
         let smallest = self.block_elements_min.trailing_zeros();
         let all = u32::from(self.count_bits).saturating_sub(smallest).saturating_add(1);
@@ -110,7 +113,7 @@ impl Header {
         Ok(())
     }
 
-    /// Bytes of the offset that blocks other than the index block have.
+    /// Bytes of the array offset in the prefix of blocks other than the index block.
     fn offset_bytes(&self) -> u64 {
         u64::from(self.count_bits.div_ceil(8))
     }
@@ -179,19 +182,20 @@ impl Walk<'_, '_, '_> {
         self.source.announce(extents.into_iter())
     }
 
-    /// Bytes of a data block without pages.
+    /// Length of a data block without pages, in bytes.
     fn data_block_bytes(&self, elements: u64) -> u64 {
         let bytes = elements.saturating_mul(self.header.element_bytes.into());
         bytes.saturating_add(self.prefix_bytes())
     }
 
-    /// Bytes of a data block before its elements, and of its checksum.
+    /// Bytes of a data block's prefix and checksum.
     fn prefix_bytes(&self) -> u64 {
         let width = u64::from(self.source.widths.address);
         width.saturating_add(self.header.offset_bytes()).saturating_add(10)
     }
 
-    /// Pages of each data block of a super block; none where its data blocks have no pages.
+    /// Returns the number of pages in each data block of a super block; 0 if the data blocks are
+    /// not paged.
     fn pages_of(&self, content: &SuperBlock) -> u64 {
         let page_elements = self.header.page_elements();
         match content.block_elements.checked_div(page_elements) {
@@ -233,7 +237,8 @@ impl Walk<'_, '_, '_> {
                 let extents = pointers.flatten().map(|address| (address, block_bytes));
                 self.source.announce(extents.take(ANNOUNCED_MAX))?;
             }
-            // One bit for each page of all data blocks, whatever room the bits of each are given.
+            // The bitmap has one bit for each page of all data blocks, regardless of the space
+            // reserved for each block's bits.
             let pages = (pages > 0).then_some((bitmap, number.saturating_mul(pages)));
             match cursor.address()? {
                 Some(address) => self.data_block(address, content.block_elements, pages, take)?,
@@ -243,7 +248,8 @@ impl Walk<'_, '_, '_> {
         Ok(())
     }
 
-    /// A data block. One that has pages has those of the bitmap, from the bit on that follows it.
+    /// Reads a data block. In a paged block, reads the pages whose bits are set; `pages` gives the
+    /// bitmap and the first bit.
     fn data_block(
         &mut self,
         address: u64,
@@ -278,7 +284,7 @@ impl Walk<'_, '_, '_> {
         Ok(())
     }
 
-    /// What follows the prefix of a data block.
+    /// Returns a cursor at the first element of a data block.
     fn data_block_elements<'b>(&self, block: &'b Block) -> Result<Cursor<'b>> {
         let mut cursor = block.cursor();
         self.header.check_prefix(&mut cursor, *b"EADB")?;

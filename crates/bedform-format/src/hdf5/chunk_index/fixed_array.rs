@@ -1,4 +1,4 @@
-//! Fixed arrays: an element for each chunk of a dataset that cannot grow without bound.
+//! Fixed arrays: the chunk index of datasets of bounded size, with an element for each chunk.
 
 use super::numbering::Numbering;
 use super::{Elements, Indexed, TakeChunk, is_page_written};
@@ -52,10 +52,10 @@ pub(super) fn for_each(indexed: &Indexed<'_, '_>, address: u64, take: TakeChunk<
 }
 
 struct Header {
-    /// 0 without filters, 1 with.
+    /// 0 for unfiltered chunks, 1 for filtered chunks.
     client: u8,
     element_bytes: u8,
-    /// Binary logarithm of the elements of a page.
+    /// Binary logarithm of the number of elements in a page.
     page_bits: u8,
     count: u64,
     block: Option<u64>,

@@ -1,4 +1,4 @@
-//! Chunk indexes: where the chunks of a dataset lie.
+//! Chunk indexes: the extents of a dataset's chunks.
 
 mod extensible_array;
 mod fixed_array;
@@ -13,23 +13,23 @@ use super::object::Dataset;
 use super::source::Source;
 use numbering::Numbering;
 
-/// A chunk of a dataset.
+/// A stored chunk of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunk<'a> {
-    /// Its position in the grid of chunks, axis by axis.
+    /// Position in the chunk grid, axis by axis.
     pub position: &'a [u64],
-    /// First byte in the file.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// Stored bytes.
+    /// Stored length in bytes.
     pub length: u64,
-    /// Filters that were left out, bit by bit.
+    /// A bit for each filter of the pipeline that was skipped for this chunk.
     pub filter_mask: u32,
 }
 
-/// Takes the chunks of a dataset one by one.
+/// A callback for the chunks of a dataset.
 pub type TakeChunk<'a> = &'a mut dyn FnMut(Chunk<'_>) -> std::result::Result<(), Hdf5Error>;
 
-/// What the indexes know of the dataset.
+/// The properties of a dataset that its chunk index needs.
 struct Indexed<'s, 'r> {
     source: &'s Source<'r>,
     dataset: &'s Dataset,
@@ -37,7 +37,7 @@ struct Indexed<'s, 'r> {
     chunk_bytes: u64,
 }
 
-/// An element of an index.
+/// A decoded element of a chunk index.
 struct Entry {
     address: u64,
     length: u64,
@@ -108,10 +108,10 @@ impl Indexed<'_, '_> {
         )
     }
 
-    /// Chunks one after another, for a dataset of fixed shape without filters.
+    /// Reads the chunks of a dataset of fixed shape without filters, stored contiguously in order.
     fn implicit(&self, address: u64, take: TakeChunk<'_>) -> Result {
         let numbering = Numbering::of(self, false);
-        // Before the first: all chunks must lie in the file.
+        // Checks once, before the loop, that all chunks lie in the file.
         let count = numbering.chunk_count();
         let length = count.and_then(|count| count.checked_mul(self.chunk_bytes));
         self.source.extent_of(address, length.unwrap_or(u64::MAX))?;
@@ -147,7 +147,7 @@ impl Indexed<'_, '_> {
         })
     }
 
-    /// An element of an index: all of the cursor. Nothing where there is no chunk.
+    /// Decodes one element, which is all of the cursor; `None` if the chunk was never written.
     fn entry(&self, cursor: &mut Cursor<'_>, is_filtered: bool) -> Result<Option<Entry>> {
         let start = *cursor;
         let address = cursor.address()?;
@@ -165,7 +165,7 @@ impl Indexed<'_, '_> {
     }
 }
 
-/// Elements of an array of chunks, whose numbers are counted on.
+/// The elements of a chunk index that is an array, taken in order.
 struct Elements<'i, 's, 'r> {
     indexed: &'i Indexed<'s, 'r>,
     numbering: Numbering,
@@ -188,7 +188,7 @@ impl<'i, 's, 'r> Elements<'i, 's, 'r> {
         Self { indexed, numbering, element_bytes, is_filtered, next: 0, position }
     }
 
-    /// Takes `count` elements off a cursor. Those beyond the shape of the dataset are none of it.
+    /// Takes `count` elements from a cursor; elements beyond the shape of the dataset are dropped.
     fn take_from(&mut self, cursor: &mut Cursor<'_>, count: u64, take: TakeChunk<'_>) -> Result {
         for _ in 0..count {
             let mut element = cursor.split(self.element_bytes)?;
@@ -209,7 +209,8 @@ impl<'i, 's, 'r> Elements<'i, 's, 'r> {
     }
 }
 
-/// The bit of a page in a bitmap that says which pages were written: the first is the highest.
+/// Returns the bit of a page in the bitmap of written pages; page 0 is the highest bit of the first
+/// byte.
 fn is_page_written(bitmap: &[u8], page: u64) -> bool {
     let byte = usize::try_from(page / 8).ok().and_then(|at| bitmap.get(at));
     let mask = 0x80_u8.checked_shr(u32::try_from(page % 8).unwrap_or(0)).unwrap_or(0);

@@ -1,16 +1,16 @@
-//! The numbers of chunks in indexes that are arrays.
+//! The numbering of chunks in array indexes.
 
 use super::Indexed;
 use crate::hdf5::Dataspace;
 
-/// How the chunks of a dataset are numbered.
+/// The order in which an array index stores the chunks of a dataset.
 ///
-/// They are counted over the largest shape that the dataset may have, the last axis fastest. An
-/// axis that can grow without bound is the slowest, wherever it stands.
+/// Chunks are numbered over the largest shape of the dataset, the last axis fastest. An axis
+/// without a bound is the slowest, regardless of its position.
 pub(super) struct Numbering {
-    /// Chunks along each axis now.
+    /// Number of chunks along each axis of the current shape.
     now: Vec<u64>,
-    /// Axes and chunks along them at most, the fastest first.
+    /// Each axis with its largest number of chunks, the fastest axis first.
     fastest_first: Vec<(usize, u64)>,
 }
 
@@ -35,13 +35,13 @@ impl Numbering {
         Self { now: now.collect(), fastest_first }
     }
 
-    /// Chunks of the largest shape; `None` over 2^64.
+    /// Returns the number of chunks of the largest shape; `None` if it exceeds 64 bits.
     pub(super) fn chunk_count(&self) -> Option<u64> {
         let sizes = self.fastest_first.iter();
         sizes.map(|(_, size)| *size).try_fold(1_u64, |count, size| count.checked_mul(size))
     }
 
-    /// The position in the grid of the chunk of this number.
+    /// Computes the grid position of chunk `number`.
     pub(super) fn position_of(&self, number: u64, position: &mut [u64]) {
         let mut rest = number;
         for (axis, size) in &self.fastest_first {
@@ -50,13 +50,13 @@ impl Numbering {
             }
             rest = rest.checked_div(*size).unwrap_or(0);
         }
-        // A number beyond the last chunk is a position beyond the grid.
+        // A number past the last chunk gives a position outside the grid.
         if rest > 0 {
             position.fill(u64::MAX);
         }
     }
 
-    /// Whether a position lies in the shape that the dataset has now.
+    /// Returns true if a position lies in the current shape of the dataset.
     pub(super) fn is_inside(&self, position: &[u64]) -> bool {
         position.iter().zip(&self.now).all(|(at, size)| at < size)
     }

@@ -1,4 +1,4 @@
-//! Attributes as a chunk map has them: those that users see.
+//! The attributes of a chunk map: the ones that h5py and the netCDF library show.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::json::text_of_bytes;
 use crate::netcdf_classic::shown;
 use crate::{DataType, Endian};
 
-/// Attributes that hold NetCDF's own bookkeeping; no library shows them.
+/// Attributes with NetCDF's own bookkeeping, which no library shows.
 const HIDDEN: [&str; 8] = [
     "CLASS",
     "DIMENSION_LIST",
@@ -26,13 +26,13 @@ const HIDDEN: [&str; 8] = [
 /// Describes the attributes of the objects of one file.
 pub(super) struct AttributeReader<'f, 'r> {
     pub(super) file: &'f Hdf5File<'r>,
-    /// Whether it is NetCDF, whose library shows no attributes of some types.
+    /// True for NetCDF files: the netCDF library hides attributes of some types.
     pub(super) is_netcdf: bool,
 }
 
 impl AttributeReader<'_, '_> {
-    /// The attributes that users see. Those of other types than text and numbers are listed in `refused`,
-    /// as attributes of `owner`: the name of a variable, nothing for a group.
+    /// Describes the attributes that users see. Attributes that are neither text nor numbers are
+    /// listed in `refused` under `owner`: the name of a variable, or "" for a group.
     pub(super) fn describe(
         &self,
         attributes: &[Attribute],
@@ -68,7 +68,7 @@ impl AttributeReader<'_, '_> {
     }
 }
 
-/// What an attribute is called that has no text and no numbers.
+/// Returns the phrase for an attribute without text or numbers.
 fn kind_of(attribute: &Attribute) -> &'static str {
     match attribute.datatype.kind {
         TypeKind::Compound(_) => "an attribute of records",
@@ -80,7 +80,7 @@ fn kind_of(attribute: &Attribute) -> &'static str {
     }
 }
 
-/// The name of an attribute as it is shown: bytes that are no UTF-8 as `%FE`.
+/// Returns the attribute's name as shown: bytes that are not UTF-8 become escapes such as `%FE`.
 fn name_of(name: &[u8]) -> String {
     match std::str::from_utf8(name) {
         Ok(name) => name.replace('\0', ""),
@@ -88,7 +88,7 @@ fn name_of(name: &[u8]) -> String {
     }
 }
 
-/// Text without zeros, which writers in C leave at the end.
+/// Returns text without NUL bytes, which C writers leave at the end.
 fn clean(text: &[u8]) -> String {
     text_of_bytes(text).replace('\0', "")
 }
@@ -118,14 +118,14 @@ fn describe_one(file: &Hdf5File<'_>, attribute: &Attribute) -> Result<Option<Des
     else {
         return Ok(None);
     };
-    // HDF5 makes no numbers of bits: they are taken as they are.
+    // HDF5 does not convert bit fields to numbers: their bytes are taken as stored.
     let is_bits = matches!(attribute.datatype.kind, TypeKind::Bits(_));
     let mut data = if is_stored_so || is_bits {
         attribute.data.clone()
     } else {
         converted(file, attribute, data_type, endian)?
     };
-    // h5py shows a scalar as a number of Python's machine.
+    // h5py returns a scalar in the byte order of the machine.
     let is_swapped = attribute.space == Dataspace::Scalar && endian != Endian::NATIVE;
     if is_swapped {
         data.chunks_mut(data_type.swap_size().max(1)).for_each(<[u8]>::reverse);
@@ -134,13 +134,13 @@ fn describe_one(file: &Hdf5File<'_>, attribute: &Attribute) -> Result<Option<Des
     Ok(Some(values(data_type, endian, attribute, data)))
 }
 
-/// The elements of an attribute of text.
+/// Returns the elements of a text attribute.
 fn texts(file: &Hdf5File<'_>, attribute: &Attribute) -> Result<Vec<Vec<u8>>> {
     let values = file.values(attribute)?.into_iter();
     Ok(values.map(|value| if let Value::Text(text) = value { text } else { Vec::new() }).collect())
 }
 
-/// Numbers. The libraries show an array of length one as its element.
+/// Describes a numeric attribute. The libraries show an array of length one as a scalar.
 fn values(data_type: DataType, endian: Endian, attribute: &Attribute, data: Vec<u8>) -> Described {
     let shape = match &attribute.space {
         Dataspace::Null => Some(vec![0]),
@@ -154,7 +154,7 @@ fn values(data_type: DataType, endian: Endian, attribute: &Attribute, data: Vec<
     Described::Values(AttributeValues { data_type, endian, shape, data })
 }
 
-/// Integers that are stored in another form than NumPy's.
+/// Converts integers whose stored form NumPy does not have.
 fn converted(
     file: &Hdf5File<'_>,
     attribute: &Attribute,
@@ -171,7 +171,7 @@ fn converted(
     Ok(data)
 }
 
-/// An integer in so many bytes; none for other values.
+/// Encodes an integer in `size` bytes; `None` for other values.
 pub(super) fn integer_bytes(value: &Value, size: usize, endian: Endian) -> Option<Vec<u8>> {
     let Value::Integer(number) = value else { return None };
     let mut bytes = number.to_le_bytes().get(..size)?.to_vec();

@@ -1,8 +1,8 @@
-//! Dimension names, as the netCDF library finds them.
+//! Dimension names, found by the rules of the netCDF library.
 //!
-//! A dimension is a dataset marked as a scale. Variables name theirs by references; where they do
-//! not, names are made up: `phony_dim_N`, counted over the whole file, groups within a group before
-//! it.
+//! A dimension is a dataset marked as a scale, and variables refer to the scales of their axes. An
+//! axis without a reference gets a made-up name, `phony_dim_N`. `N` counts over the whole file, in
+//! nested groups before the group that contains them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,22 +13,22 @@ use crate::hdf5::error::Result;
 use crate::hdf5::{Attribute, Dataset, Dataspace, Hdf5File, Value};
 
 const NOT_A_VARIABLE: &[u8] = b"This is a netCDF dimension but not a netCDF variable";
-/// What the attribute `CLASS` of a scale says, and its bytes with the zero behind.
+/// The value of a scale's attribute `CLASS`, and its length in bytes with the terminating NUL.
 const SCALE: &[u8] = b"DIMENSION_SCALE";
 const SCALE_BYTES: u32 = 16;
 
-/// A dimension on its way into the map.
+/// A dimension while the map is built.
 pub(super) struct Dimension {
     pub(super) shown: ForeignDimension,
-    /// The number that the netCDF library gave it.
+    /// The number that the netCDF library assigned.
     id: Option<i128>,
 }
 
-/// For each axis of a variable the number of its dimension, as far as the file names it.
+/// For each axis of a variable, the index of its dimension, if the file names one.
 type Labels = Vec<Option<usize>>;
 
 impl Dimension {
-    /// The dimension that a scale stands for; none if it has no axis.
+    /// Returns the dimension that a scale represents; `None` for a scale without axes.
     pub(super) fn of(
         file: &Hdf5File<'_>,
         name: String,
@@ -47,7 +47,7 @@ impl Dimension {
     }
 }
 
-/// Whether the attributes are those of a dimension scale.
+/// Returns true if the attributes mark a dimension scale.
 pub(super) fn is_scale(attributes: &[Attribute]) -> bool {
     find(attributes, b"CLASS").is_some_and(|class| {
         let is_text = matches!(&class.datatype.kind,
@@ -56,7 +56,7 @@ pub(super) fn is_scale(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Whether a scale only stands for a dimension, and is no variable.
+/// Returns true if a scale is a dimension without a variable.
 pub(super) fn stands_for_dimension_only(attributes: &[Attribute]) -> bool {
     find(attributes, b"NAME").is_some_and(|name| {
         let is_text = matches!(name.datatype.kind, TypeKind::Text(_));
@@ -72,7 +72,7 @@ fn integer(value: &Value) -> Option<i128> {
     if let Value::Integer(number) = value { Some(*number) } else { None }
 }
 
-/// Gives every variable its dimensions, and every dimension that can grow its length.
+/// Assigns dimensions to every variable, and their lengths to the dimensions that can grow.
 pub(super) fn name_all(walk: &mut Walk<'_, '_>) -> Result {
     let mut namer = Namer::over(walk);
     let mut labels = vec![Labels::new(); walk.variables.len()];
@@ -97,7 +97,7 @@ pub(super) fn name_all(walk: &mut Walk<'_, '_>) -> Result {
 struct Namer {
     by_id: HashMap<i128, usize>,
     next_id: i128,
-    /// The dimensions of the group whose variables are named, in its order, by length and whether they grow.
+    /// The dimensions of the current group in file order, by length and by growth.
     by_size: HashMap<(u64, bool), Vec<usize>>,
 }
 
@@ -131,7 +131,7 @@ impl Namer {
         let Some(list) = find(&variable.attributes, b"DIMENSION_LIST") else {
             return Ok(vec![None; rank]);
         };
-        // Of several scales on one axis the last one counts, as in the netCDF library.
+        // If an axis has several scales, the last one counts, as in the netCDF library.
         let last = |axis: &Value| match axis {
             Value::List(references) => match references.last()? {
                 Value::Reference(address) => walk.scales.get(address.as_ref()?).copied(),
@@ -198,7 +198,7 @@ impl Namer {
         }
     }
 
-    /// A dimension of the group that fits an axis without a name, made if there is none.
+    /// Returns an unnamed dimension of the group that fits the axis; makes one if there is none.
     fn phony(
         &mut self,
         walk: &mut Walk<'_, '_>,

@@ -1,4 +1,5 @@
-//! The type of a variable's elements, and whether the engine can take their bytes as they are.
+//! The type of a variable's elements, and whether the engine can use their stored bytes
+//! unconverted.
 
 use super::named_types::NamedTypes;
 use super::numpy::{NumpyType, member_value, numpy_type};
@@ -8,14 +9,15 @@ use crate::{DataType, Endian};
 
 /// The type of a variable's elements.
 pub(super) struct ElementType {
-    /// In NumPy's words, `str` for text of any length.
+    /// NumPy's name of the type; `str` for text of variable length.
     pub(super) words: String,
-    /// The engine's type; none where it has none.
+    /// The engine's type, if it has one.
     pub(super) data_type: Option<DataType>,
     pub(super) endian: Endian,
-    /// Why only the native library can read it; none if the stored bytes are the elements.
+    /// The reason why only the native library can read the elements; `None` if the stored bytes are
+    /// the elements.
     pub(super) native: Option<String>,
-    /// The names of its values, if it is an enumeration that is no bool.
+    /// The names of the values, if the type is an enumeration other than bool.
     pub(super) enumeration: Option<Enumeration>,
 }
 

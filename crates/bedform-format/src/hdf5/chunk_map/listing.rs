@@ -1,15 +1,15 @@
-//! The names in a group, found by name.
+//! The links of a group, with lookup by name.
 
 use crate::hdf5::{Link, Links};
 
 /// The links of a group.
 pub(super) struct Listing {
     links: Links,
-    /// Numbers of the links, ascending by name.
+    /// Indexes of the links, sorted by name.
     by_name: Vec<usize>,
 }
 
-/// Bytes that a link takes beside its name.
+/// Approximate memory of a link without its name, in bytes.
 const LINK_BYTES: u64 = 24;
 
 impl Listing {
@@ -19,7 +19,7 @@ impl Listing {
         Self { links, by_name }
     }
 
-    /// The links in the order of the file.
+    /// Returns the links in the order of the file.
     pub(super) fn links(&self) -> &[Link] {
         &self.links.links
     }
@@ -32,7 +32,7 @@ impl Listing {
         self.by_name.get(at.ok()?).and_then(link_at)
     }
 
-    /// About the bytes of memory that it takes.
+    /// Approximate memory of the listing, in bytes.
     pub(super) fn weight(&self) -> u64 {
         let names = self.links.links.iter().map(|link| link.name.len() as u64);
         names.fold(0, |sum, bytes| sum.saturating_add(bytes).saturating_add(LINK_BYTES))

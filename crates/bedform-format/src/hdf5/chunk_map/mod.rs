@@ -1,18 +1,19 @@
-//! The chunk map of an HDF5 file: what h5py's walk over the same file gives, without it.
+//! Builds the chunk map of an HDF5 file; it equals the map that h5py's walk of the file gives, but
+//! needs no HDF5 library.
 //!
-//! Groups and variables are named, and dimensions found, as the netCDF library does. A variable
-//! that the engine cannot decode is in the map as native, with the reason; a file with something
-//! that the parser does not know has no map, but an error.
+//! Names and dimensions follow the rules of the netCDF library. A variable that the engine cannot
+//! decode is in the map as native, with the reason. A file with a part of the format that the
+//! parser does not know has no map: [`chunk_map`] fails.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `walk` | groups and their members, links followed inside the file |
-//! | `listing`, `named_types` | members by their names, types by what they are |
-//! | `dimensions` | dimension scales, and a name for each axis |
-//! | `numpy`, `element` | types in NumPy's words, and which of them the engine has |
+//! | `walk` | groups and their members; links are followed inside the file |
+//! | `listing`, `named_types` | links by name; committed types by address or content |
+//! | `dimensions` | dimension scales, and the name of each axis |
+//! | `numpy`, `element` | NumPy's names of types, and the engine's equivalents |
 //! | `attributes` | attributes that users see |
-//! | `storage` | layouts, filters and chunks as the map has them |
-//! | `texts` | texts of any length: where their elements lie, and what these stand for |
+//! | `storage` | layouts, filters and chunks in the form of the map |
+//! | `texts` | texts of variable length: their elements and their bytes |
 
 mod attributes;
 mod dimensions;
@@ -41,10 +42,10 @@ use walk::{Variable, Walk};
 
 pub use texts::{StoredTexts, stored_texts};
 
-/// The chunk map of a file that was opened with the same limits.
+/// Makes the chunk map of a file that was opened with the same limits.
 ///
 /// # Errors
-/// [`Hdf5Error`]: of [`Hdf5Error::Unknown`] the HDF5 library may make the map.
+/// [`Hdf5Error`]; on [`Hdf5Error::Unknown`], the HDF5 library may be able to make the map.
 pub fn chunk_map(
     file: &Hdf5File<'_>,
     source: &SourceVersion,
@@ -54,8 +55,9 @@ pub fn chunk_map(
     map_of(&walk, walk.parents_first(), source, limits, Tables::new(limits)).map(|(map, _)| map)
 }
 
-/// The chunk map of a file with empty chunk tables, and the addresses of the datasets of its arrays that have
-/// one, for [`chunk_table`], or have texts of any length, for [`stored_texts`].
+/// Makes the chunk map of a file with empty chunk tables. Also returns the addresses of the
+/// datasets that need a later call: of [`chunk_table`] for a chunk table, of [`stored_texts`] for
+/// texts of variable length.
 ///
 /// # Errors
 /// As [`chunk_map`].
@@ -68,8 +70,8 @@ pub fn chunk_map_without_tables(
     map_of(&walk, walk.parents_first(), source, limits, Tables::deferred(limits))
 }
 
-/// The chunk table of an array of the map that [`chunk_map_without_tables`] gave of the same file, and the
-/// address with it; none if another array lies there now.
+/// Reads the chunk table of an array whose map and address came from [`chunk_map_without_tables`];
+/// `None` if the address now holds another array.
 ///
 /// # Errors
 /// As [`chunk_map`].
@@ -102,8 +104,8 @@ pub fn chunk_table(
     }
 }
 
-/// The chunk map of one group, what is within it, and the groups that it is within; none if the file
-/// has no such group. Dimensions have the names that they have in the map of the file.
+/// Makes the chunk map of one group with its ancestors and descendants; `None` if the file has no
+/// such group. Dimensions have the same names as in the map of the whole file.
 ///
 /// # Errors
 /// As [`chunk_map`].
@@ -138,7 +140,8 @@ fn walk_over<'f, 'r>(file: &'f Hdf5File<'r>, limits: &Limits) -> Result<Walk<'f,
     Ok(walk)
 }
 
-/// The map of the groups with these numbers, and the addresses that [`chunk_map_without_tables`] gives.
+/// Makes the map of the groups with these indexes, with the addresses of
+/// [`chunk_map_without_tables`].
 fn map_of(
     walk: &Walk<'_, '_>,
     wanted: Vec<usize>,
@@ -179,7 +182,7 @@ fn map_of(
     Ok((map, addresses))
 }
 
-/// A variable, without its attributes.
+/// Describes a variable, without its attributes.
 fn array_of(walk: &Walk<'_, '_>, variable: &Variable, tables: &mut Tables) -> Result<ForeignArray> {
     let dataset = &variable.dataset;
     let element = ElementType::of(&dataset.datatype, &walk.named_types);
@@ -217,7 +220,7 @@ fn filters_of(dataset: &Dataset) -> Vec<Filter> {
     filters.map(|filter| Filter { id: filter.id.into(), values: filter.values.clone() }).collect()
 }
 
-/// One element as it would be stored, for what was never written.
+/// Returns the fill value as one stored element; `None` if it is undefined or unusable.
 fn fill_value(dataset: &Dataset, element: &ElementType) -> Option<Vec<u8>> {
     let size = element.data_type.and_then(DataType::item_size)?;
     match &dataset.fill_value {
@@ -230,8 +233,8 @@ fn fill_value(dataset: &Dataset, element: &ElementType) -> Option<Vec<u8>> {
     }
 }
 
-/// A fill value that is stored in another form than the engine's elements; none where only the
-/// library that reads the elements knows it.
+/// Converts a fill value whose stored form differs from the engine's elements; `None` if only the
+/// native library can convert it.
 fn converted_fill(
     dataset: &Dataset,
     element: &ElementType,

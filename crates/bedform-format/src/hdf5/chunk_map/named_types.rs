@@ -1,4 +1,4 @@
-//! The types that a file has names for, found by address or by what they are.
+//! Committed datatypes, found by address or by content.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -6,12 +6,12 @@ use std::hash::BuildHasher;
 
 use crate::hdf5::datatype::{Datatype, TypeKind};
 
-/// The types that a file has names for, in its order.
+/// The committed datatypes of a file, in file order.
 #[derive(Default)]
 pub(super) struct NamedTypes {
     types: Vec<(String, Datatype)>,
     by_address: HashMap<u64, usize>,
-    /// The first of each kind by its hash: they may be long, and are kept once.
+    /// Indexes of the distinct types by hash; only the first of equal types is listed.
     by_kind: HashMap<u64, Vec<usize>>,
     hashing: RandomState,
 }
@@ -27,7 +27,7 @@ impl NamedTypes {
         self.types.push((name, datatype));
     }
 
-    /// The name of a type that is a named one, or is the same as the first that is.
+    /// Returns the name of a committed type, or of the first committed type with equal content.
     pub(super) fn name_of(&self, datatype: &Datatype) -> Option<&str> {
         let committed = datatype.committed.and_then(|address| self.by_address.get(&address));
         let found = committed.copied().or_else(|| self.of_kind(&datatype.kind))?;

@@ -1,4 +1,4 @@
-//! Types as h5py gives them to NumPy, and NumPy's words for them.
+//! The NumPy types that h5py gives HDF5 types, and their NumPy names.
 
 use std::collections::HashMap;
 
@@ -10,30 +10,30 @@ use crate::{DataType, Endian};
 /// The NumPy type of an HDF5 type.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum NumpyType {
-    /// A number that the engine has, too.
+    /// A number for which the engine has a type.
     Number {
         data_type: DataType,
         endian: Endian,
-        /// Whether the stored bytes are the number; else HDF5 converts them.
+        /// True if the stored bytes are the number; otherwise HDF5 converts them.
         is_stored_so: bool,
     },
     /// A floating-point number of 80 bits or more.
     LongDouble(Endian),
-    /// So many bytes of text.
+    /// Text of a fixed number of bytes.
     Text(u32),
-    /// An object of Python: text or sequences of any length, references.
+    /// A Python object: text or sequences of variable length, references.
     Object,
-    /// Fields with names and offsets, and bytes of the whole.
+    /// A record: fields with names and offsets, and the length of the whole in bytes.
     Record(Vec<(String, NumpyType, u32)>, u32),
     /// An array of fixed shape.
     Array(Box<NumpyType>, Vec<u32>),
-    /// So many bytes.
+    /// A fixed number of opaque bytes.
     Raw(u32),
-    /// A type that h5py wrote in a tag, in NumPy's words.
+    /// An opaque type whose tag is the NumPy name that h5py wrote.
     Tagged(String),
 }
 
-/// The type of `datatype`; none where h5py finds none.
+/// Returns the NumPy type of `datatype`; `None` if h5py has none.
 pub(super) fn numpy_type(datatype: &Datatype) -> Option<NumpyType> {
     let size = datatype.size;
     Some(match &datatype.kind {
@@ -72,7 +72,7 @@ fn endian_of(order: ByteOrder) -> Option<Endian> {
     }
 }
 
-/// A number; one of a byte has no order, and NumPy says the machine's.
+/// Returns a number type; a one-byte type gets the machine's byte order, as in NumPy.
 fn number(data_type: DataType, endian: Endian, is_stored_so: bool) -> NumpyType {
     let endian = if data_type.swap_size() == 1 { Endian::NATIVE } else { endian };
     NumpyType::Number { data_type, endian, is_stored_so }
@@ -97,7 +97,7 @@ fn integer(size: u32, bits: BitRange, signed: bool) -> Option<NumpyType> {
     Some(number(data_type, endian_of(bits.order)?, is_whole(bits, size)))
 }
 
-/// The smallest type that holds all numbers of a format.
+/// Returns the smallest NumPy type that holds all values of a floating-point format.
 fn float(size: u32, bits: BitRange, format: &FloatFormat) -> Option<NumpyType> {
     let endian = endian_of(bits.order)?;
     let kinds = [
@@ -129,7 +129,7 @@ fn enumeration(base: &Datatype, members: &[(Vec<u8>, Vec<u8>)]) -> Option<NumpyT
     Some(number(data_type, endian, is_stored_so))
 }
 
-/// The value of a member of an enumeration.
+/// Returns the value of a member of an enumeration.
 pub(super) fn member_value(base: &Datatype, stored: &[u8]) -> Option<i128> {
     let TypeKind::Integer { bits, signed } = base.kind else { return None };
     match crate::hdf5::value::integer(stored, bits, signed)? {
@@ -142,7 +142,8 @@ fn record(members: &[Member], size: u32) -> Option<NumpyType> {
     let mut fields = Vec::new();
     let mut by_offset: Vec<&Member> = members.iter().collect();
     by_offset.sort_by_key(|member| member.offset);
-    // In memory, where NumPy has the fields, what is in a heap has another size than in the file.
+    // NumPy's offsets are those in memory, where a heap reference has another size than in the
+    // file.
     let mut moved = 0_i64;
     let mut offsets = HashMap::new();
     for member in by_offset {
@@ -161,7 +162,7 @@ fn record(members: &[Member], size: u32) -> Option<NumpyType> {
     })
 }
 
-/// A complex number, which h5py stores as a record of `r` and `i`.
+/// Returns a complex type if the record is one: h5py stores it as fields `r` and `i`.
 fn complex(fields: &[(String, NumpyType, u32)], size: u32) -> Option<NumpyType> {
     let [(real, one, start), (imaginary, other, next)] = fields else { return None };
     let NumpyType::Number { data_type, endian, is_stored_so } = one else { return None };
@@ -177,7 +178,7 @@ fn complex(fields: &[(String, NumpyType, u32)], size: u32) -> Option<NumpyType> 
     Some(number(data_type, *endian, *is_stored_so && is_packed))
 }
 
-/// Bytes of an element in memory, where what is in a heap is a pointer.
+/// Returns the size of an element in memory, in bytes; a heap reference becomes a pointer.
 fn memory_size(datatype: &Datatype) -> Option<u32> {
     match &datatype.kind {
         TypeKind::VariableText(_) => Some(8),
@@ -196,7 +197,7 @@ fn memory_size(datatype: &Datatype) -> Option<u32> {
 }
 
 impl FloatFormat {
-    /// The IEEE format with so many bits of exponent and mantissa.
+    /// Returns the IEEE format with this number of exponent and mantissa bits.
     fn ieee(exponent_bits: u8, mantissa_bits: u8) -> Self {
         let half = 1_u32.checked_shl(u32::from(exponent_bits).saturating_sub(1)).unwrap_or(0);
         Self {
@@ -210,7 +211,7 @@ impl FloatFormat {
         }
     }
 
-    /// Whether another format holds all numbers of this one.
+    /// Returns true if the format `other` holds all values of this one.
     fn fits(&self, other: &Self) -> bool {
         self.mantissa_bits <= other.mantissa_bits
             && self.exponent_max() <= other.exponent_max()
@@ -224,7 +225,7 @@ impl FloatFormat {
 }
 
 impl NumpyType {
-    /// What NumPy's `dtype.str` is.
+    /// Returns NumPy's `dtype.str`.
     pub(super) fn code(&self) -> String {
         match self {
             Self::Number { data_type, endian, .. } => {
@@ -240,7 +241,7 @@ impl NumpyType {
         }
     }
 
-    /// What NumPy's `str(dtype)` is.
+    /// Returns NumPy's `str(dtype)`.
     pub(super) fn shown(&self) -> String {
         match self {
             Self::Object => "object".into(),
@@ -258,7 +259,7 @@ impl NumpyType {
         }
     }
 
-    /// What NumPy shows within another type.
+    /// Returns NumPy's text for this type inside another type.
     fn inner(&self) -> String {
         match self {
             Self::Number { data_type: DataType::Bool, .. } => "'?'".into(),
@@ -269,7 +270,7 @@ impl NumpyType {
         }
     }
 
-    /// Bytes of an element in memory.
+    /// Returns the size of an element in memory, in bytes.
     fn size(&self) -> u32 {
         match self {
             Self::Number { data_type, .. } => {
@@ -316,7 +317,7 @@ fn record_words(fields: &[(String, NumpyType, u32)], size: u32) -> String {
     )
 }
 
-/// A text as Python writes it.
+/// Returns a Python string literal.
 fn quoted(text: &str) -> String {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     let mut shown = String::from(quote);

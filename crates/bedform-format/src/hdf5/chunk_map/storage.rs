@@ -1,4 +1,4 @@
-//! Where the elements of a variable are, as a chunk map has it.
+//! The storage of a variable in a chunk map: layout, filters and chunk table.
 
 use super::element::ElementType;
 use crate::DataType;
@@ -14,9 +14,10 @@ const FLETCHER32: u16 = 3;
 const BLOSC: u16 = 32001;
 const ZSTD: u16 = 32015;
 
-/// Which chunk tables of a file are read, and how much they may still take.
+/// The choice to read chunk tables or defer them, and the number of entries that they may still
+/// have.
 pub(super) struct Tables {
-    /// Whether tables stay empty, to be read when they are needed.
+    /// True if tables stay empty, for a later call of [`chunk_table`](super::chunk_table).
     are_deferred: bool,
     chunk_bytes_max: u64,
     codecs_max: usize,
@@ -38,7 +39,7 @@ impl Tables {
     }
 }
 
-/// The storage of a variable of this shape.
+/// Describes the storage of a variable of this shape.
 pub(super) fn describe(
     file: &Hdf5File<'_>,
     dataset: &Dataset,
@@ -96,7 +97,7 @@ fn describe_chunks(
         own != seen && own.checked_rem(*chunk).is_some_and(|rest| rest != 0)
     };
     if own.iter().zip(shape).zip(&layout.shape).any(ends_inside) {
-        // Nothing is said of the bytes of a chunk behind the end of its dataset.
+        // The bytes of an edge chunk beyond the end of the dataset are undefined.
         return native("it is shorter than its dimension and ends inside a chunk".into());
     }
     let chunks = match tables.are_deferred {
@@ -106,7 +107,7 @@ fn describe_chunks(
     Ok(ForeignStorage::Chunked { chunk_shape: layout.shape.clone(), codecs, chunks })
 }
 
-/// The storage of a variable of this shape, whose dataset has chunks.
+/// Describes the storage of a variable of this shape whose dataset is chunked.
 pub(super) fn describe_chunked(
     file: &Hdf5File<'_>,
     dataset: &Dataset,
@@ -117,7 +118,7 @@ pub(super) fn describe_chunked(
     describe_chunks(file, dataset, shape, layout, &mut Tables::new(limits)).map(Some)
 }
 
-/// The chunks inside the shape of a variable, ascending by their place in the grid.
+/// Reads the chunks inside the shape of a variable, sorted by grid position.
 fn chunk_table(
     file: &Hdf5File<'_>,
     dataset: &Dataset,
@@ -157,7 +158,7 @@ fn chunk_table(
     table.sorted().map_err(Hdf5Error::Map)
 }
 
-/// The codec of a filter; none if the engine has none.
+/// Returns the codec that decodes a filter; `None` if the engine has none.
 fn codec_of(filter: &PipelineFilter) -> Option<BytesCodec> {
     let first = filter.values.first().copied();
     match filter.id {

@@ -1,7 +1,8 @@
-//! Texts of any length: where their elements lie, and what these stand for.
+//! Texts of variable length: reading the stored elements, and the heap objects that hold the bytes.
 //!
-//! An element has the length of its text and a place in a global heap. It is read as raw bytes, by the plan of
-//! all arrays; the heaps are read for many elements at once.
+//! An element is the length of a text and a reference into a global heap. Elements are read as raw
+//! bytes through an ordinary read plan. The heap collections of many elements are then fetched
+//! together.
 
 use std::collections::HashSet;
 
@@ -15,20 +16,20 @@ use crate::hdf5::source::ANNOUNCED_MAX;
 use crate::hdf5::{FillValue, Hdf5File, ObjectKind, TypeKind};
 use crate::{DataType, Endian, Limits};
 
-/// Bytes of a global heap that is no larger than it must be.
+/// Length of a minimal global heap collection, in bytes.
 const HEAP_BYTES: u64 = 4096;
 
-/// Texts one behind the other.
+/// Concatenated texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoredTexts {
-    /// Bytes of each.
+    /// Length of each text in bytes.
     pub lengths: Vec<u64>,
-    /// All of them, mostly UTF-8.
+    /// The bytes of all texts, mostly UTF-8.
     pub bytes: Vec<u8>,
 }
 
-/// The array of texts that lies at an address, with its chunk table, as one of raw elements: for
-/// [`Hdf5File::texts`]. None if something else lies there.
+/// Returns the array of texts at `address`, with its chunk table, as an array of raw elements for
+/// [`Hdf5File::texts`]; `None` if the address now holds another object.
 ///
 /// # Errors
 /// As [`chunk_map`](super::chunk_map).
@@ -42,7 +43,7 @@ pub fn stored_texts(
     if !matches!(dataset.datatype.kind, TypeKind::VariableText(_)) {
         return Ok(None);
     }
-    // Empty, where nothing is said; else it names a text as elements do.
+    // `None` stands for the empty text; a fill value is a heap reference, as elements are.
     let fill_value = match &dataset.fill_value {
         FillValue::Undefined | FillValue::Default => None,
         FillValue::Value(bytes) if bytes.len() as u64 == u64::from(dataset.datatype.size) => {
@@ -63,7 +64,7 @@ pub fn stored_texts(
 }
 
 impl Hdf5File<'_> {
-    /// The texts that `elements` stand for: those of an array that [`stored_texts`] gave, as they are stored.
+    /// Resolves stored `elements` of an array from [`stored_texts`] to their texts.
     ///
     /// # Errors
     /// [`Hdf5Error`].
@@ -85,7 +86,7 @@ impl Hdf5File<'_> {
         Ok(texts)
     }
 
-    /// Length and place of each text.
+    /// Decodes the length and the heap reference of each text.
     fn places(&self, elements: &[u8]) -> Result<Vec<(u32, HeapReference)>> {
         let widths = self.source.widths;
         let block = Block { bytes: elements.to_vec(), at: 0, widths };
@@ -97,7 +98,8 @@ impl Hdf5File<'_> {
         Ok(places)
     }
 
-    /// Announces the heaps of the first of these elements; gives how many elements those are of.
+    /// Announces the heaps of the first elements, and returns the number of elements that they
+    /// cover.
     fn announce_heaps(&self, places: Option<&[(u32, HeapReference)]>) -> Result<usize> {
         let places = places.unwrap_or_default();
         let mut heaps = HashSet::new();
@@ -113,7 +115,8 @@ impl Hdf5File<'_> {
     }
 }
 
-/// A text of `length` bytes in a heap: it ends with its first zero, as in memory.
+/// Returns a text of up to `length` bytes in a heap object; it ends before the first NUL, as in
+/// h5py.
 fn text_of(object: &Block, length: u32) -> Result<&[u8]> {
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     let Some(text) = object.bytes.get(..length) else {

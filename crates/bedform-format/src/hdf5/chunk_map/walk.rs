@@ -1,4 +1,4 @@
-//! The groups and variables of a file, without leaving it: what names another file is refused.
+//! The walk over the groups and variables of one file; links into other files are refused.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -17,84 +17,86 @@ use crate::netcdf_classic::shown;
 use crate::path::PATH_BYTES_MAX;
 use crate::path::SEGMENT_BYTES_MAX;
 
-/// Groups of one file, counted as often as they have names.
+/// Largest number of groups of a file; a group with several names counts once per name.
 const GROUPS_MAX: usize = 100_000;
-/// Groups within groups.
+/// Largest depth of nested groups.
 const DEPTH_MAX: usize = 64;
-/// Variables of one file.
+/// Largest number of variables of a file.
 const VARIABLES_MAX: usize = 1_000_000;
-/// Bytes that the header of most objects has at most.
+/// Bytes that hold the headers of most objects.
 const HEADER_BYTES: u64 = 2048;
-/// Soft links, one behind another.
+/// Largest number of soft links in a chain.
 const SOFT_LINKS_MAX: usize = 16;
-/// Bytes of an array: what a signed offset of the system can say.
+/// Largest size of an array in bytes; file offsets are signed 64-bit integers.
 const ARRAY_BYTES_MAX: u64 = i64::MAX as u64;
-/// What the netCDF library puts before the name of a variable that is not the coordinate of the
-/// dimension of the same name.
+/// The prefix that the netCDF library gives a variable with the name of a dimension of which it is
+/// not the coordinate.
 const NON_COORDINATE: &[u8] = b"_nc4_non_coord_";
 
-/// A group on its way into the map.
+/// A group while the map is built.
 pub(super) struct Group {
     pub(super) path: String,
-    /// The last part of its path as the file has it.
+    /// Last segment of the path, as stored in the file.
     name: Vec<u8>,
     pub(super) attributes: Vec<Attribute>,
-    /// Numbers of its dimensions, variables and groups.
+    /// Indexes of its dimensions, variables and groups in the walk.
     pub(super) dimensions: Vec<usize>,
     pub(super) variables: Vec<usize>,
     pub(super) groups: Vec<usize>,
     pub(super) refused: Vec<RefusedMember>,
 }
 
-/// A dataset on its way into the map.
+/// A dataset while the map is built.
 pub(super) struct Variable {
     pub(super) path: String,
-    /// The last part of its path as the file has it.
+    /// Last segment of the path, as stored in the file.
     name: Vec<u8>,
-    /// Address of its object.
+    /// Address of its object header.
     pub(super) address: u64,
     pub(super) dataset: Dataset,
     pub(super) attributes: Vec<Attribute>,
-    /// Shape as NetCDF sees it; along a dimension that can grow, the dimension's length.
+    /// Shape as NetCDF defines it: along a dimension that can grow, the current length of the
+    /// dimension.
     pub(super) shape: Vec<u64>,
-    /// Numbers of the dimensions of its axes.
+    /// Indexes of the dimensions of its axes in the walk.
     pub(super) dimensions: Vec<usize>,
     pub(super) unlabeled: bool,
 }
 
-/// What a walk over a file has found.
+/// The objects that a walk over a file has collected.
 pub(super) struct Walk<'f, 'r> {
     pub(super) file: &'f Hdf5File<'r>,
-    /// The root first.
+    /// The root is the first.
     pub(super) groups: Vec<Group>,
     pub(super) variables: Vec<Variable>,
     pub(super) dimensions: Vec<Dimension>,
-    /// The dimension of each dataset that is a scale, by address.
+    /// Index of the dimension of each scale, by address of the dataset.
     pub(super) scales: HashMap<u64, usize>,
     pub(super) named_types: NamedTypes,
     listings: HashMap<u64, Rc<Listing>>,
-    /// Bytes of metadata that may still be kept: an object of many names is kept for each.
+    /// Bytes of metadata that may still be kept. An object with several names is kept, and counted,
+    /// once per name.
     bytes_left: u64,
 }
 
-/// What a member of a group is shown as.
+/// The path under which a member of a group is shown.
 #[derive(Clone)]
 struct ShownName {
     path: String,
-    /// Its name in the file.
+    /// Name in the file.
     stored: Vec<u8>,
     is_as_stored: bool,
     position: Position,
 }
 
-/// The number of a member among the variables or the groups of the file.
+/// The index of a member among the variables or the groups of the walk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Position {
     Variable(usize),
     Group(usize),
 }
 
-/// What a name in a group stands for.
+/// The result of resolving a name in a group.
 enum Member {
     Object(Object),
     Refused(String),
@@ -117,7 +119,7 @@ impl<'f, 'r> Walk<'f, 'r> {
         Ok(walk)
     }
 
-    /// Numbers of all groups, each before those within it.
+    /// Returns the indexes of all groups, parents before children.
     pub(super) fn parents_first(&self) -> Vec<usize> {
         let mut order = Vec::new();
         let mut pending = vec![0];
@@ -145,8 +147,8 @@ impl<'f, 'r> Walk<'f, 'r> {
         dimensions.map(|dimension| dimension.shown.clone()).collect()
     }
 
-    /// Takes a group with all that is within it; gives its number. `above` has its address, and those of
-    /// the groups around it.
+    /// Adds a group with its descendants, and returns its index. `above` holds the addresses of the
+    /// group and its ancestors.
     fn add_group(
         &mut self,
         path: String,
@@ -175,7 +177,7 @@ impl<'f, 'r> Walk<'f, 'r> {
             }
             let reason = match self.add_member(number, object, link, above) {
                 Ok(reason) => reason,
-                // What is too much of one member alone says nothing of the others.
+                // A limit on one member does not affect the others.
                 Err(Hdf5Error::Limit { what }) => Some(format!("over a limit: {what}")),
                 Err(error) => return Err(error.met_at(&self.shown_path(number, &link.name))),
             };
@@ -187,7 +189,7 @@ impl<'f, 'r> Walk<'f, 'r> {
         Ok(number)
     }
 
-    /// Announces the headers of the first of these members.
+    /// Announces the object headers of the first members.
     fn announce_members(&self, links: Option<&[Link]>) -> Result {
         let links = links.unwrap_or_default().iter().take(ANNOUNCED_MAX);
         let headers = links.filter_map(|link| match link.target {
@@ -203,13 +205,13 @@ impl<'f, 'r> Walk<'f, 'r> {
         }
     }
 
-    /// The path of a member for messages.
+    /// Returns the path of a member, for messages.
     fn shown_path(&self, group: usize, name: &[u8]) -> String {
         let group = self.groups.get(group).map_or("", |group| group.path.as_str());
         format!("{group}/{}", plain(name))
     }
 
-    /// Takes the member that a link stands for, or says why not.
+    /// Adds the object of a link, or returns the reason to refuse it.
     fn add_member(
         &mut self,
         group: usize,
@@ -223,7 +225,7 @@ impl<'f, 'r> Walk<'f, 'r> {
         }
     }
 
-    /// Takes a member into its group, or says why not.
+    /// Adds a member to its group, or returns the reason to refuse it.
     fn add(
         &mut self,
         group: usize,
@@ -328,7 +330,7 @@ impl<'f, 'r> Walk<'f, 'r> {
         Ok(attributes)
     }
 
-    /// Counts bytes of metadata that are kept.
+    /// Charges bytes of kept metadata to the limit of the file.
     fn keep(&mut self, bytes: u64) -> Result {
         let left = self.bytes_left.checked_sub(bytes);
         let over = || Hdf5Error::limit_of_file("metadata of all objects");
@@ -336,7 +338,7 @@ impl<'f, 'r> Walk<'f, 'r> {
         Ok(())
     }
 
-    /// The path of a member of a group, or why it has none.
+    /// Returns the path of a member of a group, or the reason why it has none.
     fn path_in(&self, group: usize, name: &[u8]) -> std::result::Result<String, &'static str> {
         let name = display_name(name).ok_or("a name that cannot be shown")?;
         let path = self.groups.get(group).map_or("", |group| group.path.as_str());
@@ -347,8 +349,8 @@ impl<'f, 'r> Walk<'f, 'r> {
         Ok(path)
     }
 
-    /// Of members of a group that would be shown by one path keeps the one that the file names so, else the
-    /// first; of dimensions of one name the first.
+    /// Resolves equal shown paths within a group: keeps the member whose stored name equals the
+    /// shown one, else the first. Of dimensions with equal names, keeps the first.
     fn refuse_names_alike(&mut self, number: usize) {
         let refused = self.names_alike(number);
         let (mut groups, mut variables) = (HashSet::new(), HashSet::new());
@@ -374,7 +376,7 @@ impl<'f, 'r> Walk<'f, 'r> {
         self.drop_dimensions_alike(number, lost_scales);
     }
 
-    /// The members of a group that are shown as another one is, and are not the one to keep.
+    /// Returns the members to drop because another member is shown under the same path.
     fn names_alike(&self, number: usize) -> Vec<ShownName> {
         let names = self.shown_names(number);
         let mut kept: HashMap<&str, &ShownName> = HashMap::new();
@@ -390,7 +392,7 @@ impl<'f, 'r> Walk<'f, 'r> {
         names.iter().filter(|name| !is_kept(name)).cloned().collect()
     }
 
-    /// What the members of a group are shown as.
+    /// Returns the shown names of the members of a group.
     fn shown_names(&self, number: usize) -> Vec<ShownName> {
         let Some(group) = self.groups.get(number) else { return Vec::new() };
         let name = |path: &String, stored: &Vec<u8>, position| {
@@ -408,8 +410,8 @@ impl<'f, 'r> Walk<'f, 'r> {
         variables.chain(groups).collect()
     }
 
-    /// Drops these dimensions of a group, and those that have the name of another before them: a variable
-    /// that refers to one has an axis without a name.
+    /// Drops the dimensions `dropped` of a group, and each dimension with the name of an earlier
+    /// one. The axes that refer to them lose their name.
     fn drop_dimensions_alike(&mut self, number: usize, mut dropped: HashSet<usize>) {
         let Some(group) = self.groups.get_mut(number) else { return };
         let mut names = HashSet::new();
@@ -453,7 +455,7 @@ impl<'f, 'r> Walk<'f, 'r> {
         }
     }
 
-    /// What a soft link stands for, each step of its path looked at by itself.
+    /// Resolves a soft link, one segment of its path at a time.
     fn follow(&mut self, group: &Object, path: &[u8], links_left: usize) -> Result<Member> {
         let missing = || {
             let path = String::from_utf8_lossy(path);
@@ -486,17 +488,17 @@ fn refuse(reason: &str) -> Result<Option<String>> {
     Ok(Some(reason.to_owned()))
 }
 
-/// The name as a segment of a path; none if it has none.
+/// Returns the name as a path segment; `None` if it has no valid form.
 fn display_name(name: &[u8]) -> Option<String> {
     Some(shown(name)).filter(|name| !name.is_empty() && name.len() <= SEGMENT_BYTES_MAX)
 }
 
-/// The last part of a path.
+/// Returns the last segment of a path.
 fn last_of(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
-/// Whether an array is larger than any that the system can address, whatever its axes of length 0 say.
+/// Returns true if an array exceeds 2^63 - 1 bytes, not counting axes of length 0.
 fn is_too_large(dataset: &Dataset) -> bool {
     let mut sizes = dataset.space.shape().iter().filter(|size| **size != 0);
     let bytes = sizes
@@ -504,7 +506,7 @@ fn is_too_large(dataset: &Dataset) -> bool {
     bytes.is_none_or(|bytes| bytes > ARRAY_BYTES_MAX)
 }
 
-/// The name as text, with `?` for each byte that is not UTF-8.
+/// Returns the name as text, with `?` for each byte that is not UTF-8.
 fn plain(name: &[u8]) -> String {
     let mut text = String::new();
     for chunk in name.utf8_chunks() {

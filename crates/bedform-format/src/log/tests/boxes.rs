@@ -6,8 +6,8 @@ use super::super::*;
 use super::{assert_exact, boxes_in, limits, pairs, shapes};
 
 proptest! {
-    /// The proof in the module, by trial: place and distance give every box back, in shapes that 64
-    /// bits can count and in others.
+    /// Tests the module's proof: position and distance restore every box, in shapes with and
+    /// without 64-bit element counts.
     #[test]
     fn boxes_come_back_from_their_flattened_form(shape in shapes(), numbers in pairs()) {
         let boxes = boxes_in(&shape, &numbers, 30);
@@ -57,7 +57,7 @@ fn boxes_that_are_empty_or_leave_their_shape_are_refused() {
     assert!(Boxes::new(2, vec![0; 3], vec![1; 3]).is_err(), "half a box");
     assert!(Boxes::new(2, vec![0; 2], vec![1; 4]).is_err(), "starts without shapes");
     assert!(Boxes::new(0, vec![], vec![]).is_err(), "a count that nothing tells");
-    // Flattened, the second element behind (1, 2) is (2, 0); but no box in (2, 3) has two there.
+    // A box of two elements at (1, 2): flattened, the second is (2, 0), outside the shape (2, 3).
     let places = [varint::encode_column(&[5, 0]), varint::encode_column(&[1, 0])];
     let [starts, distances] = places.map(|column| [vec![2], column].concat());
     let crossing = [vec![2, 1], starts, distances].concat();
@@ -78,7 +78,7 @@ fn claims_of_very_many_boxes_are_refused() {
         for form in 0..3 {
             let mut bytes = Vec::new();
             varint::write_varint(count, &mut bytes);
-            // Two columns that have a run of that length.
+            // Two columns with a run of that length.
             let mut column = vec![0, 0];
             varint::write_varint(count - 2, &mut column);
             bytes.push(form);

@@ -77,6 +77,6 @@ fn a_run_takes_a_few_bytes_and_cannot_be_longer_than_its_column() {
     write_varint(u64::MAX, &mut endless);
     assert!(decode_column(&endless, 1000).is_err());
     assert!(decode_column(&[0, 0, 0, 0, 0, 0], 4).is_err(), "a run in two pieces");
-    // Memory is not taken before there is something to put there.
+    // A missing column fails before memory is allocated.
     assert!(decode_column(&[], usize::MAX).is_err());
 }

@@ -40,7 +40,7 @@ fn parts() -> impl Strategy<Value = Vec<Touched>> {
     let number = || prop_oneof![0_u64..12, any::<u64>()];
     let part = (0_u8..4, prop::collection::vec((number(), number()), 4), number(), number());
     let part = part.prop_map(|(key, sides, entries, bytes)| {
-        // An array keeps its rank.
+        // The rank of an array follows from its key.
         let sides = &sides[..usize::from(key)];
         let start: Vec<u64> = sides.iter().map(|(at, _)| (*at).min(u64::MAX - 1)).collect();
         let end = start.iter().zip(sides);
@@ -178,7 +178,8 @@ fn directories_that_do_not_hold_are_neither_written_nor_believed() {
         change(&mut directory);
         assert!(directory.encode(&limits()).is_err(), "{what}");
     }
-    // The same names and claims in bytes: found there and changed to what is as long.
+    // Tests the same names and claims in the encoding, by replacing them with bytes of equal
+    // length.
     let bytes = small().encode(&limits()).unwrap();
     let at = bytes.windows(4).position(|window| window == b"0123").unwrap();
     for name in [b"\xff\xff\xff\xff", b"a/b/", b"a\0bc", b"a\\bc"] {

@@ -1,4 +1,4 @@
-//! Round trips against naive models, damage, and claims that cannot be.
+//! Round trips against simple models, damage, and impossible claims.
 #![allow(clippy::cast_possible_truncation)]
 
 mod boxes;
@@ -21,7 +21,7 @@ fn limits() -> Limits {
     Limits::default()
 }
 
-/// That no proper beginning of `bytes` is taken for the whole, nor the whole with more behind it.
+/// Asserts that `decode` accepts `bytes`, but no proper prefix and no extension.
 fn assert_exact<T: std::fmt::Debug>(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<T, LogError>) {
     assert!(decode(bytes).is_ok());
     for length in 0..bytes.len() {
@@ -42,10 +42,10 @@ fn assert_every_bit_counts<T: std::fmt::Debug>(
     }
 }
 
-/// A body of version 1 with these counts, and nothing behind them but what could be columns.
+/// Returns a body of version 1 with these counts, followed by bytes that could be columns.
 fn body_of_counts(counts: &[u64]) -> Vec<u8> {
     let mut bytes = vec![1];
-    // The commit.
+    // The identity of the commit.
     bytes.extend_from_slice(&[0; 17]);
     counts.iter().for_each(|count| write_varint(*count, &mut bytes));
     bytes.extend_from_slice(&[0; 4096]);
@@ -58,7 +58,7 @@ fn shapes() -> impl Strategy<Value = Vec<u64>> {
     prop::collection::vec(length, 0..5)
 }
 
-/// One to `count_max` boxes inside `shape`, by any numbers.
+/// Returns one to `count_max` boxes inside `shape`, derived from any numbers.
 fn boxes_in(shape: &[u64], numbers: &[(u64, u64)], count_max: usize) -> Boxes {
     let rank = shape.len();
     let count = (numbers.len() / rank.max(1)).clamp(1, count_max);
@@ -81,5 +81,5 @@ fn pairs() -> impl Strategy<Value = Vec<(u64, u64)>> {
     prop::collection::vec((number(), number()), 0..60)
 }
 
-/// What makes something wrong, and in which way.
+/// The name of a defect, and a function that introduces it.
 type Change<T> = (&'static str, fn(&mut T));

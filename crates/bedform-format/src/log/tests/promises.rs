@@ -1,4 +1,5 @@
-//! Files of promises: every bit counts, and what remains of a damaged file is what was written there.
+//! Promise files: every changed bit is detected, and a damaged file yields only promises that were
+//! written.
 
 use proptest::prelude::*;
 
@@ -23,7 +24,7 @@ fn promise(number: u64) -> Promise {
     }
 }
 
-/// The blocks of a file that has `count` promises.
+/// The blocks of a file with `count` promises.
 fn blocks(first: u64, count: u64) -> Vec<Vec<u8>> {
     let promises = (first..first + count).map(|number| promise(number).encode());
     let all = [header(first).encode()].into_iter().chain(promises);
@@ -71,13 +72,13 @@ fn a_file_over_the_limit_is_refused() {
     assert!(matches!(error, LogError::Limit { .. }), "{error}");
 }
 
-/// What is done to a block.
+/// A change of one block.
 #[derive(Debug, Clone, Copy)]
 enum Harm {
     None,
     Flip(usize),
     Zero,
-    /// Another promise of the file, or one of another session.
+    /// Overwrites it by another promise of the file, or by one of another session.
     Replace(u64),
     Foreign,
 }
@@ -99,7 +100,7 @@ proptest! {
         zeros in 0_usize..9000,
     ) {
         let mut blocks = blocks(first, harms.len() as u64);
-        // The model: by its number, whether a promise is whole, and whether its block is empty.
+        // The model: for each number, true for an intact promise, and true for an empty block.
         let mut expected = Vec::new();
         for ((block, harm), number) in blocks[1..].iter_mut().zip(&harms).zip(first..) {
             let state = match harm {
@@ -127,7 +128,7 @@ proptest! {
         }
         let mut bytes = blocks.concat();
         if cut > 0 && !harms.is_empty() {
-            // Behind the last promise, or within it, or before it.
+            // Cuts after the last promise, within its block, or before it.
             bytes.truncate(bytes.len() - [0, BLOCK - 64, BLOCK][cut]);
             if cut == 2 {
                 expected.pop();

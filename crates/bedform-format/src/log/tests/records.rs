@@ -54,7 +54,8 @@ fn a_sealed_body_is_held_against_its_checksum_length_and_limit() {
     let sealed = Sealed::new(stored, 4096, SealedCodec::Zstd);
     assert_eq!(Sealed::open(&body(&sealed), &limits()), Ok((sealed, &stored[..])));
     assert_exact(&body(&sealed), |bytes| Sealed::open(bytes, &limits()).map(drop));
-    // The checksum covers itself and what follows; the length is what decompressing must give.
+    // The checksum detects changes of itself and of the stored bytes; only decompression checks the
+    // length.
     for bit in 12 * 8..body(&sealed).len() * 8 {
         let mut flipped = body(&sealed);
         flipped[bit / 8] ^= 1 << (bit % 8);
@@ -73,7 +74,7 @@ fn a_sealed_body_is_held_against_its_checksum_length_and_limit() {
 fn a_lane_is_one_run_of_bytes_and_no_two_share_any() {
     let count = 5;
     let lanes = Lanes::new(count).unwrap();
-    // By stripe of the file, which lane has it: as dealt in turn.
+    // Stripes of the file belong to the lanes in turn.
     for stripe in 0..40 {
         let lane = lanes.lane(stripe % count).unwrap();
         let within = u64::from(stripe / count) * STRIPE_BYTES;

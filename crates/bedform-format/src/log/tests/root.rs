@@ -39,7 +39,7 @@ fn small() -> Root {
     }
 }
 
-/// As version 1 has it.
+/// Returns the root in its version 1 form.
 fn as_first_version(root: &Root) -> serde_json::Value {
     let document: serde_json::Value =
         serde_json::from_slice(&root.encode(&limits()).unwrap()).unwrap();
@@ -138,7 +138,7 @@ fn names_of_other_things_are_no_roots() {
     {
         assert_eq!(Root::parse_name(name), None, "{name}");
     }
-    // Roots of such numbers are not written.
+    // Such a number is too large for a root.
     let far = Root { number: 10_000_000_000, ..small() };
     assert!(matches!(far.encode(&limits()), Err(LogError::Limit { .. })));
 }
@@ -180,7 +180,7 @@ fn roots_that_do_not_hold_are_neither_written_nor_believed() {
     }
 }
 
-/// With a right seal, so that it is not the only defence.
+/// With a valid seal: the seal must not be the only defence.
 #[test]
 fn a_sealed_document_that_is_no_root_is_refused_with_the_field_at_fault() {
     let bytes = small().encode(&limits()).unwrap();

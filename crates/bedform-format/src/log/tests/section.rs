@@ -6,7 +6,7 @@ use super::super::*;
 use super::{Change, assert_exact, body_of_counts, boxes_in, limits, pairs};
 use crate::Limits;
 
-/// What a write was, before anything was taken apart or stored once.
+/// A write as the caller made it, before the builder split off its record and shared its boxes.
 #[derive(Debug, Clone, PartialEq)]
 struct Write {
     key: [u8; 16],
@@ -16,7 +16,7 @@ struct Write {
     order: (u32, u32),
 }
 
-/// The writes of a section, put together again.
+/// Reassembles the writes of a section.
 fn writes_of(section: &Section) -> Vec<Write> {
     let whole = |entry: &Entry| {
         let array = &section.arrays[entry.array as usize];
@@ -41,7 +41,7 @@ fn list_of(boxes: &Boxes) -> Vec<(Vec<u64>, Vec<u64>)> {
     boxes.iter().map(|(start, shape)| (start.to_vec(), shape.to_vec())).collect()
 }
 
-/// Blocks for `bytes` bytes of data.
+/// Adds blocks for `bytes` bytes of data.
 fn add_blocks(builder: &mut SectionBuilder, mut bytes: u64, block_bytes: u64) {
     let mut offset = 4096 + 32;
     while bytes > 0 {
@@ -91,7 +91,7 @@ proptest! {
             let base: Vec<u64> =
                 shape.iter().map(|length| if appends { length / 2 } else { *length }).collect();
             let array = builder.array_from(key, 2, shape, &base).unwrap();
-            // Few elements, so that their bytes can be counted.
+            // Few elements, so that their bytes fit 64 bits.
             let numbers: Vec<_> = numbers.into_iter().map(|(at, by)| (at, by % 2)).collect();
             let boxes = boxes_in(shape, &numbers, 3);
             let order = (epoch, rank);
@@ -179,10 +179,10 @@ fn touched_is_the_box_around_all_writes_over_all_axes() {
     assert_eq!(touched, [grid, scalar]);
 }
 
-/// 546 variables of 40 time steps, all cut like this rank's part of the grid. It takes 1.865 bytes an
-/// entry, of which the selection has 1.42 and the keys of the arrays 0.40: all entries together take
-/// under 600 bytes. (Blocks, about 9 bytes each, come with the data and not with the entries; here
-/// they are as large as may be.)
+/// Encodes 546 variables of 40 time steps, each divided like this rank's part of the grid. An entry
+/// takes 1.865 bytes: 1.42 for the selection, 0.40 for the keys of the arrays. The columns of all
+/// entries together take less than 600 bytes. (Blocks, about 9 bytes each, grow with the data and
+/// not with the entries; here they are as large as possible.)
 #[test]
 fn an_entry_that_shares_its_selection_takes_under_three_bytes() {
     let mut random = 1_u64;
@@ -228,7 +228,7 @@ fn counts_that_nothing_stands_behind_are_refused_before_memory_is_taken() {
             assert!(decode(&body_of_counts(&counts)).is_err(), "{huge} at {position}");
         }
     }
-    // A run of entries, each of which takes almost nothing and more memory than it may.
+    // A run of 3,000,000 entries takes few bytes, but more memory than allowed.
     let mut builder = SectionBuilder::default();
     let array = builder.array([1; 16], 1, &[]).unwrap();
     builder.write(array, Boxes::without_axes(1), 0, 0).unwrap();
@@ -259,7 +259,8 @@ fn a_newer_version_is_refused_by_its_name() {
     assert!(decode(&bytes).is_err());
 }
 
-/// What version 1 wrote for [`small`]: it did not say where a session had appended.
+/// The encoding of [`small`] by version 1, which did not store the shape before a session's
+/// appends.
 #[test]
 fn a_section_of_version_1_is_read_as_one_that_has_appended_nowhere() {
     let parts: [&[u8]; 6] = [
@@ -338,7 +339,7 @@ fn what_is_refused_leaves_the_builder_as_it_was() {
     assert!(builder.write_declared(Entry { selection: 1, ..entry }).is_err(), "not declared");
     assert!(builder.is_empty());
     assert_eq!(builder.write_declared(Entry { record: Some(3), ..entry }), Ok(16));
-    // A write of the same box finds what was declared.
+    // A write of the same box reuses the declared selection.
     assert_eq!(builder.write(array, Boxes::one(&[1, 0], &[1, 4]).unwrap(), 0, 0), Ok(16));
     assert_eq!(builder.array([1; 16], 4, &[4, 4]), Ok(array));
     assert_eq!(builder.array([1; 16], 4, &[5, 4]), Ok(array + 1), "grown in between");
@@ -356,7 +357,7 @@ fn a_full_section_says_so_and_can_still_be_read() {
     let array = builder.array([1; 16], 1, &[1 << 40, 1 << 20]).unwrap();
     let mut written = 0;
     let refused = loop {
-        // 4,000 boxes of their own, spread so that they do not compress.
+        // 4,000 distinct boxes, scattered so that they do not compress.
         let starts = (0..8000).map(|at| (at * 7919 + written * 104_729) % (1 << 20)).collect();
         let boxes = Boxes::new(2, starts, vec![1; 8000]).unwrap();
         match builder.write(array, boxes, 0, 0) {

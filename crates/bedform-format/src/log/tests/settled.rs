@@ -26,7 +26,7 @@ fn models() -> impl Strategy<Value = Model> {
 proptest! {
     #[test]
     fn a_list_comes_back_and_lists_add_up(one in models(), other in models()) {
-        // The array has grown between the two.
+        // The array grows between the two lists.
         let (first, second) = (list(&one, [4, 4]), list(&other, [5, 7]));
         let bytes = first.encode(&limits()).unwrap();
         let found = SettledShards::decode(&bytes, &limits());
@@ -69,7 +69,7 @@ fn parts_of_a_list_are_not_taken_for_it() {
 fn of_too_many_shards_the_oldest_are_left_out() {
     let side = 1 << 11;
     let mut old = SettledArray::new([1; 16], vec![side, side]);
-    // In order, so that every one is added at the end.
+    // In ascending order, so that each insertion is at the end.
     for number in 0..side * side / 2 {
         old.add(&[number / side, number % side], 5);
     }

@@ -8,7 +8,8 @@ use super::super::*;
 use super::{assert_every_bit_counts, assert_exact, limits};
 use crate::Limits;
 
-/// A commit as a model has it: sections with an array and a box each, and arrays that grow.
+/// A commit of the model: its number, its sections with one array and box each, and the arrays that
+/// grow.
 type Commit = (u64, Vec<(u8, u64, u64)>, Vec<(u8, u64)>);
 type Model = Vec<Commit>;
 
@@ -19,7 +20,7 @@ fn models() -> impl Strategy<Value = Model> {
     prop::collection::vec((1_u64..4, sections, grown), 1..60)
 }
 
-/// Arrays of ranks 0 to 3, by their numbers.
+/// Arrays of ranks 0 to 3; the index is the rank.
 fn boxed(array: u8, at: u64, length: u64) -> ([u8; 16], Vec<u64>, Vec<u64>) {
     let rank = usize::from(array);
     ([array; 16], vec![at; rank], vec![at + length; rank])
@@ -67,7 +68,7 @@ fn table_of(commits: &[(CommitRecord, Directory)]) -> Table {
     table
 }
 
-/// What is read of encoded tables.
+/// Decodes an encoded table.
 fn read(bytes: &[u8], index_bytes: usize, limits: &Limits) -> Result<Table> {
     let index = TableIndex::decode(&bytes[bytes.len() - index_bytes..], limits)?;
     let mut table = Table {
@@ -150,7 +151,7 @@ proptest! {
             commits.iter().filter(|(record, _)| record.number > settled).cloned().collect();
         let mut expected = table_of(&rest);
         expected.sort();
-        // Which segment has which number, and whether ends of settled records are left, is nobody's business.
+        // The indexes of segments, and the remaining ends of settled records, may differ.
         let named = |table: &Table| -> Vec<_> {
             let name = |row: &TableRow| table.segments[row.segment as usize].name.clone();
             table.rows.iter().map(|row| (row.key, row.commit, row.order, name(row), row.offset)).collect()

@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bedform_geometry::{PlacedAxis, PlacedBox, split};
 
-use super::objects::Objects;
+use super::objects::ArrayObjects;
 use crate::error::{Error, ErrorKind, Result};
-use crate::foreign::archive::{FileRead, JoinedVariable, Member};
+use crate::foreign::archive::{ArchiveMember, FileRead, JoinedVariable};
 use crate::plan::geometry::Geometry;
 use crate::plan::opening::Need;
 use crate::plan::tuning::Tuning;
 use crate::replica::{OpenReplica, ReplicaSource};
 use crate::run::chunks::ChunkCache;
 use crate::run::explain::priced;
-use crate::run::plan::{Piece, ReadPlan};
+use crate::run::plan::{PlanPiece, ReadPlan};
 use crate::source::{Moment, OpenCell, PendingCell, Settled, Source, StoredLayout};
 
 /// The most objects that a plan may touch to be resolved for its price; above that its geometry
@@ -27,7 +27,7 @@ pub(super) const PARTS_MAX: usize = 64;
 pub(super) const CELLS_MAX: u64 = 1 << 12;
 
 /// An array as of the start of a read, as its own source: objects, moment, layout, cache.
-pub(crate) struct Base<'a> {
+pub(crate) struct BaseArray<'a> {
     /// The array's own source; `None` for an array that is joined from many files.
     pub(super) source: Option<&'a dyn Source>,
     /// The same source with opened objects kept, for prices.
@@ -39,7 +39,7 @@ pub(crate) struct Base<'a> {
     pub(super) form: &'a str,
     pub(super) cache: Option<ChunkCache<'a>>,
     pub(super) tuning: &'a Tuning,
-    pub(super) objects: Objects<'a>,
+    pub(super) objects: ArrayObjects<'a>,
 }
 
 /// A source that opens each object once for all compared plans, because each opening is a wait.
@@ -94,14 +94,14 @@ impl Source for OpenedOnce<'_> {
 
 /// A part of a read: its source, and the elements to take from it.
 #[derive(Debug)]
-pub(super) struct Part {
-    pub(super) of: PartOf,
+pub(super) struct ReadPart {
+    pub(super) of: ReadPartSource,
     pub(super) geometry: Geometry,
 }
 
 /// The source of a part.
 #[derive(Debug)]
-pub(super) enum PartOf {
+pub(super) enum ReadPartSource {
     Replica(Arc<OpenReplica>),
     /// The array itself.
     Array,
@@ -113,14 +113,14 @@ pub(super) enum PartOf {
 enum PartSource<'a> {
     Replica(ReplicaSource<'a>),
     Array(&'a dyn Source),
-    File { joined: &'a JoinedVariable, read: &'a FileRead, member: Member<'a> },
+    File { joined: &'a JoinedVariable, read: &'a FileRead, member: ArchiveMember<'a> },
 }
 
-impl Base<'_> {
+impl BaseArray<'_> {
     /// True if a replica may be of the array as it is; for a file, only if the file is unchanged.
     pub(super) fn may_have(&self, replica: &OpenReplica) -> bool {
         let (shape, named) = (self.layout.grid.array_shape(), (self.objects.key(), self.form));
-        let is_file = matches!(self.objects, Objects::File { .. });
+        let is_file = matches!(self.objects, ArrayObjects::File { .. });
         replica.may_be_of(shape, self.layout, named)
             && (!is_file || self.is_still(replica, &[]).unwrap_or(false))
     }
@@ -177,7 +177,7 @@ impl Base<'_> {
         self.priced.as_ref().map(|source| source as &dyn Source)
     }
 
-    pub(super) fn price(&self, parts: &[Part]) -> Option<f64> {
+    pub(super) fn price(&self, parts: &[ReadPart]) -> Option<f64> {
         let (own, others): (Vec<_>, Vec<_>) = parts.iter().partition(|part| part.is_own());
         let mut seconds = 0.0;
         for group in [own, others].iter().filter(|group| !group.is_empty()) {
@@ -199,23 +199,24 @@ impl Base<'_> {
     /// Calls `act` with the plan of these parts; `None` if a replica cannot be opened.
     pub(super) fn with_pieces<T>(
         &self,
-        parts: &[&Part],
+        parts: &[&ReadPart],
         own: Option<&dyn Source>,
         act: impl FnOnce(ReadPlan<'_>) -> Result<T>,
     ) -> Option<Result<T>> {
         let mut sources: Vec<PartSource<'_>> = Vec::with_capacity(parts.len());
         for part in parts {
             sources.push(match (&part.of, &self.objects) {
-                (PartOf::Replica(replica), _) => PartSource::Replica(replica.source()?),
-                (PartOf::File(read), Objects::Archive(joined)) => {
+                (ReadPartSource::Replica(replica), _) => PartSource::Replica(replica.source()?),
+                (ReadPartSource::File(read), ArrayObjects::Archive(joined)) => {
                     PartSource::File { joined, read, member: joined.member(read) }
                 }
-                (PartOf::Array | PartOf::File(_), _) => PartSource::Array(own?),
+                (ReadPartSource::Array | ReadPartSource::File(_), _) => PartSource::Array(own?),
             });
         }
         let piece = |(part, source)| self.piece(part, source);
-        let mut pieces: Vec<Piece<'_>> = parts.iter().copied().zip(&sources).map(piece).collect();
-        Piece::number(&mut pieces);
+        let mut pieces: Vec<PlanPiece<'_>> =
+            parts.iter().copied().zip(&sources).map(piece).collect();
+        PlanPiece::number(&mut pieces);
         let all_of_replicas = sources.iter().all(|of| matches!(of, PartSource::Replica(_)));
         let tuning = match sources.first() {
             Some(PartSource::Replica(first)) if all_of_replicas => first.tuning(),
@@ -224,11 +225,11 @@ impl Base<'_> {
         Some(act(ReadPlan::new(&pieces, tuning)))
     }
 
-    fn piece<'p>(&'p self, part: &'p Part, source: &'p PartSource<'p>) -> Piece<'p> {
+    fn piece<'p>(&'p self, part: &'p ReadPart, source: &'p PartSource<'p>) -> PlanPiece<'p> {
         let geometry = &part.geometry;
         match source {
             PartSource::File { joined, read, member } => joined.piece(read, member, geometry),
-            PartSource::Replica(source) => Piece {
+            PartSource::Replica(source) => PlanPiece {
                 source,
                 moment: &Settled,
                 layout: source.layout(),
@@ -238,7 +239,7 @@ impl Base<'_> {
                 begins: None,
                 cells_before: 0,
             },
-            PartSource::Array(source) => Piece {
+            PartSource::Array(source) => PlanPiece {
                 source: *source,
                 moment: self.moment,
                 layout: self.layout,
@@ -252,10 +253,13 @@ impl Base<'_> {
     }
 
     /// The parts of a box of a read that the array itself supplies.
-    pub(super) fn own_parts(&self, part: &[PlacedAxis], shape: &[u64]) -> Result<Vec<Part>> {
+    pub(super) fn own_parts(&self, part: &[PlacedAxis], shape: &[u64]) -> Result<Vec<ReadPart>> {
         match &self.objects {
-            Objects::Archive(joined) => Ok(of_files(joined.parts_of(part, shape)?)),
-            _ => Ok(vec![Part { of: PartOf::Array, geometry: self.geometry(part, shape)? }]),
+            ArrayObjects::Archive(joined) => Ok(of_files(joined.parts_of(part, shape)?)),
+            _ => Ok(vec![ReadPart {
+                of: ReadPartSource::Array,
+                geometry: self.geometry(part, shape)?,
+            }]),
         }
     }
 
@@ -265,7 +269,7 @@ impl Base<'_> {
     }
 }
 
-impl Part {
+impl ReadPart {
     /// A part that a replica supplies; `part` has positions in the replica.
     pub(super) fn of_replica(
         replica: &Arc<OpenReplica>,
@@ -276,16 +280,16 @@ impl Part {
         let StoredLayout { grid, per_object, item_size, .. } =
             replica.source().ok_or_else(gone)?.layout();
         let geometry = Geometry::placed(grid, per_object, part, result_shape, *item_size)?;
-        Ok(Self { of: PartOf::Replica(replica.clone()), geometry })
+        Ok(Self { of: ReadPartSource::Replica(replica.clone()), geometry })
     }
 
     /// True if the array itself supplies the part.
     pub(super) fn is_own(&self) -> bool {
-        !matches!(self.of, PartOf::Replica(_))
+        !matches!(self.of, ReadPartSource::Replica(_))
     }
 }
 
-pub(super) fn of_files(parts: Vec<(FileRead, Geometry)>) -> Vec<Part> {
-    let part = |(read, geometry)| Part { of: PartOf::File(read), geometry };
+pub(super) fn of_files(parts: Vec<(FileRead, Geometry)>) -> Vec<ReadPart> {
+    let part = |(read, geometry)| ReadPart { of: ReadPartSource::File(read), geometry };
     parts.into_iter().map(part).collect()
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bedform_geometry::{AxisSelection, PlacedBox, Selection};
 
-use super::base::{Base, PARTS_MAX, Part};
+use super::base::{BaseArray, PARTS_MAX, ReadPart};
 use crate::error::Result;
 use crate::replica::OpenReplica;
 use crate::run::plan::ReadPlan;
@@ -23,8 +23,8 @@ const ALIKE: u64 = 2;
 pub(crate) type Choice = Vec<usize>;
 
 /// The context of dividing one selection into parts.
-pub(super) struct Cutting<'c> {
-    pub(super) base: &'c Base<'c>,
+pub(super) struct DivisionContext<'c> {
+    pub(super) base: &'c BaseArray<'c>,
     pub(super) replicas: &'c [Arc<OpenReplica>],
     pub(super) result_shape: Vec<u64>,
     /// True once a part of some replica was found changed: other reads of the kind may find theirs
@@ -35,17 +35,17 @@ pub(super) struct Cutting<'c> {
 /// The division of a selection: parts from replicas, by their indexes, and the rest, which the
 /// array supplies.
 #[derive(Clone, Default)]
-pub(super) struct Cut {
+pub(super) struct BoxDivision {
     pub(super) taken: Vec<(usize, PlacedBox)>,
     pub(super) left: Vec<PlacedBox>,
 }
 
-impl Cutting<'_> {
+impl DivisionContext<'_> {
     /// Moves the boxes that replica `number` has from the rest to the taken parts; `None` if it has
     /// none of them.
-    pub(super) fn with(&self, cut: &Cut, number: usize) -> Option<Cut> {
+    pub(super) fn with(&self, cut: &BoxDivision, number: usize) -> Option<BoxDivision> {
         let held = &self.replicas[number].record.held;
-        let mut next = Cut { taken: cut.taken.clone(), left: Vec::new() };
+        let mut next = BoxDivision { taken: cut.taken.clone(), left: Vec::new() };
         for part in &cut.left {
             let (inside, rest) = held.split(part);
             next.left.extend(rest);
@@ -62,10 +62,10 @@ impl Cutting<'_> {
         (is_more && next.taken.len() + next.left.len() <= PARTS_MAX).then_some(next)
     }
 
-    pub(super) fn parts(&self, cut: &Cut) -> Result<Vec<Part>> {
+    pub(super) fn parts(&self, cut: &BoxDivision) -> Result<Vec<ReadPart>> {
         let mut parts = Vec::with_capacity(cut.taken.len() + cut.left.len());
         for (number, part) in &cut.taken {
-            parts.push(Part::of_replica(&self.replicas[*number], part, &self.result_shape)?);
+            parts.push(ReadPart::of_replica(&self.replicas[*number], part, &self.result_shape)?);
         }
         for part in &cut.left {
             parts.extend(self.base.own_parts(part, &self.result_shape)?);
@@ -73,28 +73,28 @@ impl Cutting<'_> {
         Ok(parts)
     }
 
-    fn price(&self, cut: &Cut) -> Option<f64> {
+    fn price(&self, cut: &BoxDivision) -> Option<f64> {
         self.base.price(&self.parts(cut).ok()?)
     }
 
     /// Divides a read among these replicas, one after the other.
-    pub(super) fn by(&self, whole: Cut, choice: &[usize]) -> Cut {
+    pub(super) fn by(&self, whole: BoxDivision, choice: &[usize]) -> BoxDivision {
         choice.iter().fold(whole, |cut, number| self.with(&cut, *number).unwrap_or(cut))
     }
 
     /// True if the replica's parts take less time than the whole read can take from the array
     /// itself. Decided by geometry alone, before an object of the array is opened for its price.
-    fn may_gain(&self, whole: &Cut, cut: &Cut) -> Option<bool> {
+    fn may_gain(&self, whole: &BoxDivision, cut: &BoxDivision) -> Option<bool> {
         // Covers over the array's objects have a price that geometry does not show.
         if !self.base.moment.is_settled() {
             return Some(true);
         }
-        let seconds = |cut: &Cut, of: fn(&ReadPlan<'_>) -> f64| {
+        let seconds = |cut: &BoxDivision, of: fn(&ReadPlan<'_>) -> f64| {
             let parts = self.parts(cut).ok()?;
-            let parts: Vec<&Part> = parts.iter().collect();
+            let parts: Vec<&ReadPart> = parts.iter().collect();
             self.base.with_pieces(&parts, self.base.priced(), |plan| Ok(of(&plan)))?.ok()
         };
-        let taken = Cut { taken: cut.taken.clone(), left: Vec::new() };
+        let taken = BoxDivision { taken: cut.taken.clone(), left: Vec::new() };
         let least = seconds(&taken, |plan| plan.estimate().seconds)?;
         let most = seconds(whole, |plan| plan.estimate_at_most().seconds)?;
         Some(least < most * (1.0 - GAIN_MIN))
@@ -102,8 +102,9 @@ impl Cutting<'_> {
 
     /// Chooses the replicas that make the read cheapest, one after the other. `cuts` has the
     /// division for each replica alone.
-    pub(super) fn choose(&self, whole: &Cut, cuts: &[(usize, Cut)]) -> Choice {
-        let may_gain = |(_, cut): &&(usize, Cut)| self.may_gain(whole, cut).unwrap_or(false);
+    pub(super) fn choose(&self, whole: &BoxDivision, cuts: &[(usize, BoxDivision)]) -> Choice {
+        let may_gain =
+            |(_, cut): &&(usize, BoxDivision)| self.may_gain(whole, cut).unwrap_or(false);
         let among: Vec<usize> = cuts.iter().filter(may_gain).map(|(number, _)| *number).collect();
         if among.is_empty() {
             return Choice::new();
@@ -145,7 +146,7 @@ pub(super) fn axes_of(selection: &Selection) -> Option<Cow<'_, [AxisSelection]>>
 /// The fastest replica that was made for reads of such lengths and has the whole read, if there is
 /// one.
 pub(super) fn made_for(
-    cuts: &[(usize, Cut)],
+    cuts: &[(usize, BoxDivision)],
     replicas: &[Arc<OpenReplica>],
     shape: &[u64],
 ) -> Option<usize> {
@@ -168,12 +169,13 @@ pub(super) fn made_for(
 
 /// The key by which choices are shared among reads: lengths, steps, and the eighths of the read
 /// that each replica holds.
-pub(super) fn key_of(axes: &[AxisSelection], cuts: &[(usize, Cut)]) -> Vec<u64> {
+pub(super) fn key_of(axes: &[AxisSelection], cuts: &[(usize, BoxDivision)]) -> Vec<u64> {
     let axis = |axis: &AxisSelection| match axis {
         AxisSelection::Range(range) => [range.len(), range.step().unsigned_abs()],
         AxisSelection::Coords(list) => [list.len() as u64, 0],
     };
-    let share = |(number, cut): &(usize, Cut)| [*number as u64, 8 - eighths(axes, &cut.left)];
+    let share =
+        |(number, cut): &(usize, BoxDivision)| [*number as u64, 8 - eighths(axes, &cut.left)];
     axes.iter().flat_map(axis).chain(cuts.iter().flat_map(share)).collect()
 }
 

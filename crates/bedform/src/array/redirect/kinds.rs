@@ -16,21 +16,21 @@ const SAMPLED: usize = 256;
 
 /// A kind of read, as a hash. If two kinds collide, which is very rare, a read may use replicas
 /// that are not the best for it.
-pub(super) type Kind = u64;
+pub(super) type ReadKindHash = u64;
 
 /// The kind of a read of `selection` of an array; `None` if no replica has any of it.
 pub(super) fn kind_of(
     array: &str,
     selection: &Selection,
     replicas: &[Arc<OpenReplica>],
-) -> Option<Kind> {
+) -> Option<ReadKindHash> {
     let list;
     let axes = match selection {
-        Selection::Orthogonal(axes) => Axes::Each(axes),
+        Selection::Orthogonal(axes) => SelectedAxes::Each(axes),
         Selection::Points(points) => {
             let [only] = points.coords() else { return None };
             list = only;
-            Axes::List(list)
+            SelectedAxes::List(list)
         }
         Selection::Union(_) => return None,
     };
@@ -52,21 +52,21 @@ pub(super) fn kind_of(
 
 /// The selected positions along the axes.
 #[derive(Clone, Copy)]
-enum Axes<'a> {
+enum SelectedAxes<'a> {
     Each(&'a [AxisSelection]),
     /// A list along the only axis.
     List(&'a [u64]),
 }
 
 /// The positions that a replica holds along an axis, in runs of (start, count).
-type Runs = [(u64, u64)];
+type HeldRuns = [(u64, u64)];
 
-impl Axes<'_> {
+impl SelectedAxes<'_> {
     /// The eighths of the read that a replica has, rounded up, and 9 if it has all; `None` if it
     /// has none.
     fn eighths_in(self, replica: &OpenReplica) -> Option<u64> {
         let runs = replica.record.held.runs().filter(|_| !replica.is_broken())?;
-        let shares = |axis: usize, runs: &Runs| match self {
+        let shares = |axis: usize, runs: &HeldRuns| match self {
             Self::Each(axes) => match &axes[axis] {
                 AxisSelection::Range(range) => share_of_range(range, runs),
                 AxisSelection::Coords(list) => share_of_list(list, runs),
@@ -119,7 +119,7 @@ impl Axes<'_> {
 
 /// The part of a range's positions that lie in runs; `None` for none.
 #[allow(clippy::cast_precision_loss)]
-fn share_of_range(range: &AxisRange, runs: &Runs) -> Option<f64> {
+fn share_of_range(range: &AxisRange, runs: &HeldRuns) -> Option<f64> {
     let (low, high) = range.bounds()?;
     let step = range.step().unsigned_abs();
     // Counts the positions below a bound.
@@ -133,7 +133,7 @@ fn share_of_range(range: &AxisRange, runs: &Runs) -> Option<f64> {
 
 /// The part of listed positions that lie in runs, by a sample; `None` for none.
 #[allow(clippy::cast_precision_loss)]
-fn share_of_list(list: &[u64], runs: &Runs) -> Option<f64> {
+fn share_of_list(list: &[u64], runs: &HeldRuns) -> Option<f64> {
     let is_inside = |at: u64| {
         let run = runs.partition_point(|(start, _)| *start <= at).checked_sub(1);
         run.is_some_and(|run| at - runs[run].0 < runs[run].1)

@@ -32,13 +32,13 @@ use std::sync::Arc;
 
 use bedform_geometry::{AxisSelection, PlacedAxis, PlacedBox, Selection};
 
-use self::base::{Base, OpenedOnce, Part, PartOf};
-use self::cutting::{Choice, Cut, Cutting, axes_of, eighths, key_of, made_for};
-use self::kinds::{Kind, kind_of};
+use self::base::{BaseArray, OpenedOnce, ReadPart, ReadPartSource};
+use self::cutting::{BoxDivision, Choice, DivisionContext, axes_of, eighths, key_of, made_for};
+use self::kinds::{ReadKindHash, kind_of};
+use self::objects::{ArrayObjects, StoredObjects};
 pub(crate) use self::objects::{BoundObjects, Standings};
-use self::objects::{Objects, StoredObjects};
 use self::points::asks_for_points;
-use super::known::Known;
+use super::known::ArrayAtRead;
 use crate::error::Result;
 use crate::foreign::facts::Sources;
 use crate::replica::{NamedReplicas, OpenReplica};
@@ -51,21 +51,21 @@ use crate::source::Settled;
 /// A read in parts, some of which replicas supply.
 #[derive(Debug)]
 pub(super) struct Redirected {
-    parts: Vec<Part>,
+    parts: Vec<ReadPart>,
 }
 
 /// The names of the replicas that served a read, and the bytes that each supplied.
-pub(super) type Taken = Vec<(String, u64)>;
+pub(super) type ReplicaBytes = Vec<(String, u64)>;
 
 /// The ways in which replicas may help a read.
-struct Hope {
+struct ReplicaProspect {
     /// True if replicas of points may have some of its elements.
     of_points: bool,
     /// The kind of the read; `None` if no other replica has any of it, or none is known to help.
-    kind: Option<Kind>,
+    kind: Option<ReadKindHash>,
 }
 
-impl Hope {
+impl ReplicaProspect {
     /// Decides cheaply how replicas may help a read; `None` if they do not.
     fn of(
         selection: &Selection,
@@ -82,8 +82,8 @@ impl Redirected {
     /// Finds the parts of a read of `selection` that replicas supply; `None` if they do not make it
     /// cheaper. `array` is its path.
     fn find(
-        base: &Base<'_>,
-        (selection, hope): (&Selection, &Hope),
+        base: &BaseArray<'_>,
+        (selection, hope): (&Selection, &ReplicaProspect),
         (replicas, of_array): (&NamedReplicas, &[Arc<OpenReplica>]),
         array: &str,
     ) -> Option<Self> {
@@ -95,8 +95,8 @@ impl Redirected {
         let (kind, axes) = (hope.kind?, &axes_of(selection)?[..]);
         let whole: PlacedBox = axes.iter().map(PlacedAxis::whole).collect();
         let (result_shape, has_changed) = (selection.result_shape(), Cell::new(false));
-        let cutting = Cutting { base, replicas: of_array, result_shape, has_changed };
-        let whole = Cut { left: vec![whole], ..Cut::default() };
+        let cutting = DivisionContext { base, replicas: of_array, result_shape, has_changed };
+        let whole = BoxDivision { left: vec![whole], ..BoxDivision::default() };
         if let Some((choice, left)) = replicas.remembered(kind)
             && choice.iter().all(|number| base.may_have(&of_array[*number]))
         {
@@ -113,18 +113,18 @@ impl Redirected {
         Self::of_cut(&cutting, &cut)
     }
 
-    fn of_cut(cutting: &Cutting<'_>, cut: &Cut) -> Option<Self> {
+    fn of_cut(cutting: &DivisionContext<'_>, cut: &BoxDivision) -> Option<Self> {
         let parts = (!cut.taken.is_empty()).then(|| cutting.parts(cut).ok()).flatten()?;
         Some(Self { parts })
     }
 
     /// Chooses replicas for a read of `axes`, and divides the read among them.
     fn decide(
-        cutting: &Cutting<'_>,
-        (whole, axes): (&Cut, &[AxisSelection]),
+        cutting: &DivisionContext<'_>,
+        (whole, axes): (&BoxDivision, &[AxisSelection]),
         (selection, replicas): (&Selection, &NamedReplicas),
         array: &str,
-    ) -> (Choice, Cut) {
+    ) -> (Choice, BoxDivision) {
         let (base, of_array) = (cutting.base, cutting.replicas);
         let meets = |number: &usize| {
             let replica = &of_array[*number];
@@ -132,7 +132,7 @@ impl Redirected {
             has_runs && replica.may_have(selection) && base.may_have(replica)
         };
         let among: Vec<usize> = (0..of_array.len()).filter(meets).collect();
-        let mut cuts: Vec<(usize, Cut)> = among
+        let mut cuts: Vec<(usize, BoxDivision)> = among
             .iter()
             .filter_map(|number| Some((*number, cutting.with(whole, *number)?)))
             .collect();
@@ -154,10 +154,10 @@ impl Redirected {
     /// Calls `act` with the plan of the read; `None` if a replica is gone.
     pub(super) fn with_plan<T>(
         &self,
-        base: &Base<'_>,
+        base: &BaseArray<'_>,
         act: impl FnOnce(ReadPlan<'_>) -> Result<T>,
     ) -> Option<Result<T>> {
-        let parts: Vec<&Part> = self.parts.iter().collect();
+        let parts: Vec<&ReadPart> = self.parts.iter().collect();
         base.with_pieces(&parts, base.source, act)
     }
 
@@ -165,7 +165,7 @@ impl Redirected {
     fn taken(&self) -> Vec<(&Arc<OpenReplica>, u64)> {
         let mut taken: Vec<(&Arc<OpenReplica>, u64)> = Vec::new();
         for part in &self.parts {
-            let PartOf::Replica(replica) = &part.of else { continue };
+            let ReadPartSource::Replica(replica) = &part.of else { continue };
             let bytes = part.geometry.result_bytes();
             match taken.iter_mut().find(|(known, _)| Arc::ptr_eq(known, replica)) {
                 Some((_, sum)) => *sum += bytes,
@@ -176,7 +176,7 @@ impl Redirected {
     }
 
     /// As [`Redirected::taken`], with the names of the replicas.
-    pub(super) fn taken_by_name(&self) -> Taken {
+    pub(super) fn taken_by_name(&self) -> ReplicaBytes {
         let named = |(replica, bytes): (&Arc<OpenReplica>, u64)| (replica.record.id.clone(), bytes);
         self.taken().into_iter().map(named).collect()
     }
@@ -194,11 +194,11 @@ impl Redirected {
     }
 }
 
-impl Known<'_> {
+impl ArrayAtRead<'_> {
     /// Describes the use of replicas in a read of `selection`.
     ///
     /// # Errors
-    /// As [`Known::with_plan`].
+    /// As [`ArrayAtRead::with_plan`].
     pub(super) fn redirected_read(&self, selection: &Selection) -> Result<Option<RedirectedRead>> {
         let taken = self.redirected(selection, |_, redirected| {
             Ok(redirected.taken_by_name().into_iter().unzip::<_, _, Vec<String>, Vec<u64>>())
@@ -218,19 +218,19 @@ impl Known<'_> {
     pub(super) fn redirected<T>(
         &self,
         selection: &Selection,
-        act: impl FnOnce(&Base<'_>, &Redirected) -> Result<T>,
+        act: impl FnOnce(&BaseArray<'_>, &Redirected) -> Result<T>,
     ) -> Result<Option<T>> {
         match self {
             Self::Foreign(variable) => {
                 let facts = variable.facts();
-                let objects = Objects::of_variable(&***variable);
+                let objects = ArrayObjects::of_variable(&***variable);
                 let (Some(replicas), Some(objects)) = (&facts.replicas, objects) else {
                     return Ok(None);
                 };
                 let replicas = &*replicas.now();
                 let of_array = replicas.of_array(&facts.path);
                 // A read that no replica can help does not pay for a look at the file.
-                let hope = Hope::of(selection, (replicas, of_array), &facts.path);
+                let hope = ReplicaProspect::of(selection, (replicas, of_array), &facts.path);
                 let Some(hope) = hope else { return Ok(None) };
                 if !variable.is_as_opened(false)? {
                     return Ok(None);
@@ -239,7 +239,7 @@ impl Known<'_> {
                     Sources::One(source) => Some(source),
                     Sources::Joined(_) => None,
                 };
-                let base = Base {
+                let base = BaseArray {
                     source,
                     priced: source.map(OpenedOnce::new),
                     moment: &Settled,
@@ -262,12 +262,12 @@ impl Known<'_> {
                 let Some(replicas) = replicas else { return Ok(None) };
                 let replicas = &*replicas.now();
                 let of_array = replicas.of_array(path);
-                let hope = Hope::of(selection, (replicas, of_array), path);
+                let hope = ReplicaProspect::of(selection, (replicas, of_array), path);
                 let Some(hope) = hope else { return Ok(None) };
                 let snapshot = snapshot.clone().map_or_else(|| store.snapshot(), Ok)?;
                 let state = &handle.closed_by_now(state)?;
                 let pinned = handle.pinned_to(state, snapshot);
-                let base = Base {
+                let base = BaseArray {
                     source: Some(&pinned.source),
                     priced: Some(OpenedOnce::new(&pinned.source)),
                     moment: &pinned.moment,
@@ -276,7 +276,7 @@ impl Known<'_> {
                     form: &state.form,
                     cache: ChunkCache::new(&store.cache, &state.scope),
                     tuning: &store.tuning,
-                    objects: Objects::Store(StoredObjects::new(pinned.clone(), state)),
+                    objects: ArrayObjects::Store(StoredObjects::new(pinned.clone(), state)),
                 };
                 let wanted = (selection, &hope);
                 let found = Redirected::find(&base, wanted, (replicas, of_array), path);

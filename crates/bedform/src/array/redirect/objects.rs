@@ -14,8 +14,8 @@ use bedform_format::metadata::hex;
 use bedform_geometry::{PlacedAxis, Region, Selection};
 
 use super::super::Array;
-use super::super::known::Known;
-use super::base::Base;
+use super::super::known::ArrayAtRead;
+use super::base::BaseArray;
 use crate::cache::{clock_step, is_young};
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::archive::JoinedVariable;
@@ -34,7 +34,7 @@ const LEAST_STEP: Duration = Duration::from_millis(20);
 
 /// The separately changing objects of an array. Coordinates identify an object: in an archive, the
 /// start and end of its file along the joined axis; a single file has none.
-pub(crate) enum Objects<'a> {
+pub(crate) enum ArrayObjects<'a> {
     /// One file, in the state that reads use.
     File { variable: &'a dyn ForeignVariable, state: &'a SourceVersion },
     /// Shards of a store.
@@ -88,7 +88,7 @@ impl<'a> StoredObjects<'a> {
     }
 }
 
-impl<'a> Objects<'a> {
+impl<'a> ArrayObjects<'a> {
     /// The objects of a variable; `None` for a variable that a callback reads, which has no state.
     pub(super) fn of_variable(variable: &'a dyn ForeignVariable) -> Option<Self> {
         match variable.sources() {
@@ -196,13 +196,13 @@ fn check_count(count: u64) -> Result<()> {
     Err(Error::new(ErrorKind::LimitExceeded, format!("a replica of {count} objects")))
 }
 
-impl Base<'_> {
+impl BaseArray<'_> {
     /// The objects that hold elements of a part of a read; `None` for more than `limit` objects of
     /// a store.
     pub(super) fn objects_in(&self, part: &[PlacedAxis], limit: u64) -> Option<Vec<Vec<u64>>> {
         match &self.objects {
-            Objects::File { .. } => Some(vec![Vec::new()]),
-            Objects::Store(_) => {
+            ArrayObjects::File { .. } => Some(vec![Vec::new()]),
+            ArrayObjects::Store(_) => {
                 let own: Vec<PlacedAxis> =
                     part.iter().map(|axis| PlacedAxis::all(axis.positions.clone())).collect();
                 let shape: Vec<u64> = part.iter().map(PlacedAxis::len).collect();
@@ -211,7 +211,7 @@ impl Base<'_> {
                 (cells.end <= limit)
                     .then(|| cells.map(|cell| geometry.cell_coordinates(cell)).collect())
             }
-            Objects::Archive(joined) => {
+            ArrayObjects::Archive(joined) => {
                 let stretches = joined.stretches(&part.get(joined.axis())?.positions);
                 Some(stretches.into_iter().map(|(start, end)| vec![start, end]).collect())
             }
@@ -355,7 +355,7 @@ impl Array {
     /// Those of storage; `Unsupported` for an array of a foreign file.
     pub(crate) fn own_objects(&self) -> Result<Vec<OwnObject>> {
         self.with_objects(|objects, _| {
-            let Objects::Store(stored) = objects else {
+            let ArrayObjects::Store(stored) = objects else {
                 return Err(Error::new(ErrorKind::Unsupported, "only stores have objects"));
             };
             let own = |at: Vec<u64>| {
@@ -404,16 +404,16 @@ impl Array {
     }
 
     /// Calls `act` with the current objects of the array, and the fingerprint of its metadata.
-    fn with_objects<T>(&self, act: impl FnOnce(&Objects<'_>, &str) -> Result<T>) -> Result<T> {
+    fn with_objects<T>(&self, act: impl FnOnce(&ArrayObjects<'_>, &str) -> Result<T>) -> Result<T> {
         match self.known()? {
-            Known::Stored(handle, state, _) => {
+            ArrayAtRead::Stored(handle, state, _) => {
                 // Handles that do not check before each read check here.
                 handle.store.refresh_if_stale()?;
                 let objects = StoredObjects::new(handle.pinned(&state)?, &state);
-                act(&Objects::Store(objects), &state.form)
+                act(&ArrayObjects::Store(objects), &state.form)
             }
-            Known::Foreign(variable) => {
-                let objects = Objects::of_variable(&**variable).ok_or_else(|| {
+            ArrayAtRead::Foreign(variable) => {
+                let objects = ArrayObjects::of_variable(&**variable).ok_or_else(|| {
                     let text = "it is read by a library of its own, and has no replicas";
                     Error::new(ErrorKind::Unsupported, text)
                 })?;

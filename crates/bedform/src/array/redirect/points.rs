@@ -7,9 +7,9 @@ use std::sync::Arc;
 use bedform_geometry::{AxisRange, AxisSelection, PlacedAxis, Points, Selection, bounds_of};
 
 use super::Redirected;
-use super::base::{Base, CELLS_MAX, Part, PartOf, of_files};
+use super::base::{BaseArray, CELLS_MAX, ReadPart, ReadPartSource, of_files};
 use super::cutting::GAIN_MIN;
-use super::objects::Objects;
+use super::objects::ArrayObjects;
 use crate::error::Result;
 use crate::plan::geometry::Geometry;
 use crate::plan::price::Cost;
@@ -32,16 +32,16 @@ const KEY: u64 = u64::MAX;
 /// Points of a read: their places in the C order of the array, and their indexes in the result,
 /// ascending.
 #[derive(Default)]
-struct Wanted<'a> {
+struct RequestedPoints<'a> {
     places: Cow<'a, [u64]>,
     /// The indexes in the result; `None` if each point has its own number.
     results: Option<Vec<u64>>,
 }
 
 /// The division of points: parts from replicas, by their indexes, as places in them; and the rest.
-struct Cut<'a> {
+struct PointDivision<'a> {
     taken: Vec<(usize, PlacedAxis)>,
-    left: Wanted<'a>,
+    left: RequestedPoints<'a>,
 }
 
 /// The places of a selection's points, if it is one of points.
@@ -76,7 +76,7 @@ pub(super) fn asks_for_points(selection: &Selection, replicas: &[Arc<OpenReplica
 impl Redirected {
     /// As [`Redirected::find`], for replicas of points.
     pub(super) fn find_points(
-        base: &Base<'_>,
+        base: &BaseArray<'_>,
         selection: &Selection,
         (replicas, of_array): (&NamedReplicas, &[Arc<OpenReplica>]),
         array: &str,
@@ -97,7 +97,10 @@ impl Redirected {
         // other.
         among.sort_by_key(|number| std::cmp::Reverse(of_array[*number].record.held.shape()));
         let count = places.len() as u64;
-        let mut cuts = vec![Cut { taken: Vec::new(), left: Wanted { places, results: None } }];
+        let mut cuts = vec![PointDivision {
+            taken: Vec::new(),
+            left: RequestedPoints { places, results: None },
+        }];
         let whole = same_cut(&cuts[0], &among, of_array);
         let whole = whole.or_else(|| smallest_cut(&cuts[0], &among, of_array));
         if among.is_empty() || whole.is_none() && !base.would_gain(&cuts[0].left, &among, of_array)
@@ -123,11 +126,11 @@ impl Redirected {
             if let Some(at) = made_for(&cuts, of_array, count) {
                 return vec![at];
             }
-            let price = |cut: &Cut<'_>| -> Option<f64> {
+            let price = |cut: &PointDivision<'_>| -> Option<f64> {
                 let own = base.price_places(&cut.left.places)?;
                 let taken = cut.taken.iter().map(|(number, placed)| {
                     let part = std::slice::from_ref(placed);
-                    let part = Part::of_replica(&of_array[*number], part, &[count]).ok()?;
+                    let part = ReadPart::of_replica(&of_array[*number], part, &[count]).ok()?;
                     base.estimate(&part)
                 });
                 taken.sum::<Option<f64>>().map(|taken| own + taken)
@@ -146,10 +149,10 @@ impl Redirected {
 
 /// The replica with exactly these points in this order: no other's places have to be read.
 fn same_cut<'a>(
-    whole: &Cut<'a>,
+    whole: &PointDivision<'a>,
     among: &[usize],
     replicas: &[Arc<OpenReplica>],
-) -> Option<Cut<'a>> {
+) -> Option<PointDivision<'a>> {
     let places = &whole.left.places;
     let wanted = Held::points(places)?;
     let fingerprint = LazyCell::new(|| fingerprint_of(places));
@@ -161,17 +164,17 @@ fn same_cut<'a>(
     };
     let number = *among.iter().find(is_same)?;
     let all = AxisSelection::Range(AxisRange::whole(places.len() as u64));
-    let left = Wanted { results: Some(Vec::new()), ..Wanted::default() };
-    Some(Cut { taken: vec![(number, PlacedAxis::whole(&all))], left })
+    let left = RequestedPoints { results: Some(Vec::new()), ..RequestedPoints::default() };
+    Some(PointDivision { taken: vec![(number, PlacedAxis::whole(&all))], left })
 }
 
 /// The smallest of the replicas that have all of the points: places of larger ones are not read.
 /// `among` is sorted by descending number of points.
 fn smallest_cut<'a>(
-    whole: &Cut<'a>,
+    whole: &PointDivision<'a>,
     among: &[usize],
     replicas: &[Arc<OpenReplica>],
-) -> Option<Cut<'a>> {
+) -> Option<PointDivision<'a>> {
     let places = &whole.left.places;
     let is_enough = |number: &&usize| {
         let count: u64 = replicas[**number].record.held.shape().iter().product();
@@ -184,12 +187,16 @@ fn smallest_cut<'a>(
             return None;
         }
         let (taken, left) = whole.left.split(held);
-        left.places.is_empty().then_some(Cut { taken: vec![(*number, taken?)], left })
+        left.places.is_empty().then_some(PointDivision { taken: vec![(*number, taken?)], left })
     })
 }
 
 /// The division without a rest, if its replicas were made for as many points.
-fn made_for(cuts: &[Cut<'_>], replicas: &[Arc<OpenReplica>], count: u64) -> Option<usize> {
+fn made_for(
+    cuts: &[PointDivision<'_>],
+    replicas: &[Arc<OpenReplica>],
+    count: u64,
+) -> Option<usize> {
     let (at, last) = cuts.iter().enumerate().next_back()?;
     let is_made = |(number, _): &(usize, PlacedAxis)| {
         let expected = &replicas[*number].record.expected;
@@ -198,7 +205,7 @@ fn made_for(cuts: &[Cut<'_>], replicas: &[Arc<OpenReplica>], count: u64) -> Opti
     (last.left.places.is_empty() && last.taken.iter().all(is_made)).then_some(at)
 }
 
-impl Base<'_> {
+impl BaseArray<'_> {
     /// True if a replica may be of the array as it is, and none of its source objects has changed.
     fn has_all_of(&self, replica: &OpenReplica) -> bool {
         let of = &replica.record.of.objects;
@@ -211,7 +218,7 @@ impl Base<'_> {
     /// places are looked up.
     fn would_gain(
         &self,
-        wanted: &Wanted<'_>,
+        wanted: &RequestedPoints<'_>,
         among: &[usize],
         replicas: &[Arc<OpenReplica>],
     ) -> bool {
@@ -253,7 +260,7 @@ impl Base<'_> {
         self.price_sample(places, places.len() as u64)
     }
 
-    /// As [`Base::price_places`], for `count` places that are spread like these.
+    /// As [`BaseArray::price_places`], for `count` places that are spread like these.
     fn price_sample(&self, places: &[u64], count: u64) -> Option<f64> {
         if places.is_empty() || count == 0 {
             return Some(0.0);
@@ -294,13 +301,17 @@ impl Base<'_> {
     }
 
     /// Seconds of a part by its geometry alone.
-    fn estimate(&self, part: &Part) -> Option<f64> {
+    fn estimate(&self, part: &ReadPart) -> Option<f64> {
         self.with_pieces(&[part], self.priced(), |plan| Ok(plan.estimate().seconds))?.ok()
     }
 }
 
 /// Adds the replica that has most of the rest, by a sample.
-fn best_cut<'a>(cut: &Cut<'a>, among: &[usize], replicas: &[Arc<OpenReplica>]) -> Option<Cut<'a>> {
+fn best_cut<'a>(
+    cut: &PointDivision<'a>,
+    among: &[usize],
+    replicas: &[Arc<OpenReplica>],
+) -> Option<PointDivision<'a>> {
     let others = among.iter().filter(|number| cut.taken.iter().all(|(taken, _)| taken != *number));
     let sampled = others.filter_map(|number| {
         let places = replicas[*number].places()?;
@@ -311,10 +322,10 @@ fn best_cut<'a>(cut: &Cut<'a>, among: &[usize], replicas: &[Arc<OpenReplica>]) -
     let (found, left) = cut.left.split(replicas[number].places()?);
     let mut taken = cut.taken.clone();
     taken.push((number, found?));
-    Some(Cut { taken, left })
+    Some(PointDivision { taken, left })
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> RequestedPoints<'a> {
     /// Some of the places, evenly spread.
     fn sample(&self) -> impl Iterator<Item = &u64> {
         let step = self.places.len().div_ceil(SAMPLED).max(1);
@@ -326,10 +337,10 @@ impl<'a> Wanted<'a> {
     }
 
     /// Divides the points into those among `held`, by their indexes there, and the others.
-    fn split(&self, held: &[u64]) -> (Option<PlacedAxis>, Wanted<'a>) {
+    fn split(&self, held: &[u64]) -> (Option<PlacedAxis>, RequestedPoints<'a>) {
         if self.results.is_none() && *self.places == *held {
             let all = AxisSelection::Range(AxisRange::whole(held.len() as u64));
-            let none = Wanted { results: Some(Vec::new()), ..Wanted::default() };
+            let none = RequestedPoints { results: Some(Vec::new()), ..RequestedPoints::default() };
             return (Some(PlacedAxis::whole(&all)), none);
         }
         let (mut found, mut placed) = (Vec::new(), Vec::new());
@@ -352,7 +363,7 @@ impl<'a> Wanted<'a> {
             }
         }
         let taken = (!found.is_empty()).then(|| PlacedAxis::listed(found, placed));
-        (taken, Wanted { places: Cow::Owned(left), results: Some(results) })
+        (taken, RequestedPoints { places: Cow::Owned(left), results: Some(results) })
     }
 }
 
@@ -373,14 +384,18 @@ fn find_from(held: &[u64], place: u64, near: usize) -> std::result::Result<usize
 }
 
 fn parts_of(
-    base: &Base<'_>,
+    base: &BaseArray<'_>,
     replicas: &[Arc<OpenReplica>],
-    cut: &Cut<'_>,
+    cut: &PointDivision<'_>,
     count: u64,
-) -> Result<Vec<Part>> {
+) -> Result<Vec<ReadPart>> {
     let mut parts = Vec::with_capacity(cut.taken.len() + 1);
     for (number, placed) in &cut.taken {
-        parts.push(Part::of_replica(&replicas[*number], std::slice::from_ref(placed), &[count])?);
+        parts.push(ReadPart::of_replica(
+            &replicas[*number],
+            std::slice::from_ref(placed),
+            &[count],
+        )?);
     }
     if !cut.left.places.is_empty() {
         parts.extend(rest_parts(base, &cut.left, count)?);
@@ -388,7 +403,11 @@ fn parts_of(
     Ok(parts)
 }
 
-fn rest_parts(base: &Base<'_>, left: &Wanted<'_>, count: u64) -> Result<Vec<Part>> {
+fn rest_parts(
+    base: &BaseArray<'_>,
+    left: &RequestedPoints<'_>,
+    count: u64,
+) -> Result<Vec<ReadPart>> {
     let shape = base.layout.grid.array_shape();
     let results = || (0..left.places.len()).map(|at| left.result_of(at)).collect::<Vec<u64>>();
     if shape.len() == 1 {
@@ -396,12 +415,12 @@ fn rest_parts(base: &Base<'_>, left: &Wanted<'_>, count: u64) -> Result<Vec<Part
         return base.own_parts(&[placed], &[count]);
     }
     let points = Points::at_places(&left.places, shape)?;
-    if let Objects::Archive(joined) = &base.objects {
+    if let ArrayObjects::Archive(joined) = &base.objects {
         return Ok(of_files(joined.parts_of_points(&points, &results())?));
     }
     let StoredLayout { grid, per_object, item_size, .. } = base.layout;
     let geometry = Geometry::placed_points(grid, per_object, points, &results(), *item_size)?;
-    Ok(vec![Part { of: PartOf::Array, geometry }])
+    Ok(vec![ReadPart { of: ReadPartSource::Array, geometry }])
 }
 
 #[cfg(test)]
@@ -424,7 +443,7 @@ mod tests {
 
     #[test]
     fn points_are_split_into_those_that_are_held_and_others_with_their_places_in_the_result() {
-        let wanted = Wanted { places: Cow::Borrowed(&[9, 2, 5, 7, 2]), results: None };
+        let wanted = RequestedPoints { places: Cow::Borrowed(&[9, 2, 5, 7, 2]), results: None };
         let (found, left) = wanted.split(&[2, 3, 7, 8]);
         let found = found.unwrap();
         assert_eq!(found.positions.iter().collect::<Vec<_>>(), [0, 2, 0]);

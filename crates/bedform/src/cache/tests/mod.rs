@@ -42,26 +42,26 @@ impl Member {
         Self { handle, scope }
     }
 
-    fn key(&self, kind: Kind, number: u64) -> Key {
+    fn key(&self, kind: EntryKind, number: u64) -> CacheKey {
         self.handle.key(kind, &self.scope, ObjectKey::at(&[]), &version(1), number)
     }
 
-    fn put_kind(&self, kind: Kind, number: u64) {
+    fn put_kind(&self, kind: EntryKind, number: u64) {
         self.handle.put(self.key(kind, number), BODY, || Arc::new(number));
     }
 
-    fn get_kind(&self, kind: Kind, number: u64) -> bool {
+    fn get_kind(&self, kind: EntryKind, number: u64) -> bool {
         let found = self.handle.get::<Arc<u64>>(&self.key(kind, number));
         assert!(found.as_ref().is_none_or(|value| **value == number));
         found.is_some()
     }
 
     fn put(&self, number: u64) {
-        self.put_kind(Kind::Chunk, number);
+        self.put_kind(EntryKind::Chunk, number);
     }
 
     fn get(&self, number: u64) -> bool {
-        self.get_kind(Kind::Chunk, number)
+        self.get_kind(EntryKind::Chunk, number)
     }
 
     /// Reads one chunk as the engine does.
@@ -74,7 +74,7 @@ impl Member {
     }
 
     /// How many of these entries are kept, without counting lookups.
-    fn kept(&self, kind: Kind, numbers: impl Iterator<Item = u64>) -> usize {
+    fn kept(&self, kind: EntryKind, numbers: impl Iterator<Item = u64>) -> usize {
         let is_kept = |number: &u64| {
             let key = self.key(kind, *number);
             self.handle.cache().table.shard(&key).contains(&key)
@@ -104,21 +104,21 @@ fn keys_differ_in_kind_path_decoding_object_version_and_position() {
     let [array, decoding, path] = &places;
     let coordinates = |at: u64| ObjectKey::at(&[at, 0]);
     let keys = [
-        handle.key(Kind::Chunk, array, whole(), &version(1), 1),
-        handle.key(Kind::Block, array, whole(), &version(1), 1),
-        handle.key(Kind::Chunk, decoding, whole(), &version(1), 1),
-        handle.key(Kind::Chunk, path, whole(), &version(1), 1),
-        handle.key(Kind::Chunk, array, coordinates(1), &version(1), 1),
-        handle.key(Kind::Chunk, array, coordinates(2), &version(1), 1),
-        handle.key(Kind::Chunk, array, ObjectKey::at(&[1]), &version(1), 1),
-        handle.key(Kind::Chunk, array, ObjectKey::at(&[1, 0, 0, 0, 0]), &version(1), 1),
-        handle.key(Kind::Chunk, array, ObjectKey::at(&[1, 0, 0, 0, 1]), &version(1), 1),
-        handle.key(Kind::Chunk, array, ObjectKey::Name("1".into()), &version(1), 1),
-        handle.key(Kind::Chunk, array, whole(), &version(2), 1),
-        handle.key(Kind::Chunk, array, whole(), &version(1), 2),
-        handle.key_of_immutable(Kind::Chunk, array, whole(), 1),
-        handle.own_key(Kind::Chunk, array, whole(), 0),
-        handle.own_key(Kind::Chunk, array, whole(), 1),
+        handle.key(EntryKind::Chunk, array, whole(), &version(1), 1),
+        handle.key(EntryKind::Block, array, whole(), &version(1), 1),
+        handle.key(EntryKind::Chunk, decoding, whole(), &version(1), 1),
+        handle.key(EntryKind::Chunk, path, whole(), &version(1), 1),
+        handle.key(EntryKind::Chunk, array, coordinates(1), &version(1), 1),
+        handle.key(EntryKind::Chunk, array, coordinates(2), &version(1), 1),
+        handle.key(EntryKind::Chunk, array, ObjectKey::at(&[1]), &version(1), 1),
+        handle.key(EntryKind::Chunk, array, ObjectKey::at(&[1, 0, 0, 0, 0]), &version(1), 1),
+        handle.key(EntryKind::Chunk, array, ObjectKey::at(&[1, 0, 0, 0, 1]), &version(1), 1),
+        handle.key(EntryKind::Chunk, array, ObjectKey::Name("1".into()), &version(1), 1),
+        handle.key(EntryKind::Chunk, array, whole(), &version(2), 1),
+        handle.key(EntryKind::Chunk, array, whole(), &version(1), 2),
+        handle.key_of_immutable(EntryKind::Chunk, array, whole(), 1),
+        handle.own_key(EntryKind::Chunk, array, whole(), 0),
+        handle.own_key(EntryKind::Chunk, array, whole(), 1),
     ];
     for (number, key) in keys.iter().enumerate() {
         assert!(handle.get::<Arc<u64>>(key).is_none(), "{key:?}");
@@ -127,7 +127,8 @@ fn keys_differ_in_kind_path_decoding_object_version_and_position() {
     for (number, key) in keys.iter().enumerate() {
         assert_eq!(handle.get::<Arc<u64>>(key).as_deref(), Some(&(number as u64)));
     }
-    let again = handle.key(Kind::Chunk, &handle.scope("array", 7), coordinates(2), &version(1), 1);
+    let again =
+        handle.key(EntryKind::Chunk, &handle.scope("array", 7), coordinates(2), &version(1), 1);
     assert_eq!(handle.get::<Arc<u64>>(&again).as_deref(), Some(&5));
 }
 
@@ -139,7 +140,7 @@ fn an_object_that_cannot_be_told_from_others_is_found_by_its_own_handle_alone() 
     let in_seconds = Version { size: 9, modified_ns: 1_000_000_000, ..Version::default() };
     for version in [Version::default(), in_seconds] {
         let key = |member: &Member| {
-            member.handle.key(Kind::Chunk, &member.scope, ObjectKey::at(&[]), &version, 1)
+            member.handle.key(EntryKind::Chunk, &member.scope, ObjectKey::at(&[]), &version, 1)
         };
         first.handle.put(key(&first), BODY, || Arc::new(3_u64));
         assert!(first.handle.get::<Arc<u64>>(&key(&first)).is_some());
@@ -166,7 +167,7 @@ fn an_object_is_kept_only_if_it_was_not_changed_just_now() {
     for (changed_ns, is_kept) in [(now - hour, true), (now + hour, false)] {
         let version = Version { changed_ns, ..version(1) };
         let place = ObjectKey::at(&[]);
-        let key = member.handle.key(Kind::Chunk, &member.scope, place, &version, 0);
+        let key = member.handle.key(EntryKind::Chunk, &member.scope, place, &version, 0);
         member.handle.put(key.clone(), BODY, || Arc::new(1_u64));
         assert_eq!(member.handle.get::<Arc<u64>>(&key).is_some(), is_kept);
     }
@@ -176,7 +177,7 @@ fn an_object_is_kept_only_if_it_was_not_changed_just_now() {
 fn a_handle_forgets_its_own_and_keeps_what_it_shares() {
     let cache = cache_of(10);
     let member = Member::new(&cache, u64::MAX, Some("disk"));
-    let own = member.handle.own_key(Kind::Index, &member.scope, ObjectKey::at(&[]), 0);
+    let own = member.handle.own_key(EntryKind::Index, &member.scope, ObjectKey::at(&[]), 0);
     member.handle.put(own.clone(), BODY, || Arc::new(1_u64));
     member.put(2);
     assert!(member.handle.get::<Arc<u64>>(&own).is_some());
@@ -204,12 +205,12 @@ fn beyond_its_cap_a_handle_evicts_its_own_oldest() {
     for number in 0..5 {
         small.put(number);
     }
-    assert_eq!(small.kept(Kind::Chunk, 0..2), 0);
-    assert_eq!(small.kept(Kind::Chunk, 2..5), 3);
+    assert_eq!(small.kept(EntryKind::Chunk, 0..2), 0);
+    assert_eq!(small.kept(EntryKind::Chunk, 2..5), 3);
     assert!(large.get(100));
-    let too_large = small.key(Kind::Chunk, 9);
+    let too_large = small.key(EntryKind::Chunk, 9);
     small.handle.put(too_large, 3 * ENTRY, || -> Arc<u64> { unreachable!("there is no room") });
-    assert_eq!(small.kept(Kind::Chunk, 2..5), 3);
+    assert_eq!(small.kept(EntryKind::Chunk, 2..5), 3);
 }
 
 #[test]
@@ -235,13 +236,13 @@ fn data_evict_no_index_below_an_eighth_of_the_budget() {
     let cache = cache_of(80);
     let member = Member::new(&cache, u64::MAX, Some("disk"));
     for number in 0..5 {
-        member.put_kind(Kind::Index, number);
-        member.put_kind(Kind::Directory, number);
+        member.put_kind(EntryKind::Index, number);
+        member.put_kind(EntryKind::Directory, number);
     }
     for number in 0..1000 {
         member.read(number);
     }
-    assert_eq!(member.kept(Kind::Index, 0..5) + member.kept(Kind::Directory, 0..5), 10);
+    assert_eq!(member.kept(EntryKind::Index, 0..5) + member.kept(EntryKind::Directory, 0..5), 10);
     assert_eq!(cache.statistics().bytes, 80 * ENTRY);
 }
 
@@ -250,14 +251,17 @@ fn indexes_take_more_than_their_floor_while_there_is_room() {
     let cache = cache_of(80);
     let member = Member::new(&cache, u64::MAX, Some("disk"));
     for number in 0..80 {
-        member.put_kind(Kind::Index, number);
+        member.put_kind(EntryKind::Index, number);
     }
-    assert_eq!(member.kept(Kind::Index, 0..80), 80);
+    assert_eq!(member.kept(EntryKind::Index, 0..80), 80);
     // They give way to data that need the room.
     for number in 0..70 {
         member.put(number);
     }
-    assert_eq!((member.kept(Kind::Chunk, 0..70), member.kept(Kind::Index, 0..80)), (70, 10));
+    assert_eq!(
+        (member.kept(EntryKind::Chunk, 0..70), member.kept(EntryKind::Index, 0..80)),
+        (70, 10)
+    );
 }
 
 #[test]
@@ -272,7 +276,7 @@ fn a_scan_evicts_nothing_that_was_read_twice() {
     for number in 1000..3000 {
         member.read(number);
     }
-    assert_eq!(member.kept(Kind::Chunk, 0..60), 60);
+    assert_eq!(member.kept(EntryKind::Chunk, 0..60), 60);
 }
 
 #[test]
@@ -287,7 +291,7 @@ fn a_scan_within_a_cap_evicts_nothing_that_was_read_twice() {
     for number in 1000..3000 {
         member.read(number);
     }
-    assert_eq!(member.kept(Kind::Chunk, 0..60), 60);
+    assert_eq!(member.kept(EntryKind::Chunk, 0..60), 60);
 }
 
 #[test]
@@ -311,8 +315,10 @@ fn a_value_is_not_made_if_there_is_one() {
     let cache = cache_of(10);
     let member = Member::new(&cache, u64::MAX, Some("disk"));
     member.put(1);
-    member.handle.put(member.key(Kind::Chunk, 1), BODY, || -> Arc<u64> { unreachable!("kept") });
-    let bytes: Option<Arc<[u8]>> = member.handle.get(&member.key(Kind::Chunk, 1));
+    member
+        .handle
+        .put(member.key(EntryKind::Chunk, 1), BODY, || -> Arc<u64> { unreachable!("kept") });
+    let bytes: Option<Arc<[u8]>> = member.handle.get(&member.key(EntryKind::Chunk, 1));
     assert!(bytes.is_none(), "another type is no hit");
 }
 
@@ -320,8 +326,9 @@ fn a_value_is_not_made_if_there_is_one() {
 fn room_is_given_back_if_a_value_cannot_be_made() {
     let cache = cache_of(2);
     let member = Member::new(&cache, u64::MAX, Some("disk"));
-    let make =
-        || member.handle.put(member.key(Kind::Chunk, 1), BODY, || -> Arc<u64> { panic!("no") });
+    let make = || {
+        member.handle.put(member.key(EntryKind::Chunk, 1), BODY, || -> Arc<u64> { panic!("no") })
+    };
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(make)).is_err());
     assert_eq!(cache.statistics().bytes, 0);
     member.put(1);
@@ -334,20 +341,20 @@ fn statistics_count_by_kind() {
     let cache = cache_of(10);
     let member = Member::new(&cache, u64::MAX, Some("disk"));
     member.put(1);
-    member.put_kind(Kind::Index, 1);
-    member.put_kind(Kind::Index, 2);
-    assert!(member.get(1) && !member.get(2) && member.get_kind(Kind::Index, 2));
+    member.put_kind(EntryKind::Index, 1);
+    member.put_kind(EntryKind::Index, 2);
+    assert!(member.get(1) && !member.get(2) && member.get_kind(EntryKind::Index, 2));
     let statistics = cache.statistics();
-    let of = |kind: Kind| statistics.kinds[kind as usize].clone();
-    let expected = |kind: Kind, entries, hits, misses| KindStatistics {
+    let of = |kind: EntryKind| statistics.kinds[kind as usize].clone();
+    let expected = |kind: EntryKind, entries, hits, misses| KindStatistics {
         kind: kind.name(),
         entries,
         bytes: entries * ENTRY,
         hits,
         misses,
     };
-    assert_eq!(of(Kind::Chunk), expected(Kind::Chunk, 1, 1, 1));
-    assert_eq!(of(Kind::Index), expected(Kind::Index, 2, 1, 0));
+    assert_eq!(of(EntryKind::Chunk), expected(EntryKind::Chunk, 1, 1, 1));
+    assert_eq!(of(EntryKind::Index), expected(EntryKind::Index, 2, 1, 0));
     assert_eq!((statistics.bytes, statistics.bytes_peak), (3 * ENTRY, 3 * ENTRY));
 }
 

@@ -6,7 +6,7 @@ use super::*;
 
 /// The place of a handle: that of handles 0 and 1, or none.
 const PLACES: [Option<&str>; 3] = [Some("disk"), Some("disk"), None];
-const KINDS: [Kind; 3] = [Kind::Index, Kind::Chunk, Kind::Chunk];
+const KINDS: [EntryKind; 3] = [EntryKind::Index, EntryKind::Chunk, EntryKind::Chunk];
 
 /// The model: one list of entries, searched linearly.
 struct Model {
@@ -19,7 +19,7 @@ struct Model {
 }
 
 /// The only handle that may see the entry, or `None` if all may; its kind; its number.
-type Name = (Option<usize>, Kind, u64);
+type Name = (Option<usize>, EntryKind, u64);
 
 #[derive(Clone)]
 struct Entry {
@@ -55,10 +55,16 @@ impl Model {
         self.entries.push(Entry { name, handle, bytes, value, is_main, hits: 0 });
     }
 
-    fn make_room(&mut self, limit: u64, kind: Kind, bytes: u64, is_in: impl Fn(&Entry) -> bool) {
+    fn make_room(
+        &mut self,
+        limit: u64,
+        kind: EntryKind,
+        bytes: u64,
+        is_in: impl Fn(&Entry) -> bool,
+    ) {
         while self.bytes(&is_in) + bytes > limit {
-            let is_index = |entry: &Entry| entry.name.1 == Kind::Index;
-            let more = if kind == Kind::Index { bytes } else { 0 };
+            let is_index = |entry: &Entry| entry.name.1 == EntryKind::Index;
+            let more = if kind == EntryKind::Index { bytes } else { 0 };
             let of_index = self.bytes(|entry| is_in(entry) && is_index(entry)) + more > limit / 8;
             let has = |index| self.entries.iter().any(|one| is_in(one) && is_index(one) == index);
             let index = if has(of_index) { of_index } else { !of_index };
@@ -92,7 +98,7 @@ impl Model {
 
 #[derive(Debug, Clone)]
 enum Action {
-    Read { handle: usize, kind: Kind, number: u64, is_own: bool, bytes: u64 },
+    Read { handle: usize, kind: EntryKind, number: u64, is_own: bool, bytes: u64 },
     SetBudget(u64),
     EvictOwn(usize),
 }
@@ -147,7 +153,7 @@ proptest! {
                 Action::SetBudget(bytes) => {
                     cache.set_budget(bytes);
                     model.budget = bytes;
-                    model.make_room(bytes, Kind::Chunk, 0, |_| true);
+                    model.make_room(bytes, EntryKind::Chunk, 0, |_| true);
                 }
                 Action::EvictOwn(handle) => {
                     members[handle].handle.forget_own();

@@ -20,7 +20,7 @@ impl Random {
 }
 
 fn read_something(member: &Member, random: &mut Random) {
-    let kind = Kind::ALL[usize::try_from(random.below(6)).unwrap()];
+    let kind = EntryKind::ALL[usize::try_from(random.below(6)).unwrap()];
     let number = random.below(400);
     let key = member.key(kind, number);
     match member.handle.get::<Arc<u64>>(&key) {

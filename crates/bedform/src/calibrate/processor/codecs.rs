@@ -76,19 +76,19 @@ fn fields(count: usize) -> [Vec<u8>; 3] {
 }
 
 /// Seconds to decode a chunk, and its encoded and decoded bytes.
-struct Sample {
+struct DecodeSample {
     seconds: f64,
     encoded: f64,
     decoded: f64,
 }
 
-fn sample(codec: &ChunkCodec, field: &[u8], watch: &mut Stopwatch) -> Option<Sample> {
+fn sample(codec: &ChunkCodec, field: &[u8], watch: &mut Stopwatch) -> Option<DecodeSample> {
     let (mut scratch, mut encoded) = (Scratch::default(), Vec::new());
     codec.encode(field, &mut scratch, &mut encoded).ok()?;
     let seconds = watch.seconds(|| {
         let _ = black_box(codec.decode(&encoded, 0, &mut scratch));
     });
-    Some(Sample { seconds, encoded: encoded.len() as f64, decoded: field.len() as f64 })
+    Some(DecodeSample { seconds, encoded: encoded.len() as f64, decoded: field.len() as f64 })
 }
 
 fn measure_one(chain: &CodecChain, watch: &mut Stopwatch) -> Option<CodecTimes> {
@@ -119,7 +119,7 @@ fn measure_one(chain: &CodecChain, watch: &mut Stopwatch) -> Option<CodecTimes> 
 
 /// Fits the costs of an encoded and of a decoded byte, neither below 0, with the least relative
 /// errors.
-fn fitted(samples: &[Sample], chunk: f64) -> (f64, f64) {
+fn fitted(samples: &[DecodeSample], chunk: f64) -> (f64, f64) {
     let (mut ee, mut ed, mut dd, mut e, mut d) = (0.0, 0.0, 0.0, 0.0, 0.0);
     for sample in samples {
         let seconds = (sample.seconds - chunk).max(sample.seconds * 0.1);

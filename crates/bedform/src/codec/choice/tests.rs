@@ -12,7 +12,7 @@ fn block(elements: Vec<u8>) -> [SampleBlock; 1] {
 }
 
 /// The choice for an array of one chunk.
-fn choice_for(elements: Vec<u8>, data_type: DataType, beyond_zarr: bool) -> Chosen {
+fn choice_for(elements: Vec<u8>, data_type: DataType, beyond_zarr: bool) -> ChosenCodecs {
     let chunk_bytes = elements.len();
     choose(&block(elements), data_type, chunk_bytes, beyond_zarr, rates()).unwrap()
 }
@@ -20,14 +20,14 @@ fn choice_for(elements: Vec<u8>, data_type: DataType, beyond_zarr: bool) -> Chos
 /// The measurement of a mebibyte of elements with an encoded size relative to it, and a decoding
 /// rate of one core.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
-fn measured(size: f64, decode_bytes_per_second: f64) -> Option<Measured> {
+fn measured(size: f64, decode_bytes_per_second: f64) -> Option<CodecMeasurement> {
     let valid_bytes = 1 << 20;
     let encoded_bytes = (valid_bytes as f64 * size) as u64;
     let decoding_seconds = valid_bytes as f64 / decode_bytes_per_second;
-    Some(Measured { valid_bytes, encoded_bytes, decoding_seconds })
+    Some(CodecMeasurement { valid_bytes, encoded_bytes, decoding_seconds })
 }
 
-fn taken(measured: &[Option<Measured>], bytes_per_second: f64) -> usize {
+fn taken(measured: &[Option<CodecMeasurement>], bytes_per_second: f64) -> usize {
     cheapest(measured, ReadRates { bytes_per_second, ..rates() })
 }
 
@@ -93,7 +93,7 @@ fn smooth_numbers_are_shuffled_and_noise_is_stored_as_it_is() {
 
 #[test]
 fn codecs_beyond_zarr_are_taken_only_where_they_are_allowed() {
-    let is_beyond = |candidate: &Candidate| candidate.serializer.is_some();
+    let is_beyond = |candidate: &CodecCandidate| candidate.serializer.is_some();
     for data_type in [DataType::Float32, DataType::Int16, DataType::UInt64] {
         assert!(!candidates(data_type, 1 << 20, false).iter().any(is_beyond), "{data_type}");
         let all = candidates(data_type, 1 << 20, true);
@@ -112,10 +112,10 @@ fn text_and_a_few_bytes_are_not_compared() {
         (vec![1; 1 << 20], DataType::String),
         (smooth(SAMPLE_BYTES_MIN / 4 - 1, 8), DataType::Float32),
     ] {
-        assert_eq!(choice_for(elements, data_type, true), Chosen::without_sample());
+        assert_eq!(choice_for(elements, data_type, true), ChosenCodecs::without_sample());
     }
     let nothing = choose(&[], DataType::Float64, 1 << 20, true, rates()).unwrap();
-    assert_eq!(nothing, Chosen::without_sample());
+    assert_eq!(nothing, ChosenCodecs::without_sample());
 }
 
 #[test]
@@ -186,7 +186,7 @@ proptest! {
         let item_size = data_type.item_size().unwrap_or(1);
         let mut scratch = Scratch::default();
         for candidate in candidates(data_type, elements.len(), true) {
-            let chain = Trial::of(candidate).chain;
+            let chain = CodecTrial::of(candidate).chain;
             let count = (elements.len() / item_size) as u64;
             let codec = ChunkCodec::new(&chain, data_type, &[count]);
             let mut encoded = Vec::new();

@@ -1,4 +1,5 @@
-//! Which dimension files are joined along, and whether they fit together.
+//! The choice of the dimension along which files are joined, and the check that the files fit
+//! together.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,7 +14,7 @@ use crate::foreign::attributes::dimension_names;
 
 const SAY_WHICH: &str = "say along which one they are joined, with concat_dim";
 
-/// Files that were examined, held against the first one.
+/// A comparison of examined files with the first one.
 pub(super) struct Agreement<'a> {
     /// The variables of the first file.
     pub(super) first: &'a [ForeignArray],
@@ -21,10 +22,11 @@ pub(super) struct Agreement<'a> {
     pub(super) places: &'a ArchiveFiles,
 }
 
-/// A file that was examined: its number, its variables, and the reason why it does not fit, if one is known.
+/// An examined file: its number, its variables, and the reason why it does not fit, if one is
+/// known.
 pub(super) type ExaminedFile<'a> = (usize, &'a FileVariables, Option<&'a String>);
 
-/// The one dimension that can grow in the file at `path`; nothing where none can.
+/// Returns the one dimension that can grow in the file at `path`; `None` if none can.
 ///
 /// # Errors
 /// `InvalidArgument` for several.
@@ -36,7 +38,7 @@ pub(super) fn unlimited_dimension(first: &[ForeignArray], path: &Path) -> Result
     only_one(found, "several dimensions can grow:", &path.display().to_string())
 }
 
-/// The only dimension of several candidates; nothing where there is none.
+/// Returns the only one of several candidate dimensions; `None` if there is none.
 ///
 /// # Errors
 /// `InvalidArgument` names the candidates.
@@ -52,7 +54,7 @@ pub(super) fn only_one(
     Err(Error::invalid(format!("{files}: {why} {names}: {SAY_WHICH}")))
 }
 
-/// The error for files of which nothing says along which dimension they are joined.
+/// Returns the error for files whose joined dimension cannot be determined.
 pub(super) fn no_dimension(path: &Path) -> Error {
     Error::invalid(format!(
         "{}: the files differ in no dimension and none can grow: {SAY_WHICH}",
@@ -64,8 +66,8 @@ fn axis_of(array: &ForeignArray, dimension: &str) -> Option<usize> {
     dimension_names(array).iter().position(|name| name == dimension)
 }
 
-/// The numbers of the variables of the first file, which is at `path`, that have the dimension, with its axis, but
-/// those that the library of the format alone reads.
+/// Returns the number and axis of each variable of the first file, which is at `path`, that has the
+/// dimension. Variables that only the library of the format reads are left out.
 ///
 /// # Errors
 /// `InvalidArgument` if there is none; `Unsupported` for one that has it twice.
@@ -106,10 +108,10 @@ impl Agreement<'_> {
         self.places.files[number].path.display().to_string()
     }
 
-    /// Fails with the first file that does not fit the first one, and how.
+    /// Fails with the first file that differs from the first one, and the difference.
     ///
     /// # Errors
-    /// `InvalidArgument` names the file, the variable, and how they differ.
+    /// `InvalidArgument` names the file, the variable, and the difference.
     pub(super) fn check(&self, dimension: &str, files: &[ExaminedFile<'_>]) -> Result<()> {
         let forms = self.forms.all.iter();
         let differing =
@@ -124,7 +126,7 @@ impl Agreement<'_> {
             let text = format!("has a variable {path:?}, which {} lacks", self.file(0));
             names.iter().any(|name| name == dimension).then_some((*file, 1, text))
         });
-        // A reason that is known says more than the attributes that differ by it.
+        // A known reason says more than the attributes in which the files then differ.
         let found = files.iter().filter_map(|(file, _, known)| Some((*file, 0, (*known)?.clone())));
         let first = differing.chain(lacking).chain(others).chain(found).min();
         first.map_or(Ok(()), |(file, _, how)| {
@@ -132,7 +134,8 @@ impl Agreement<'_> {
         })
     }
 
-    /// The first difference between the form of a joined variable and that of the first file.
+    /// Returns the first difference between the form of a joined variable and that of the first
+    /// file.
     fn differs(&self, form: &FoundForm, dimension: &str) -> Option<String> {
         let (first, array) = (&self.first[form.variable], &form.array);
         let path = &first.path;
@@ -176,7 +179,7 @@ impl Agreement<'_> {
     }
 }
 
-/// True for a variable that only the library of its format reads.
+/// Returns true for a variable that only the library of its format reads.
 pub(super) fn is_native(array: &ForeignArray) -> bool {
     let is_sized = array.data_type.and_then(bedform_format::DataType::item_size).is_some();
     matches!(array.storage, ForeignStorage::Native { .. }) || !is_sized

@@ -1,7 +1,9 @@
-//! Files compared with the first one: coordinates, fields that are not joined, and the joined coordinate's values.
+//! Files compared with the first one: coordinates, fields that are not joined, and the joined
+//! coordinate's values.
 //!
-//! The labels of an archive are those of its first file. A file with other labels would be read under wrong ones,
-//! so that these are compared while the file is examined. The result is kept with the archive.
+//! The labels of an archive are those of its first file. Elements of a file with other labels would
+//! be read under wrong ones, so labels are compared while the file is examined. The result is kept
+//! with the archive.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,21 +14,21 @@ use bedform_format::{DataType, Limits};
 
 use super::Compat;
 use super::agree::is_native;
-use super::examine::Examined;
+use super::examine::ExaminedFileMap;
 use super::meaning::{
-    Unified, give_units_to_bounds, member_of, missing_elements, other_labels, shown, take_units,
-    text, time_meaning, unified,
+    TimeUnification, give_units_to_bounds, member_of, missing_elements, other_labels, shown,
+    take_units, text, time_meaning, unified,
 };
 use super::values::{
     COMPARED_BYTES_MAX, TOLERANCE, TOLERANCE_OF_TIMES, VariableElements, bytes_of,
 };
 use crate::error::Result;
-use crate::foreign::attributes::{Style, dimension_names, group_attributes};
+use crate::foreign::attributes::{AttributeStyle, dimension_names, group_attributes};
 
-/// Bytes of fields of the first file that are held, and that are read of all other files.
+/// The most bytes of fields of the first file to hold, and of fields of all other files to read.
 const FIELD_BYTES_MAX: u64 = 64 << 20;
 const FIELD_BYTES_READ_MAX: u64 = 256 << 20;
-/// Bytes of converted times that an archive holds.
+/// The most bytes of converted times that an archive holds.
 const CONVERTED_BYTES_MAX: u64 = 64 << 20;
 
 /// The labels of a coordinate.
@@ -58,7 +60,8 @@ impl CoordinateLabels {
         }
     }
 
-    /// The first position with another label than `other`, which has as many, those of `array`.
+    /// Returns the first position at which the label differs from that of `other`, which has as
+    /// many and belongs to `array`.
     fn differs_at(&self, other: &Self, array: &ForeignArray) -> Option<usize> {
         let is_time = time_meaning(array).is_some();
         let tolerance = if is_time { TOLERANCE_OF_TIMES } else { TOLERANCE };
@@ -72,15 +75,19 @@ impl CoordinateLabels {
     }
 }
 
-/// The labels of a variable of a file; nothing for one that is not compared.
-fn labels_of(file: &Examined, number: usize, limits: &Limits) -> Result<Option<CoordinateLabels>> {
+/// Returns the labels of a variable of a file; `None` for one that is not compared.
+fn labels_of(
+    file: &ExaminedFileMap,
+    number: usize,
+    limits: &Limits,
+) -> Result<Option<CoordinateLabels>> {
     let array = &file.map.arrays[number];
     if array.data_type == Some(DataType::String) {
         return Ok(file.texts(number, limits)?.map(CoordinateLabels::Texts));
     }
     let Some(elements) = file.elements(number, limits)? else { return Ok(None) };
     let width = match (elements.data_type, &*array.shape) {
-        // Characters, a text in each row.
+        // Characters, with a text in each row.
         (DataType::FixedBytes(1), [_, .., width]) => usize::try_from(*width).unwrap_or(usize::MAX),
         (DataType::FixedBytes(width), [_]) => usize::try_from(width).unwrap_or(usize::MAX),
         _ => return Ok(Some(CoordinateLabels::Numbers(elements))),
@@ -89,7 +96,7 @@ fn labels_of(file: &Examined, number: usize, limits: &Limits) -> Result<Option<C
     Ok(Some(CoordinateLabels::Texts(elements.bytes.chunks_exact(width.max(1)).map(text).collect())))
 }
 
-/// The dimension that a variable has the labels of; nothing for other variables.
+/// Returns the dimension whose labels a variable holds; `None` for other variables.
 fn labelled(array: &ForeignArray) -> Option<String> {
     let name = array.path.rsplit('/').next().unwrap_or(&array.path);
     let dimensions = dimension_names(array);
@@ -99,14 +106,14 @@ fn labelled(array: &ForeignArray) -> Option<String> {
     first.filter(|first| has_labels && first == name)
 }
 
-/// The paths of variables that others name as their coordinates.
+/// Returns the paths of variables that other variables name as their coordinates.
 fn named_coordinates(map: &ChunkMap) -> HashSet<String> {
     let of_arrays = map.arrays.iter().filter_map(|array| {
         let group = array.path.rsplit_once('/').map_or("", |(group, _)| group);
         Some((group, text(array, "coordinates")?))
     });
     let of_groups = map.groups.iter().filter_map(|group| {
-        let attributes = group_attributes(&group.attributes, Style::H5netcdf);
+        let attributes = group_attributes(&group.attributes, AttributeStyle::H5netcdf);
         Some((group.path.as_str(), attributes.get("coordinates")?.as_str()?.to_owned()))
     });
     let mut paths = HashSet::new();
@@ -116,7 +123,7 @@ fn named_coordinates(map: &ChunkMap) -> HashSet<String> {
     paths
 }
 
-/// The variable with the labels of the joined dimension, the one nearest to the root.
+/// Returns the variable with the labels of the joined dimension, the one nearest to the root.
 pub(super) fn joined_coordinate(arrays: &[ForeignArray], dimension: &str) -> Option<usize> {
     let is_number = |array: &ForeignArray| {
         let is_text = matches!(
@@ -133,9 +140,9 @@ pub(super) fn joined_coordinate(arrays: &[ForeignArray], dimension: &str) -> Opt
     found.min_by_key(|number| arrays[*number].path.matches('/').count())
 }
 
-/// The variables of the first file that those of the others are compared with.
+/// The variables of the first file with which those of the others are compared.
 pub(super) struct Comparison {
-    /// All variables, times bounds with the units of their times.
+    /// All variables; the bounds of times have the units of the times.
     arrays: Vec<ForeignArray>,
     file: String,
     limits: Limits,
@@ -143,16 +150,16 @@ pub(super) struct Comparison {
     /// The variable with the labels of the joined dimension.
     coordinate: Option<usize>,
     labels: Vec<(usize, CoordinateLabels)>,
-    /// Fields that are not joined, with their values; nothing for those of a large one.
+    /// Fields that are not joined, with their values; `None` for a large field.
     fields: Vec<(usize, Option<CoordinateLabels>)>,
-    /// Each so many files have their fields compared.
+    /// Of so many files, one has its fields compared.
     stride: usize,
     converted_bytes: AtomicU64,
 }
 
 /// The result of a comparison with the first file.
 #[derive(Debug, Default)]
-pub(super) struct Compared {
+pub(super) struct ComparisonResult {
     pub(super) span: CoordinateSpan,
     pub(super) differing: Vec<u32>,
     /// The first reason why the file does not fit.
@@ -160,12 +167,13 @@ pub(super) struct Compared {
 }
 
 impl Comparison {
-    /// The variables of `first`, which is at `file`, joined along `dimension`, for `count` other files.
+    /// Reads the variables of `first`, which is at `file`, for comparison with `count` other files
+    /// joined along `dimension`.
     ///
     /// # Errors
-    /// As [`Examined::elements`].
+    /// As [`ExaminedFileMap::elements`].
     pub(super) fn new(
-        first: &Examined,
+        first: &ExaminedFileMap,
         (file, count): (String, usize),
         dimension: &str,
         (compat, limits): (Compat, &Limits),
@@ -212,16 +220,20 @@ impl Comparison {
         })
     }
 
-    /// The variables of the first file, as the others are compared with them.
+    /// Returns the variables of the first file, as the others are compared with them.
     pub(super) fn arrays(&self) -> &[ForeignArray] {
         &self.arrays
     }
 
-    /// The first file as the others are compared with it, with the joined coordinate's values.
+    /// Returns the first file, as the others are compared with it, and the span of its joined
+    /// coordinate.
     ///
     /// # Errors
-    /// As [`Examined::elements`].
-    pub(super) fn of_first(&self, first: &Examined) -> Result<(Examined, Compared)> {
+    /// As [`ExaminedFileMap::elements`].
+    pub(super) fn of_first(
+        &self,
+        first: &ExaminedFileMap,
+    ) -> Result<(ExaminedFileMap, ComparisonResult)> {
         let mut own = first.clone();
         own.map.arrays.clone_from(&self.arrays);
         let span = match self.coordinate {
@@ -231,30 +243,34 @@ impl Comparison {
             ),
             None => CoordinateSpan::default(),
         };
-        Ok((own, Compared { span, ..Compared::default() }))
+        Ok((own, ComparisonResult { span, ..ComparisonResult::default() }))
     }
 
-    /// Compares a file, the `position`-th of those that are new, and converts its joined times.
+    /// Compares a file, the `position`-th of the new ones, and converts its joined times.
     ///
     /// # Errors
-    /// As [`Examined::elements`].
-    pub(super) fn compare(&self, file: &mut Examined, position: usize) -> Result<Compared> {
+    /// As [`ExaminedFileMap::elements`].
+    pub(super) fn compare(
+        &self,
+        file: &mut ExaminedFileMap,
+        position: usize,
+    ) -> Result<ComparisonResult> {
         give_units_to_bounds(&mut file.map.arrays);
         let paths = file.map.arrays.iter().map(|array| array.path.clone());
         let numbers: HashMap<String, usize> = paths.zip(0..).collect();
         let number_of = |number: usize| numbers.get(&self.arrays[number].path).copied();
-        let mut compared = Compared::default();
+        let mut compared = ComparisonResult::default();
         let mut problem = None;
         for &number in &self.joined {
             let Some(own) = number_of(number) else { continue };
             let found = self.unify(file, (number, own))?;
-            if let Unity::Failed(reason) = found {
+            if let UnitsOutcome::Failed(reason) = found {
                 problem = problem.or(Some(reason));
                 continue;
             }
             if self.coordinate == Some(number) {
                 let elements = match found {
-                    Unity::Converted(elements) => Some(elements),
+                    UnitsOutcome::Converted(elements) => Some(elements),
                     _ => file.elements(own, &self.limits)?,
                 };
                 compared.span = span_of(elements, &missing_elements(&file.map.arrays[own]));
@@ -272,20 +288,26 @@ impl Comparison {
                 }
             }
         }
-        Ok(Compared { problem, ..compared })
+        Ok(ComparisonResult { problem, ..compared })
     }
 
-    /// Gives a joined variable of a file the units of that of the first file.
-    fn unify(&self, file: &mut Examined, (number, own): (usize, usize)) -> Result<Unity> {
+    /// Converts a joined variable of a file to the units of the first file.
+    fn unify(
+        &self,
+        file: &mut ExaminedFileMap,
+        (number, own): (usize, usize),
+    ) -> Result<UnitsOutcome> {
         let first = &self.arrays[number];
         let conversion = match unified(first, &file.map.arrays[own]) {
-            Unified::AsTheyAre => return Ok(Unity::Same),
-            Unified::SameUnits => {
+            TimeUnification::AsTheyAre => return Ok(UnitsOutcome::Same),
+            TimeUnification::SameUnits => {
                 take_units(first, &mut file.map.arrays[own]);
-                return Ok(Unity::Same);
+                return Ok(UnitsOutcome::Same);
             }
-            Unified::Never(reason) => return Ok(Unity::Failed(self.decoded_instead(&reason))),
-            Unified::Convert(conversion) => conversion,
+            TimeUnification::Never(reason) => {
+                return Ok(UnitsOutcome::Failed(self.decoded_instead(&reason)));
+            }
+            TimeUnification::Convert(conversion) => conversion,
         };
         let path = &first.path;
         let bytes = bytes_of(&file.map.arrays[own]).unwrap_or(u64::MAX);
@@ -299,16 +321,16 @@ impl Comparison {
         let Some(times) = times else {
             let units = time_meaning(first).unwrap_or_default();
             let reason = format!("{path:?} has more times than are converted to {units:?}");
-            return Ok(Unity::Failed(self.decoded_instead(&reason)));
+            return Ok(UnitsOutcome::Failed(self.decoded_instead(&reason)));
         };
         let array = &mut file.map.arrays[own];
         match conversion.apply(array, &times) {
             Ok(elements) => {
                 take_units(first, array);
                 file.datasets[own] = None;
-                Ok(Unity::Converted(elements))
+                Ok(UnitsOutcome::Converted(elements))
             }
-            Err(reason) => Ok(Unity::Failed(self.decoded_instead(&reason))),
+            Err(reason) => Ok(UnitsOutcome::Failed(self.decoded_instead(&reason))),
         }
     }
 
@@ -320,10 +342,10 @@ impl Comparison {
         )
     }
 
-    /// The way in which a coordinate of a file differs from that of the first file.
+    /// Returns the difference between a coordinate of a file and that of the first file.
     fn other_labels(
         &self,
-        file: &Examined,
+        file: &ExaminedFileMap,
         (number, own): (usize, usize),
         labels: &CoordinateLabels,
     ) -> Result<Option<String>> {
@@ -353,10 +375,10 @@ impl Comparison {
         }))
     }
 
-    /// True if a field of a file, which is not joined, differs from that of the first file.
+    /// Returns true if a field of a file, which is not joined, differs from that of the first file.
     fn is_other_field(
         &self,
-        file: &Examined,
+        file: &ExaminedFileMap,
         (number, own): (usize, usize),
         values: Option<&CoordinateLabels>,
     ) -> bool {
@@ -370,21 +392,22 @@ impl Comparison {
             // Texts may be padded to another width.
             (Some(Texts(of)), Ok(Some(Texts(own)))) => *of != own,
             (Some(Numbers(of)), Ok(Some(Numbers(own)))) => !is_alike || own.is_other(of),
-            // Damaged values are not the same.
+            // Damaged values count as different.
             (Some(_), Err(_)) => true,
             _ => !is_alike,
         }
     }
 }
 
-/// The outcome of giving a variable the units of the first file.
-enum Unity {
+/// The outcome of converting a variable to the units of the first file.
+enum UnitsOutcome {
     Same,
     Converted(VariableElements),
     Failed(String),
 }
 
-/// How the values of a coordinate follow each other; nothing is known of one that is too large to be read.
+/// Returns the order and the ends of a coordinate's values; the default for a coordinate that is
+/// too large to read.
 fn span_of(elements: Option<VariableElements>, missing: &[Vec<u8>]) -> CoordinateSpan {
     let Some(elements) = elements else { return CoordinateSpan::default() };
     let of_kind = |kind| CoordinateSpan { kind, ..CoordinateSpan::default() };
@@ -410,14 +433,14 @@ fn span_of(elements: Option<VariableElements>, missing: &[Vec<u8>]) -> Coordinat
     CoordinateSpan { kind, first: *first, last: *last }
 }
 
-/// The dimensions along which two files may be joined: those with other labels, else those without labels that
-/// differ in length.
+/// Returns the dimensions along which two files may be joined: those whose labels differ, or else
+/// those without labels whose lengths differ.
 ///
 /// # Errors
-/// As [`Examined::elements`].
+/// As [`ExaminedFileMap::elements`].
 pub(super) fn differing_dimensions(
-    first: &Examined,
-    other: &Examined,
+    first: &ExaminedFileMap,
+    other: &ExaminedFileMap,
     limits: &Limits,
 ) -> Result<BTreeSet<String>> {
     let of_other = other.map.arrays.iter().map(|array| array.path.as_str());

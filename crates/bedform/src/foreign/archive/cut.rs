@@ -1,4 +1,4 @@
-//! Selections of a joined variable, file by file.
+//! Selections of a joined variable, cut into one part for each file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use bedform_geometry::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::geometry::{BoxPart, Geometry};
 
-/// Positions of lists that the parts of one selection may have together.
+/// The most listed positions that the parts of one selection may have together.
 const LISTED_MAX: u64 = 1 << 26;
 
-/// What a selection takes of one file, in the file's own positions.
+/// The part of a selection in one file, in the file's own positions.
 #[derive(Debug)]
 pub(super) enum FilePart {
     Boxes(Vec<BoxPart>),
@@ -20,11 +20,12 @@ pub(super) enum FilePart {
     Points(Points, Vec<u64>),
 }
 
-/// The files that a selection touches, in their order, and what it takes of each.
-pub(super) type Parts = BTreeMap<usize, FilePart>;
+/// The files that a selection touches, in their order, each with its part.
+pub(super) type PartsByFile = BTreeMap<usize, FilePart>;
 
 impl FilePart {
-    /// Which chunks of the file it touches, and where their elements go.
+    /// Returns the chunks of the file that the part touches, and the places of their elements in
+    /// the result.
     ///
     /// # Errors
     /// As [`Geometry::new`].
@@ -46,9 +47,9 @@ impl FilePart {
 /// Cuts a selection, which fits the joined variable, at the files' `starts` along `axis`.
 ///
 /// # Errors
-/// `LimitExceeded` for one that is too large to plan.
-pub(super) fn cut(selection: &Selection, axis: usize, starts: &[u64]) -> Result<Parts> {
-    let mut parts = Parts::new();
+/// `LimitExceeded` for a selection that is too large to plan.
+pub(super) fn cut(selection: &Selection, axis: usize, starts: &[u64]) -> Result<PartsByFile> {
+    let mut parts = PartsByFile::new();
     if selection.len() == Some(0) {
         return Ok(parts);
     }
@@ -72,7 +73,7 @@ pub(super) fn cut(selection: &Selection, axis: usize, starts: &[u64]) -> Result<
     Ok(parts)
 }
 
-/// As [`cut`], of a part of a selection, the elements of which are in a box of a result of `result_shape`.
+/// As [`cut`], for a part of a selection whose elements fill a box of a result of `result_shape`.
 ///
 /// # Errors
 /// As [`cut`].
@@ -81,19 +82,20 @@ pub(super) fn cut_part(
     result_shape: &[u64],
     axis: usize,
     starts: &[u64],
-) -> Result<Parts> {
-    let mut parts = Parts::new();
+) -> Result<PartsByFile> {
+    let mut parts = PartsByFile::new();
     add_box(&mut parts, part, (result_shape, 0), (axis, starts))?;
     Ok(parts)
 }
 
-/// The file that has position `at`.
+/// Returns the file that has position `at`.
 pub(super) fn file_of(starts: &[u64], at: u64) -> usize {
-    // Of files without elements the last one that begins there is followed by one that has it.
+    // Several files begin at one position if some of them are empty; the last of these has the
+    // element.
     starts.partition_point(|start| *start <= at).saturating_sub(1)
 }
 
-/// The files that have some of the positions.
+/// Returns the files that have some of the positions.
 pub(super) fn files_of(positions: &AxisSelection, starts: &[u64]) -> BTreeSet<usize> {
     match positions {
         AxisSelection::Range(range) => files_of_range(range, starts),
@@ -101,7 +103,7 @@ pub(super) fn files_of(positions: &AxisSelection, starts: &[u64]) -> BTreeSet<us
     }
 }
 
-/// The same, of positions of a part.
+/// As [`files_of`], for positions of a part.
 pub(super) fn files_at(positions: &Positions, starts: &[u64]) -> BTreeSet<usize> {
     match positions {
         Positions::Range(range) => files_of_range(range, starts),
@@ -124,7 +126,7 @@ fn files_of_range(range: &AxisRange, starts: &[u64]) -> BTreeSet<usize> {
 fn files_of_list(positions: &[u64], starts: &[u64]) -> BTreeSet<usize> {
     let (mut files, mut last) = (BTreeSet::new(), 0..0);
     for at in positions {
-        // Neighbours of a list are of one file most of the time.
+        // Neighbours in a list are mostly in one file.
         if !last.contains(at) {
             let file = file_of(starts, *at);
             last = starts[file]..starts[file + 1];
@@ -134,7 +136,7 @@ fn files_of_list(positions: &[u64], starts: &[u64]) -> BTreeSet<usize> {
     files
 }
 
-/// The files that a selection takes something of, which fits the joined variable.
+/// Returns the files that a selection touches, which fits the joined variable.
 ///
 /// # Errors
 /// `InvalidArgument` for a region that no range describes.
@@ -166,9 +168,10 @@ fn axes_of(region: &Region) -> Result<Vec<AxisSelection>> {
     axes.collect()
 }
 
-/// Adds the parts of one box of a selection, whose elements are in a box of `shape` of the result, behind `behind`.
+/// Adds the parts of one box of a selection. Its elements fill a box of `shape` of the result,
+/// after `behind` elements.
 fn add_box(
-    parts: &mut Parts,
+    parts: &mut PartsByFile,
     axes: &[PlacedAxis],
     (shape, behind): (&[u64], u64),
     (axis, starts): (usize, &[u64]),
@@ -202,7 +205,7 @@ fn add_box(
     Ok(())
 }
 
-/// Positions along the joined axis, file by file, each from the file's first.
+/// Returns the positions along the joined axis for each file, counted from the file's first.
 fn along_files(whole: &PlacedAxis, starts: &[u64]) -> Vec<(usize, PlacedAxis)> {
     match &whole.positions {
         Positions::Range(range) => {
@@ -227,7 +230,7 @@ fn along_files(whole: &PlacedAxis, starts: &[u64]) -> Vec<(usize, PlacedAxis)> {
     }
 }
 
-/// As [`cut`], of points, each of which goes to the place in the result that `place_of` gives for its number.
+/// As [`cut`], for points; `place_of` returns the place in the result for the number of a point.
 ///
 /// # Errors
 /// As [`cut`].
@@ -236,8 +239,8 @@ pub(super) fn cut_points(
     place_of: impl Fn(u64) -> u64,
     axis: usize,
     starts: &[u64],
-) -> Result<Parts> {
-    let mut parts = Parts::new();
+) -> Result<PartsByFile> {
+    let mut parts = PartsByFile::new();
     let mut by_file: BTreeMap<usize, (Vec<Vec<u64>>, Vec<u64>)> = BTreeMap::new();
     for (place, at) in points.coords()[axis].iter().enumerate() {
         let file = file_of(starts, *at);

@@ -1,4 +1,4 @@
-//! Chunk maps of many files, found in several threads.
+//! Chunk maps of many files, found by several threads.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,35 +11,35 @@ use bedform_storage::{Object, Storage, StorageErrorKind};
 use super::place::FilePlace;
 use super::values::{OpenedVariable, VariableElements, is_small};
 use crate::error::{Error, ErrorKind, Result};
-use crate::foreign::hdf5::{self, Parsed, Reader};
+use crate::foreign::hdf5::{self, Hdf5Access, ParsedFile};
 use crate::foreign::opening::kept_map;
 use crate::foreign::tables::grid_chunks;
 use crate::foreign::{read_header, source_version};
-use crate::opening::{Fronted, NO_FILE, PlaceKind, REFERENCES};
-use crate::options::{OpenOptions, Progress};
+use crate::opening::{FrontCachedFile, NO_FILE, PlaceKind, REFERENCES};
+use crate::options::{OpenOptions, ProgressCallback};
 use crate::threads::ordered::map_numbers;
 use crate::threads::workers::check_goes_on;
 
-/// Threads that look at files: they wait for storage most of the time.
+/// Threads that examine files: they wait for storage most of the time.
 const THREADS: usize = 16;
 pub(super) const STOPPED: &str = "opening the files was stopped";
 
 /// The variables of a file by its metadata, and the file itself.
 #[derive(Clone)]
-pub(super) struct Examined {
+pub(super) struct ExaminedFileMap {
     pub(super) map: ChunkMap,
-    /// For each variable the address of its dataset, where the map lacks its chunks.
+    /// For each variable, the address of its dataset if the map lacks its chunks.
     pub(super) datasets: Vec<Option<u64>>,
     pub(super) object: Arc<dyn Object>,
 }
 
-/// What `act` gives for each number below `count`, in several threads.
+/// Returns the results of `act` for each number below `count`, computed by several threads.
 ///
 /// # Errors
 /// That of the lowest number; `Interrupted`.
 pub(super) fn in_threads<T: Send>(
     count: usize,
-    progress: Progress<'_>,
+    progress: ProgressCallback<'_>,
     act: impl Fn(usize) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
     let before = |done| {
@@ -52,22 +52,24 @@ pub(super) fn in_threads<T: Send>(
     made
 }
 
-/// What the file at `place` of `storage` says; nothing if it is for the library of its format to say.
+/// Parses the file at `place` of `storage`; `None` if only the library of its format can.
 ///
 /// # Errors
-/// `NotFound`; `Conflict` if it has changed since it was looked for; `Unsupported` for a file of another kind;
-/// `Corrupt`, `LimitExceeded` by its metadata; those of storage.
+/// `NotFound`; `Conflict` if it has changed since it was found; `Unsupported` for a file of another
+/// kind; `Corrupt`, `LimitExceeded` by its metadata; those of storage.
 pub(super) fn examine(
     place: &FilePlace,
     storage: &dyn Storage,
     options: &OpenOptions,
     tables: &TableBudget,
-) -> Result<Option<Examined>> {
+) -> Result<Option<ExaminedFileMap>> {
     let path = &*place.path;
     let opened =
-        Fronted::local(storage, &place.name, options).map_err(|error| match error.kind {
-            StorageErrorKind::NotAnObject => other(path, NO_FILE),
-            _ => error.into(),
+        FrontCachedFile::local(storage, &place.name, options).map_err(|error| {
+            match error.kind {
+                StorageErrorKind::NotAnObject => other(path, NO_FILE),
+                _ => error.into(),
+            }
         })?;
     let source = source_version(opened.object.version());
     if source != place.source {
@@ -87,23 +89,27 @@ pub(super) fn examine(
         _ => Err(other(path, NO_FILE)),
     };
     let found = found?;
-    Ok(found.map(|(map, datasets)| Examined { map, datasets, object: Arc::from(opened.object) }))
+    Ok(found.map(|(map, datasets)| ExaminedFileMap {
+        map,
+        datasets,
+        object: Arc::from(opened.object),
+    }))
 }
 
-/// A chunk map, and for each variable the address of its dataset where the map lacks its chunks.
-type Described = (ChunkMap, Vec<Option<u64>>);
+/// A chunk map, and for each variable the address of its dataset if the map lacks its chunks.
+type DescribedFile = (ChunkMap, Vec<Option<u64>>);
 
 fn of_hdf5(
     place: &FilePlace,
-    opened: &Fronted,
+    opened: &FrontCachedFile,
     options: &OpenOptions,
     tables: &TableBudget,
-) -> Result<Option<Described>> {
-    if let Some(Parsed { mut map, mut datasets }) = hdf5::parse(&place.path, opened, options)? {
+) -> Result<Option<DescribedFile>> {
+    if let Some(ParsedFile { mut map, mut datasets }) = hdf5::parse(&place.path, opened, options)? {
         for (array, address) in map.arrays.iter_mut().zip(&mut datasets) {
             let Some(at) = address.filter(|_| tables.takes(array)) else { continue };
-            let reader = Reader::new(&*opened.object, opened.if_settled(), false);
-            // What cannot be found is looked for again by the read that needs it.
+            let reader = Hdf5Access::new(&*opened.object, opened.if_settled(), false);
+            // A failed search is repeated by the read that needs the table.
             let found = hdf5::read_table(&reader, at, array, &options.limits).ok();
             if let (Some(table), ForeignStorage::Chunked { chunks, .. }) =
                 (found, &mut array.storage)
@@ -121,11 +127,11 @@ fn of_hdf5(
     }))
 }
 
-/// Bytes of chunk tables that are still looked for: of small ones, which a later read of many files would look for
-/// in each of them.
+/// A budget in bytes for small chunk tables that are read when an archive is opened. Otherwise a
+/// later read of many files would have to find the table in each of them.
 pub(super) struct TableBudget(AtomicU64);
 
-/// Chunks of a variable whose table is small.
+/// The most chunks of a variable whose table is small.
 const SMALL_TABLE_CHUNKS: u64 = 64;
 
 impl TableBudget {
@@ -133,7 +139,7 @@ impl TableBudget {
         Self(AtomicU64::new(bytes))
     }
 
-    /// True if the table of a variable is to be looked for.
+    /// Returns true if the table of a variable should be read, and takes its bytes.
     fn takes(&self, array: &ForeignArray) -> bool {
         let chunks = grid_chunks(array);
         let take = |left: u64| left.checked_sub(chunks * ChunkTable::ENTRY_BYTES);
@@ -143,14 +149,15 @@ impl TableBudget {
     }
 }
 
-impl Examined {
-    /// An opened file whose map has all chunks.
+impl ExaminedFileMap {
+    /// Makes the result for an opened file whose map has all chunks.
     pub(super) fn whole(map: ChunkMap, object: Arc<dyn Object>) -> Self {
         let datasets = vec![None; map.arrays.len()];
         Self { map, datasets, object }
     }
 
-    /// The elements of a variable; nothing for a large one, and for one that only the library of the format reads.
+    /// Returns the elements of a variable; `None` for a large one, and for one that only the
+    /// library of the format reads.
     ///
     /// # Errors
     /// `Corrupt`, `Conflict` by the file; those of storage.
@@ -173,8 +180,8 @@ impl Examined {
         self.elements_of(array, table)
     }
 
-    fn reader(&self) -> Reader<'_> {
-        Reader::new(&*self.object, None, false)
+    fn reader(&self) -> Hdf5Access<'_> {
+        Hdf5Access::new(&*self.object, None, false)
     }
 
     fn elements_of(
@@ -184,16 +191,17 @@ impl Examined {
     ) -> Result<Option<VariableElements>> {
         let (name, object, table) = (array.path.clone(), self.object.clone(), Arc::new(table));
         match (OpenedVariable { name, array, object, table }).elements() {
-            // A codec that nothing here decodes.
+            // A codec that the engine lacks.
             Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
             read => read,
         }
     }
 
-    /// The texts of a variable of texts of any length; nothing for others, and where only the library reads them.
+    /// Returns the texts of a variable of texts of any length; `None` for others, and for one that
+    /// only the library reads.
     ///
     /// # Errors
-    /// As [`Examined::elements`].
+    /// As [`ExaminedFileMap::elements`].
     pub(super) fn texts(&self, number: usize, limits: &Limits) -> Result<Option<Vec<String>>> {
         let array = &self.map.arrays[number];
         let address = self.datasets[number].filter(|_| array.data_type == Some(DataType::String));
@@ -220,7 +228,7 @@ impl Examined {
     }
 }
 
-/// The error for a file that is not the one that was looked for.
+/// Returns the error for a file that has changed since it was found.
 pub(super) fn changed(path: &Path) -> Error {
     let text = format!("{} has changed since it was opened; open the files again", path.display());
     Error::new(ErrorKind::Conflict, text)

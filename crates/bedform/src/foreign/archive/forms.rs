@@ -1,4 +1,4 @@
-//! Forms: what variables of many files have in common, each kept once.
+//! Forms: the common properties of variables of many files, each kept once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bedform_format::archive::ArchivedVariable;
 use bedform_format::chunk_map::{ChunkMap, Encoding, ForeignArray, ForeignStorage};
 
-use super::examine::Examined;
+use super::examine::ExaminedFileMap;
 use super::meaning::MEANINGS;
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::attributes::dimension_names;
@@ -17,7 +17,8 @@ pub(super) struct Forms {
     pub(super) first: FirstVariables,
     pub(super) all: Vec<FoundForm>,
     numbers: HashMap<String, u32>,
-    /// Variables that the first file lacks: the first file that has each, and its dimensions there.
+    /// Variables that the first file lacks: the lowest number of a file that has each, and its
+    /// dimensions there.
     pub(super) others: BTreeMap<String, (usize, Vec<String>)>,
 }
 
@@ -28,7 +29,8 @@ pub(super) struct FirstVariables(Arc<HashMap<String, usize>>);
 /// A form that may be known already.
 pub(super) struct FormCandidate {
     array: ForeignArray,
-    /// The number of the variable, and what tells the form from others of it; nothing where the first file lacks it.
+    /// The number of the variable, and a text that identifies the form among others of it; `None`
+    /// if the first file lacks it.
     known: Option<(usize, String)>,
 }
 
@@ -40,11 +42,12 @@ pub(super) struct FoundForm {
     pub(super) file: usize,
 }
 
-/// The variables of one file, in the order of the first file's; nothing for those that it lacks.
+/// The variables of one file, in the order of the first file's; `None` for those that it lacks.
 pub(super) type FileVariables = Vec<Option<ArchivedVariable>>;
 
 impl FirstVariables {
-    /// What adding a form takes: nothing of it is for whoever holds the forms of all files.
+    /// Prepares a form for [`Forms::number`], so that this work is done without the lock on the
+    /// forms of all files.
     ///
     /// # Errors
     /// `Corrupt` for a variable that cannot be described.
@@ -57,13 +60,13 @@ impl FirstVariables {
         Ok(FormCandidate { array, known: Some((variable, text)) })
     }
 
-    /// The variables of a file, each as a form and its place.
+    /// Returns the variables of a file, each as a form and its place.
     ///
     /// # Errors
     /// As [`FirstVariables::candidate`].
     pub(super) fn described(
         &self,
-        examined: Examined,
+        examined: ExaminedFileMap,
     ) -> Result<Vec<(FormCandidate, ArchivedVariable)>> {
         let variables = examined.map.arrays.into_iter().zip(examined.datasets);
         let described = variables.map(|(array, address)| {
@@ -75,13 +78,14 @@ impl FirstVariables {
 }
 
 impl Forms {
-    /// Those of files the first of which has this chunk map.
+    /// Makes the forms of files whose first one has this chunk map.
     pub(super) fn of_first(map: &ChunkMap) -> Self {
         let paths = map.arrays.iter().map(|array| array.path.clone());
         Self { first: FirstVariables(Arc::new(paths.zip(0..).collect())), ..Self::default() }
     }
 
-    /// The number of a form, which is added if it is new; nothing for a variable that the first file lacks.
+    /// Returns the number of a form, which is added if it is new; `None` for a variable that the
+    /// first file lacks.
     pub(super) fn number(&mut self, form: FormCandidate, file: usize) -> Option<u32> {
         let FormCandidate { array, known } = form;
         let Some((variable, text)) = known else {
@@ -103,7 +107,7 @@ impl Forms {
         Some(number)
     }
 
-    /// The variables of file number `file`.
+    /// Returns the variables of file number `file`.
     pub(super) fn take(
         &mut self,
         described: Vec<(FormCandidate, ArchivedVariable)>,
@@ -121,7 +125,8 @@ impl Forms {
     }
 }
 
-/// A variable as a form and its place; `address` is that of its dataset, where its chunks are not known.
+/// Splits a variable into a form and its place; `address` is that of its dataset if its chunks are
+/// not known.
 fn form_of(array: ForeignArray, address: Option<u64>) -> (ForeignArray, ArchivedVariable) {
     let (mut form, mut place) = array.into_form();
     if let (Some(address), ForeignStorage::Chunked { .. }) = (address, &form.storage) {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bedform_format::chunk_map::{ChunkMap, ForeignArray, SourceVersion};
 use bedform_geometry::{ChunkGrid, PlacedAxis, Points, Positions, Selection};
 
-use super::cut::{Parts, cut, cut_part, cut_points, file_of, files_at, files_of_selection};
+use super::cut::{PartsByFile, cut, cut_part, cut_points, file_of, files_at, files_of_selection};
 use super::meaning::time_meaning;
-use super::member::Member;
+use super::member::ArchiveMember;
 use super::{Archive, VariableForm};
 use crate::cache::Scope;
 use crate::error::Result;
@@ -17,14 +17,14 @@ use crate::foreign::facts::{ForeignVariable, Sources, VariableFacts};
 use crate::foreign::source_version;
 use crate::plan::geometry::Geometry;
 use crate::run::chunks::ChunkCache;
-use crate::run::plan::{Piece, ReadPlan};
+use crate::run::plan::{PlanPiece, ReadPlan};
 use crate::source::{Settled, StoredLayout};
 
-/// A variable that many files have together.
+/// A variable whose elements lie in many files.
 #[derive(Debug)]
 pub(crate) struct JoinedVariable {
     archive: Arc<Archive>,
-    /// Its number among the joined variables.
+    /// The variable's number among the joined variables.
     number: usize,
     map: Arc<ChunkMap>,
     position: usize,
@@ -33,19 +33,20 @@ pub(crate) struct JoinedVariable {
     key: String,
 }
 
-/// A file that a read takes something of.
+/// A file that a read touches.
 #[derive(Debug)]
 pub(crate) struct FileRead {
     file: usize,
-    /// What its chunks have in common in the cache; nothing for those that no cache keeps.
+    /// The common part of its chunks' cache keys; `None` for raw chunks, which no cache keeps.
     scope: Option<Arc<Scope>>,
 }
 
-/// What a read takes of each file.
+/// The files that a read touches, each with the geometry of its part.
 type FileParts = Vec<(FileRead, Geometry)>;
 
 impl JoinedVariable {
-    /// Joined variable `number` of an archive, which is at `position` of the chunk map of `file`.
+    /// Makes joined variable `number` of an archive, which is at `position` of the chunk map of
+    /// `file`.
     ///
     /// # Errors
     /// `InvalidArgument` for a shape that no array has.
@@ -56,7 +57,7 @@ impl JoinedVariable {
         position: usize,
     ) -> Result<Self> {
         let array = &file.map.arrays[position];
-        // As the first file cuts it, where one shape of chunks has to stand for all.
+        // The chunks of the first file stand for all where one chunk shape is needed.
         let form = archive.form(0, number);
         let VariableForm { data_type, layout, .. } = form;
         let grid = ChunkGrid::new(array.shape.clone(), layout.grid.chunk_shape().to_vec())?;
@@ -86,15 +87,17 @@ impl JoinedVariable {
             self.file_parts(cut(selection, self.axis(), &self.archive.starts)?)
         };
         let parts = cut().map_err(|error| error.at(&self.facts.path))?;
-        let members: Vec<Member<'_>> = parts.iter().map(|(read, _)| self.member(read)).collect();
+        let members: Vec<ArchiveMember<'_>> =
+            parts.iter().map(|(read, _)| self.member(read)).collect();
         let pieces = parts.iter().zip(&members);
-        let mut pieces: Vec<Piece<'_>> =
+        let mut pieces: Vec<PlanPiece<'_>> =
             pieces.map(|((read, geometry), member)| self.piece(read, member, geometry)).collect();
-        Piece::number(&mut pieces);
+        PlanPiece::number(&mut pieces);
         act(ReadPlan::new(&pieces, &self.facts.tuning))
     }
 
-    /// What a part of a read, the elements of which are in a box of a result of `result_shape`, takes of each file.
+    /// Cuts a part of a read into one geometry for each file. Its elements fill a box of a result
+    /// of `result_shape`.
     ///
     /// # Errors
     /// `LimitExceeded` for a part that is too large to plan.
@@ -102,7 +105,7 @@ impl JoinedVariable {
         self.file_parts(cut_part(part, result_shape, self.axis(), &self.archive.starts)?)
     }
 
-    /// As [`JoinedVariable::parts_of`], of points, each of which has its place in the result.
+    /// As [`JoinedVariable::parts_of`], for points, each of which has its place in the result.
     ///
     /// # Errors
     /// As [`JoinedVariable::parts_of`].
@@ -112,20 +115,20 @@ impl JoinedVariable {
         self.file_parts(cut_points(points, place_of, self.axis(), &self.archive.starts)?)
     }
 
-    /// The source of what a read takes of a file.
-    pub(crate) fn member(&self, read: &FileRead) -> Member<'_> {
-        Member { archive: &self.archive, file: read.file, variable: self.number }
+    /// Returns the source of a read's part in one file.
+    pub(crate) fn member(&self, read: &FileRead) -> ArchiveMember<'_> {
+        ArchiveMember { archive: &self.archive, file: read.file, variable: self.number }
     }
 
-    /// The piece of a plan that reads that.
+    /// Returns the piece of a plan that reads this part.
     pub(crate) fn piece<'p>(
         &'p self,
         read: &'p FileRead,
-        member: &'p Member<'p>,
+        member: &'p ArchiveMember<'p>,
         geometry: &'p Geometry,
-    ) -> Piece<'p> {
+    ) -> PlanPiece<'p> {
         let cache = |scope| ChunkCache::new(&self.facts.cache, scope);
-        Piece {
+        PlanPiece {
             source: member,
             moment: &Settled,
             layout: &self.archive.form(read.file, self.number).layout,
@@ -137,28 +140,30 @@ impl JoinedVariable {
         }
     }
 
-    /// The axis along which the files are joined.
+    /// Returns the axis along which the files are joined.
     pub(crate) fn axis(&self) -> usize {
         self.archive.joined[self.number].axis
     }
 
-    /// The text that decides, beside the files, which elements there are: the joined dimension, and for times the
-    /// units of the first file, in which those of other files are given.
+    /// Returns the text that, beside the files, decides the elements. It names the joined
+    /// dimension, and for times the units of the first file, to which other files' times are
+    /// converted.
     pub(crate) fn key(&self) -> &str {
         &self.key
     }
 
-    /// True if every read that replicas serve looks whether files have changed.
+    /// Returns true if every read that replicas serve checks whether files have changed.
     pub(crate) fn asks_again(&self) -> bool {
         self.archive.open.asks_again() || !self.archive.places.storage(0).is_remote()
     }
 
-    /// The stretches of the joined axis, first position and end, of the files that have some of the positions.
+    /// Returns the stretches of the joined axis, first position and end, of the files that have
+    /// some of the positions.
     pub(crate) fn stretches(&self, positions: &Positions) -> Vec<(u64, u64)> {
         self.stretches_of_files(files_at(positions, &self.archive.starts))
     }
 
-    /// The stretches of the files that a selection takes something of.
+    /// Returns the stretches of the files that a selection touches.
     ///
     /// # Errors
     /// `OutOfBounds`, `InvalidArgument` if the selection does not fit the array.
@@ -173,14 +178,15 @@ impl JoinedVariable {
         files.into_iter().map(|file| (starts[file], starts[file + 1])).collect()
     }
 
-    /// The file that has just this stretch; nothing if there is none.
+    /// Returns the file that has exactly this stretch; `None` if there is none.
     fn file_at(&self, (start, end): (u64, u64)) -> Option<usize> {
         let starts = &self.archive.starts;
         let file = file_of(starts, start);
         (starts.get(file) == Some(&start) && starts.get(file + 1) == Some(&end)).then_some(file)
     }
 
-    /// The state of the file that has just this stretch; nothing if there is none. With `anew` the file is asked.
+    /// Returns the state of the file that has exactly this stretch; `None` if there is none. With
+    /// `anew` the file is checked.
     ///
     /// # Errors
     /// `NotFound` for a file that is gone; those of storage.
@@ -193,11 +199,11 @@ impl JoinedVariable {
         }
         let place = &archive.places.files[file];
         let found = source_version(&archive.places.storage(file).stat(&place.name)?);
-        // One that has changed has other elements than the archive knows, perhaps another number of them.
+        // A changed file has other elements than the archive knows, perhaps another number of them.
         Ok((found == *known).then_some(found))
     }
 
-    fn file_parts(&self, parts: Parts) -> Result<FileParts> {
+    fn file_parts(&self, parts: PartsByFile) -> Result<FileParts> {
         let archive = &*self.archive;
         let parts = parts.into_iter().map(|(file, part)| {
             let form = archive.form(file, self.number);
@@ -212,7 +218,7 @@ impl JoinedVariable {
         parts.collect()
     }
 
-    /// True if some file has the variable as its elements, in chunks of more than `bytes` bytes.
+    /// Returns true if some file has raw chunks of the variable of more than `bytes` bytes.
     pub(crate) fn has_large_raw_chunks(&self, bytes: u64) -> bool {
         let of_variable =
             self.archive.forms.iter().filter(|form| form.array.path == self.facts.path);

@@ -1,6 +1,7 @@
-//! The meaning that attributes give to stored values, and joined times in the units of the first file.
+//! The meaning that attributes give to stored values, and joined times in the units of the first
+//! file.
 //!
-//! The bounds of times have no units of their own by CF: they have those of the times.
+//! By CF the bounds of times have no units of their own: they have those of the times.
 
 use bedform_format::Endian;
 use bedform_format::chunk_map::{Attribute, Encoding, ForeignArray, ForeignStorage};
@@ -8,23 +9,26 @@ use serde_json::Value;
 
 use super::times::{TimeUnits, calendar_name, converted, is_since};
 use super::values::VariableElements;
-use crate::foreign::attributes::{Style, group_attributes};
+use crate::foreign::attributes::{AttributeStyle, group_attributes};
 
-/// Attributes by which stored values become what they mean: files that differ in them cannot be read as one.
+/// Attributes that decide the meaning of stored values: files that differ in them cannot be read as
+/// one.
 pub(super) const MEANINGS: [&str; 7] =
     ["units", "calendar", "scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned"];
-/// Those of them that labels cannot differ in. A value that stands for none is no label.
+/// Attributes in which labels must not differ. A missing value is not a label, so its attributes do
+/// not count.
 const OF_LABELS: [&str; 5] = ["units", "calendar", "scale_factor", "add_offset", "_Unsigned"];
 /// Attributes that name the bounds of a variable.
 const BOUNDS: [&str; 2] = ["bounds", "climatology"];
-/// Attributes that name the elements that stand for none.
+/// Attributes that hold missing values.
 const MISSING: [&str; 2] = ["_FillValue", "missing_value"];
 
-/// The value of an attribute, whatever its byte order, and whether one number is a list or not.
+/// Returns the value of an attribute, regardless of its byte order, and with a list of one number
+/// as that number.
 pub(super) fn meaning(array: &ForeignArray, name: &str) -> Option<Value> {
     let (_, attribute) = array.attributes.iter().find(|(own, _)| own == name)?;
     let only = [(name.to_owned(), attribute.clone())];
-    let value = group_attributes(&only, Style::H5netcdf).remove(name)?;
+    let value = group_attributes(&only, AttributeStyle::H5netcdf).remove(name)?;
     Some(match value {
         Value::Array(list) if list.len() == 1 => list.into_iter().next().unwrap_or_default(),
         other => other,
@@ -39,29 +43,29 @@ pub(super) fn text(array: &ForeignArray, name: &str) -> Option<String> {
     meaning(array, name)?.as_str().map(str::to_owned)
 }
 
-/// The path of a member of a group.
+/// Returns the path of a member of a group.
 pub(super) fn member_of(group: &str, name: &str) -> String {
     if group.is_empty() { name.to_owned() } else { format!("{group}/{name}") }
 }
 
-/// The path of a variable that another one names.
+/// Returns the path of a variable that the one at `path` names.
 fn beside(path: &str, name: &str) -> String {
     member_of(path.rsplit_once('/').map_or("", |(group, _)| group), name)
 }
 
-/// The units and calendar of times; nothing for other variables.
+/// Returns the units and calendar of times; `None` for other variables.
 fn since_units(array: &ForeignArray) -> Option<(String, Option<String>)> {
     let units = text(array, "units").filter(|units| is_since(units))?;
     Some((units, text(array, "calendar")))
 }
 
-/// The units of times as one text; nothing for other variables.
+/// Returns the units of times as one text; `None` for other variables.
 pub(super) fn time_meaning(array: &ForeignArray) -> Option<String> {
     let (units, calendar) = since_units(array)?;
     Some(format!("{units}, {}", calendar_name(calendar.as_deref().unwrap_or("standard"))))
 }
 
-/// Gives the bounds of times the units of these, where they have none.
+/// Gives the bounds of times the units of the times, if they have none.
 pub(super) fn give_units_to_bounds(arrays: &mut [ForeignArray]) {
     let mut inherited = Vec::new();
     for array in arrays.iter().filter(|array| since_units(array).is_some()) {
@@ -80,7 +84,7 @@ pub(super) fn give_units_to_bounds(arrays: &mut [ForeignArray]) {
     }
 }
 
-/// Names of one unit of latitude or longitude.
+/// Returns one name for all spellings of a unit of latitude or longitude.
 fn of_degrees(units: &str) -> Option<&'static str> {
     match units {
         "degrees_north" | "degree_north" | "degree_N" | "degrees_N" | "degreeN" | "degreesN" => {
@@ -93,7 +97,8 @@ fn of_degrees(units: &str) -> Option<&'static str> {
     }
 }
 
-/// The attribute in which the labels of two variables mean something else, with both values.
+/// Returns the first attribute by which the labels of two variables differ in meaning, with both
+/// values.
 pub(super) fn other_labels(
     first: &ForeignArray,
     array: &ForeignArray,
@@ -122,7 +127,7 @@ pub(super) fn other_labels(
     })
 }
 
-/// The elements that stand for none, little-endian.
+/// Returns the missing values, little-endian.
 pub(super) fn missing_elements(array: &ForeignArray) -> Vec<Vec<u8>> {
     let named = array.attributes.iter().filter(|(name, _)| MISSING.contains(&name.as_str()));
     let elements = named.flat_map(|(_, attribute)| {
@@ -145,15 +150,15 @@ fn little_endian(element: &[u8], order: Endian) -> Vec<u8> {
     element
 }
 
-/// How times of a file become those of the first file.
-pub(super) enum Unified {
-    /// They are none, or the units differ in nothing.
+/// The way in which times of a file become those of the first file.
+pub(super) enum TimeUnification {
+    /// No change: they are not times, or have equal units.
     AsTheyAre,
-    /// Another text of the same units.
+    /// Other words for the same units.
     SameUnits,
-    /// Elements in other units.
+    /// Other units.
     Convert(TimeConversion),
-    /// The reason why they cannot become them.
+    /// The reason why they cannot be converted.
     Never(String),
 }
 
@@ -165,32 +170,32 @@ pub(super) struct TimeConversion {
 }
 
 /// Compares the units of a variable with those of the first file.
-pub(super) fn unified(first: &ForeignArray, array: &ForeignArray) -> Unified {
+pub(super) fn unified(first: &ForeignArray, array: &ForeignArray) -> TimeUnification {
     let (Some(of), Some(own)) = (since_units(first), since_units(array)) else {
-        return Unified::AsTheyAre;
+        return TimeUnification::AsTheyAre;
     };
     if of == own {
-        return Unified::AsTheyAre;
+        return TimeUnification::AsTheyAre;
     }
     let [to, from] =
         [&of, &own].map(|(units, calendar)| TimeUnits::parse(units, calendar.as_deref()));
     let calendars =
         [&of, &own].map(|(_, name)| calendar_name(name.as_deref().unwrap_or("standard")));
     if of.0 == own.0 && calendars[0] == calendars[1] || from.is_some() && from == to {
-        return Unified::SameUnits;
+        return TimeUnification::SameUnits;
     }
     match (from, to) {
         (Some(from), Some(to)) if calendars[0] == calendars[1] => {
-            Unified::Convert(TimeConversion { from, to, shown: (own.0, of.0) })
+            TimeUnification::Convert(TimeConversion { from, to, shown: (own.0, of.0) })
         }
-        _ => Unified::Never(format!(
+        _ => TimeUnification::Never(format!(
             "{:?} has times in {:?} ({}), which are not compared with {:?} ({})",
             array.path, own.0, calendars[1], of.0, calendars[0]
         )),
     }
 }
 
-/// Gives a variable the units of that of the first file.
+/// Gives a variable the units of the first file's.
 pub(super) fn take_units(first: &ForeignArray, array: &mut ForeignArray) {
     let of_times = |name: &str| matches!(name, "units" | "calendar");
     array.attributes.retain(|(name, _)| !of_times(name));
@@ -199,10 +204,11 @@ pub(super) fn take_units(first: &ForeignArray, array: &mut ForeignArray) {
 }
 
 impl TimeConversion {
-    /// The variable with times in the units of the first file, which are in the variable itself.
+    /// Converts times to the units of the first file, stores them in the variable itself, and
+    /// returns them.
     ///
     /// # Errors
-    /// The reason why there are none.
+    /// The reason why they cannot be converted.
     pub(super) fn apply(
         &self,
         array: &mut ForeignArray,

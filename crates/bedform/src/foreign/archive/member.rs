@@ -1,4 +1,4 @@
-//! A variable of one file of an archive as a source, and the files that are open.
+//! A variable of one file of an archive as a source, and the open files of an archive.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,42 +12,44 @@ use rustix::io::Errno;
 use super::examine::changed;
 use super::{Archive, VariableForm};
 use crate::error::{Error, ErrorKind, Result};
-use crate::foreign::chunks::{Table, cell_of};
-use crate::foreign::hdf5::{self, Reader};
-use crate::foreign::inline::Inline;
+use crate::foreign::chunks::{TableHandle, cell_of};
+use crate::foreign::hdf5::{self, Hdf5Access};
+use crate::foreign::inline::CompactObject;
 use crate::foreign::source_version;
 use crate::plan::opening::Need;
 use crate::source::{OpenCell, PendingCell, Source};
 
-/// Files that are open at once, and the share of what the process may open.
+/// The most files that are open at once, and the divisor of the files that the process may open.
 const OPEN_MAX: u64 = 256;
 const OPEN_SHARE: u64 = 4;
-/// The share of these that is closed at a time.
+/// One in so many of the open files is closed at a time.
 const CLOSED_SHARE: usize = 4;
-/// To open a file that is at hand takes less, but for one now and then whose thread had to wait for a core.
+/// Opening a file in the page cache takes less, except now and then if the thread had to wait for a
+/// core.
 const WAITED_MIN: Duration = Duration::from_micros(300);
 const WAITED_IN_A_ROW: u32 = 3;
-/// Bytes of chunk tables that are held in memory beside those of the archive.
+/// The most bytes of chunk tables in memory beside those of the archive.
 const TABLE_BYTES_MAX: u64 = 64 << 20;
 
-/// The files that are open, and tables that were read.
+/// The open files, and chunk tables that were read.
 #[derive(Debug)]
 pub(super) struct OpenFiles {
     limit: usize,
-    /// Whether every read looks if a file has changed.
+    /// True if every read checks whether a file has changed.
     checks: bool,
-    /// Files in a row that took as long to open as if the device had been waited for.
+    /// The number of files in a row that took as long to open as a wait for the device.
     slow: AtomicU32,
-    state: Mutex<State>,
+    state: Mutex<OpenFilesState>,
 }
 
+/// Open files and tables, under one lock.
 #[derive(Debug, Default)]
-struct State {
-    /// Counts uses.
+struct OpenFilesState {
+    /// The number of uses so far.
     clock: u64,
-    /// Each with its last use.
+    /// Open files, each with the time of its last use on this clock.
     objects: HashMap<usize, (u64, Arc<dyn Object>)>,
-    /// By file and variable.
+    /// Tables by file and variable.
     tables: HashMap<(usize, usize), Arc<ChunkTable>>,
     table_bytes: u64,
 }
@@ -59,12 +61,12 @@ impl OpenFiles {
         Self { limit, checks, slow: AtomicU32::new(0), state: Mutex::default() }
     }
 
-    /// True if every read looks whether a file has changed.
+    /// Returns true if every read checks whether a file has changed.
     pub(super) fn asks_again(&self) -> bool {
         self.checks
     }
 
-    /// True if files wait for the device, the last of which took so long to open.
+    /// Returns true if files wait for the device, given the time that the last one took to open.
     fn has_waited(&self, took: Duration) -> bool {
         if took <= WAITED_MIN {
             self.slow.store(0, Ordering::Relaxed);
@@ -73,8 +75,8 @@ impl OpenFiles {
         self.slow.fetch_add(1, Ordering::Relaxed) + 1 >= WAITED_IN_A_ROW
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // A thread that panicked left whole values.
+    fn lock(&self) -> MutexGuard<'_, OpenFilesState> {
+        // A thread that panicked left consistent values.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -93,7 +95,7 @@ impl OpenFiles {
         let clock = state.clock;
         state.objects.insert(file, (clock, object.clone()));
         if state.objects.len() > self.limit {
-            // Some more than one, so that few opens have to look for the oldest.
+            // Several files are closed at a time, so that few opens have to search for the oldest.
             let mut uses: Vec<u64> = state.objects.values().map(|(used, _)| *used).collect();
             let (_, oldest, _) = uses.select_nth_unstable(self.limit / CLOSED_SHARE);
             let oldest = *oldest;
@@ -123,7 +125,7 @@ impl OpenFiles {
 }
 
 impl Archive {
-    /// The file, opened: the one that the archive knows.
+    /// Opens the file that the archive knows, or returns it if it is open.
     ///
     /// # Errors
     /// `Conflict` if another file has taken its place, or it was changed; those of storage.
@@ -150,10 +152,10 @@ impl Archive {
         Ok(object)
     }
 
-    /// Fails unless the name of a file still stands for this version of it.
+    /// Fails unless the name of a file still refers to this version of it.
     fn check(&self, file: usize, version: &Version) -> Result<()> {
         let place = &self.places.files[file];
-        // A file that is gone is said to be that.
+        // A file that is gone gives its own error.
         match self.places.storage(file).is_current(&place.name, version)? {
             true => Ok(()),
             false => {
@@ -163,7 +165,8 @@ impl Archive {
         }
     }
 
-    /// Fails unless a file, of which nothing is to be read, is still the one that the archive knows.
+    /// Fails unless a file is still the one that the archive knows, for variables whose bytes the
+    /// archive holds.
     fn check_state(&self, file: usize) -> Result<()> {
         let place = &self.places.files[file];
         let found = self.places.storage(file).stat(&place.name)?;
@@ -173,7 +176,7 @@ impl Archive {
         }
     }
 
-    /// The chunks of a variable in a file; nothing for one without chunks.
+    /// Returns the chunks of a variable in a file; `None` for one without chunks.
     fn table(
         &self,
         (file, variable): (usize, usize),
@@ -188,7 +191,7 @@ impl Archive {
         if let Some(table) = self.open.table((file, variable)) {
             return Ok(Some(table));
         }
-        let reader = Reader::new(object, None, false);
+        let reader = Hdf5Access::new(object, None, false);
         let table = hdf5::read_table(&reader, place.at, &form.array, &self.limits)
             .map_err(|error| error.at(self.file_name(file)))?;
         let table = Arc::new(table);
@@ -197,7 +200,7 @@ impl Archive {
     }
 }
 
-/// True if the process may open no more files.
+/// Returns true if the process may open no more files.
 fn is_out_of_files(error: &StorageError) -> bool {
     let code = error.source.as_ref().and_then(std::io::Error::raw_os_error);
     code == Some(Errno::MFILE.raw_os_error())
@@ -205,13 +208,13 @@ fn is_out_of_files(error: &StorageError) -> bool {
 
 /// A variable of one file of an archive.
 #[derive(Clone, Copy)]
-pub(crate) struct Member<'a> {
+pub(crate) struct ArchiveMember<'a> {
     pub(super) archive: &'a Archive,
     pub(super) file: usize,
     pub(super) variable: usize,
 }
 
-impl Member<'_> {
+impl ArchiveMember<'_> {
     fn form(&self) -> &VariableForm {
         self.archive.form(self.file, self.variable)
     }
@@ -221,7 +224,7 @@ impl Member<'_> {
     }
 }
 
-impl Source for Member<'_> {
+impl Source for ArchiveMember<'_> {
     fn open(
         &self,
         _: &[u64],
@@ -238,7 +241,9 @@ impl Source for Member<'_> {
         let mut table = None;
         let object: Arc<dyn Object> = match (&form.array.storage, &place.data) {
             (ForeignStorage::Empty, _) => return Ok(None),
-            (ForeignStorage::Compact { .. }, Some(data)) => Arc::new(Inline::new(data.to_vec())),
+            (ForeignStorage::Compact { .. }, Some(data)) => {
+                Arc::new(CompactObject::new(data.to_vec()))
+            }
             (ForeignStorage::Compact { .. }, None) => {
                 let text = format!("{}: an archive without its bytes", self.object_name(&[]));
                 return Err(Error::new(ErrorKind::Corrupt, text));
@@ -249,11 +254,11 @@ impl Source for Member<'_> {
                 object
             }
         };
-        // Nobody can tell before whether the system has the file at hand.
+        // Only the duration shows whether the file was in the page cache.
         if archive.open.has_waited(began.elapsed()) {
             waits();
         }
-        let table = || Table::Own(table.unwrap_or_default());
+        let table = || TableHandle::Own(table.unwrap_or_default());
         Ok(Some(cell_of(object, &form.array.storage, Some(place.at), table)))
     }
 

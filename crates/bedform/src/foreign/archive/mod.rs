@@ -2,40 +2,45 @@
 //!
 //! # Promises
 //!
-//! - A variable that has the *joined dimension* has the elements of all files, one file behind the other in the
-//!   order of their labels along it, or in which they were given. Any other is that of the first file.
-//! - Labels are true: coordinates along other dimensions are equal in all files, those along the joined one rise or
-//!   fall throughout, and times are in the units of the first file. `Compat::Override` takes this promise away.
-//! - Files may differ in chunks, codecs, byte order and format. They agree in everything that says which element
-//!   stands where and what its value means; the first file that does not is named.
-//! - No file is read as another one than was opened: each is compared with what was known of it when it is opened
-//!   for a read, and before every read where the handle is that fresh.
-//! - No more than some hundred files are open at once, fewer where the process may open few.
+//! - A variable that has the *joined dimension* has the elements of all files. The files follow
+//!   each other in the order of their labels along it, or in the given order. Any other variable is
+//!   that of the first file.
+//! - Labels are true. Coordinates along other dimensions are equal in all files. Those along the
+//!   joined one rise or fall throughout, and times are in the units of the first file.
+//!   `Compat::Override` takes this promise away.
+//! - Files may differ in chunks, codecs, byte order and format. They agree in everything that
+//!   decides the places and meanings of elements; the first file that does not is named in the
+//!   error.
+//! - A file that was replaced or changed is never read as the opened one. Each file's state is
+//!   compared when it is opened for a read, and before every read if the handle has
+//!   `freshness="read"`.
+//! - At most some hundred files are open at once, fewer if the process may open few.
 //!
 //! # How
 //!
-//! The chunk maps of all files are found once, in several threads, and become an
-//! [`ArchiveMap`](bedform_format::archive), a helper file in a sidecar of all files together. An open that finds
-//! it asks for the state of each file, and reads the headers of those alone that have changed.
+//! The chunk maps of all files are found once, by several threads, and become an
+//! [`ArchiveMap`](bedform_format::archive), a helper file in a sidecar of all files together. A
+//! later open reads that map, checks the state of each file, and reads the headers of changed files
+//! alone.
 //!
-//! An archive is a [`ForeignFile`]: one with the chunk map of its first file, in which joined variables have the
-//! shape of all files. Whoever describes files, lists or converts them needs not know of archives. A joined
-//! variable is no [`Source`](crate::source::Source): a read of it is a plan of one piece for each file that its
-//! selection touches.
+//! An archive is a [`ForeignFile`]: one with the chunk map of its first file, in which joined
+//! variables have the shape of all files. So code that describes, lists or converts files does not
+//! depend on archives. A joined variable is not a [`Source`](crate::source::Source): a read of it
+//! is a plan of one piece for each file that its selection touches.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `place` | where the files are, and their state |
-//! | `examine` | chunk maps of many files, in threads |
-//! | `forms` | what files have in common |
-//! | `agree` | which dimension is joined, and whether the files fit together |
+//! | `place` | the paths of the files, and their states |
+//! | `examine` | chunk maps of many files, by several threads |
+//! | `forms` | the common properties of variables of many files |
+//! | `agree` | the choice of the joined dimension, and the check that the files fit together |
 //! | `compare` | coordinates and fields, compared with those of the first file |
 //! | `meaning` | units and calendars; joined times in the units of the first file |
 //! | `times` | CF times, converted |
 //! | `values` | the elements of small variables |
 //! | `order` | the order of files by their labels |
-//! | `open` | archives, opened |
-//! | `member` | a variable of one file as a source; files that are open |
+//! | `open` | opening an archive |
+//! | `member` | a variable of one file as a source; open files |
 //! | `joined` | a joined variable |
 //! | `cut` | selections, file by file |
 
@@ -66,23 +71,24 @@ use bedform_format::{DataType, Limits};
 use super::ForeignFile;
 use super::facts::ForeignVariable;
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::Progress;
+use crate::options::ProgressCallback;
 use crate::source::StoredLayout;
 use member::OpenFiles;
 use place::ArchiveFiles;
 
 pub(crate) use joined::{FileRead, JoinedVariable};
-pub(crate) use member::Member;
+pub(crate) use member::ArchiveMember;
 pub use place::archive_sidecar;
 pub(crate) use place::shown;
 
-/// Gives the chunk map of a file that the parser does not understand.
+/// A function that makes the chunk map of a file that the parser does not understand.
 pub type MakeMap<'a> = &'a dyn Fn(&Path) -> Result<ChunkMap>;
 
-/// How files are joined.
+/// The way in which files are joined.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct JoinOptions {
-    /// The dimension along which they are joined; nothing for the one that can grow, or the labels of which differ.
+    /// The joined dimension. `None` means the dimension that can grow, or else the one whose labels
+    /// differ.
     pub dimension: Option<String>,
     /// The checks that files must pass.
     pub compat: Compat,
@@ -90,18 +96,18 @@ pub struct JoinOptions {
     pub order: FileOrder,
 }
 
-/// The checks that files must pass, beside the types and shapes of joined variables.
+/// The checks that files must pass, in addition to the types and shapes of joined variables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compat {
-    /// Coordinates are equal, and the joined labels rise or fall throughout.
+    /// Coordinates must be equal, and the joined labels must rise or fall throughout.
     #[default]
     Equals,
-    /// Nothing: coordinates are those of the first file.
+    /// No check: coordinates are those of the first file.
     Override,
 }
 
 impl Compat {
-    /// The option that a user calls `name`.
+    /// Returns the option with this name.
     ///
     /// # Errors
     /// `InvalidArgument` for another name.
@@ -117,21 +123,22 @@ impl Compat {
 /// The order in which files are joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FileOrder {
-    /// That in which they are given.
+    /// The order in which the files are given.
     #[default]
     Given,
-    /// That of the labels of the joined dimension; without such that in which they are given.
+    /// The order of the labels of the joined dimension; the given order if it has none.
     ByCoordinate,
 }
 
-/// How many files are opened as one.
+/// Options for opening many files as one.
 pub struct ArchiveOptions<'a> {
-    /// How they are joined.
+    /// The way in which the files are joined.
     pub join: JoinOptions,
-    /// Asked for files that only the library of their format understands; without it they are refused.
+    /// Called for files that only the library of their format understands; without it they are
+    /// refused.
     pub make_map: Option<MakeMap<'a>>,
-    /// Told how many files are done, of how many.
-    pub progress: Progress<'a>,
+    /// Called with the number of files done, and of all files.
+    pub progress: ProgressCallback<'a>,
 }
 
 impl Default for ArchiveOptions<'_> {
@@ -150,32 +157,32 @@ impl std::fmt::Debug for ArchiveOptions<'_> {
 /// Many files, opened as one.
 #[derive(Debug)]
 pub(super) struct Archive {
-    /// The archive as a user knows it.
+    /// The archive's name for users and messages.
     name: String,
     dimension: String,
-    /// The first file by itself.
+    /// The first file alone.
     first: ForeignFile,
     places: ArchiveFiles,
     files: Vec<ArchivedFile>,
     forms: Vec<VariableForm>,
     joined: Vec<JoinedAxis>,
     by_path: HashMap<String, usize>,
-    /// Where each file begins along the joined dimension, and where the last one ends.
+    /// The start of each file along the joined dimension, and the end of the last one.
     starts: Vec<u64>,
-    /// Whether the files are in the order of their labels because they were sorted.
+    /// True if the files were sorted into the order of their labels.
     is_sorted: bool,
     open: OpenFiles,
     limits: Limits,
 }
 
-/// A variable that is joined.
+/// A joined variable, and its joined axis.
 #[derive(Debug)]
 struct JoinedAxis {
     path: String,
     axis: usize,
 }
 
-/// A form, and how variables of it are stored.
+/// A form, and the stored form of its variables.
 #[derive(Debug)]
 struct VariableForm {
     array: ForeignArray,
@@ -185,29 +192,29 @@ struct VariableForm {
 }
 
 impl Archive {
-    /// The archive as a user knows it.
+    /// Returns the archive's name for users and messages.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The states of the files, in which they were opened.
+    /// Returns the states of the files when they were opened.
     pub(super) fn states(&self) -> impl Iterator<Item = &SourceVersion> {
         self.files.iter().map(|file| &file.source)
     }
 
-    /// The form of joined variable `variable` in file `file`.
+    /// Returns the form of joined variable `variable` in file `file`.
     fn form(&self, file: usize, variable: usize) -> &VariableForm {
         &self.forms[self.files[file].variables[variable].form as usize]
     }
 
-    /// The file as a user knows it.
+    /// Returns the file's name for users and messages.
     fn file_name(&self, file: usize) -> String {
         self.places.files[file].path.display().to_string()
     }
 }
 
 impl ForeignFile {
-    /// The variable at `path`, whoever reads it.
+    /// Returns the variable at `path`, joined or not.
     ///
     /// # Errors
     /// As [`ForeignFile::variable`].
@@ -222,10 +229,10 @@ impl ForeignFile {
         Ok(Arc::new(self.variable(path)?))
     }
 
-    /// The file that has the variable at `path` to itself: of an archive the first one.
+    /// Returns the file that alone has the variable at `path`: the first file of an archive.
     ///
     /// # Errors
-    /// `NotFound`; `Unsupported` for a variable that many files have together.
+    /// `NotFound`; `Unsupported` for a joined variable.
     pub(super) fn file_of(&self, path: &str) -> Result<&Self> {
         let Some(archive) = &self.archive else { return Ok(self) };
         self.position(path)?;
@@ -238,20 +245,20 @@ impl ForeignFile {
         }
     }
 
-    /// The dimension along which files are joined; nothing for one file.
+    /// Returns the dimension along which files are joined; `None` for a single file.
     pub fn joined_dimension(&self) -> Option<&str> {
         self.archive.as_ref().map(|archive| archive.dimension.as_str())
     }
 
-    /// The order in which files are joined, as numbers of the list that was given, and whether it is that of their
-    /// labels; nothing for one file.
+    /// Returns the order in which files are joined, as indices of the given list, and whether the
+    /// files were sorted by their labels. `None` for a single file.
     pub fn joined_order(&self) -> Option<(Vec<usize>, bool)> {
         let archive = self.archive.as_ref()?;
         Some((archive.places.given(), archive.is_sorted))
     }
 
-    /// A line that names the variables that are read from the first file and have other values in other files;
-    /// nothing if all agree.
+    /// Returns a line that names variables which are read from the first file but have other values
+    /// in other files; `None` if all agree.
     pub fn differing_files(&self) -> Option<String> {
         let archive = self.archive.as_ref()?;
         let arrays = &archive.first.map.arrays;

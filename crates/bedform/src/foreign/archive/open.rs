@@ -1,4 +1,4 @@
-//! Archives, opened: by what is kept of them, or by their files.
+//! Opening an archive: by its kept map, or by its files.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -13,8 +13,8 @@ use bedform_storage::Object;
 use super::agree::{
     Agreement, is_native, joined_axes, no_dimension, only_one, unlimited_dimension,
 };
-use super::compare::{Compared, Comparison, differing_dimensions, joined_coordinate};
-use super::examine::{Examined, STOPPED, TableBudget, changed, examine, in_threads};
+use super::compare::{Comparison, ComparisonResult, differing_dimensions, joined_coordinate};
+use super::examine::{ExaminedFileMap, STOPPED, TableBudget, changed, examine, in_threads};
 use super::forms::{FileVariables, Forms};
 use super::meaning::text;
 use super::member::OpenFiles;
@@ -35,10 +35,10 @@ use crate::replica::Replicas;
 use crate::sidecar::{Helper, Sidecar, SidecarName};
 use crate::threads::workers::check_goes_on;
 
-/// Bytes of the chunk tables that are looked for when an archive is opened, and chunks of each.
+/// The most bytes of chunk tables that are read when an archive is opened.
 const TABLE_BYTES_MAX: u64 = 32 << 20;
 
-// Of whichever files it has: that of each file says what of it counts.
+// Not bound to one source version: the map records the state of each file.
 impl Helper for ArchiveMap {
     const BYTES_MAX: u64 = 256 << 20;
 
@@ -51,7 +51,8 @@ impl Helper for ArchiveMap {
     }
 }
 
-/// The name of the archive's helper file: files that are joined in another way are another archive.
+/// Returns the name of the archive's helper file: the same files joined in another way are another
+/// archive.
 fn name_of(join: &JoinOptions) -> String {
     let is_override = join.compat == Compat::Override;
     if join.dimension.is_none() && !is_override {
@@ -69,9 +70,9 @@ impl ForeignFile {
     /// Opens the files at `paths` as one, joined along one dimension.
     ///
     /// # Errors
-    /// `InvalidArgument` if the files do not fit together, or it is not clear along which dimension, with the first
-    /// file that is at fault; `NotFound`, `Unsupported`, `Corrupt` as [`ForeignFile::open`], of any file;
-    /// `Interrupted`.
+    /// `InvalidArgument` if the files do not fit together, or the joined dimension is unclear,
+    /// naming the first file at fault; `NotFound`, `Unsupported`, `Corrupt` as
+    /// [`ForeignFile::open`], of any file; `Interrupted`.
     pub fn open_archive(
         paths: &[PathBuf],
         how: &ArchiveOptions<'_>,
@@ -83,7 +84,7 @@ impl ForeignFile {
             options.sidecar = Sidecar::find(&SidecarName::of_archive(&places.files[0].path), None)?;
         }
         let replicas = Replicas::new(&options);
-        // Those of the archive are none of its first file.
+        // Replicas of the archive are not those of its first file.
         options.replicas = false;
         add_kept_profile(&mut options, &places.files[0].path);
         let (first, map) = known_files(&mut places, how, &options)?;
@@ -100,8 +101,8 @@ impl ForeignFile {
     }
 }
 
-/// Opens the first file and finds what is known of all, from the sidecar or from the files. Brings `places` into the
-/// order in which they are joined.
+/// Opens the first file and returns the map of all, from the sidecar or from the files. Sorts
+/// `places` into the order in which the files are joined.
 fn known_files(
     places: &mut ArchiveFiles,
     how: &ArchiveOptions<'_>,
@@ -116,7 +117,7 @@ fn known_files(
     }
     let mut may_sort = is_sorted;
     loop {
-        let opening = Opening { places, how, options };
+        let opening = ArchiveOpening { places, how, options };
         let first = opening.first()?;
         let (mut map, mut is_new) = opening.map(&first, kept.take())?;
         let own: Vec<usize> = (0..map.files.len()).collect();
@@ -139,12 +140,12 @@ fn known_files(
             }
             return Ok((first, map));
         }
-        // Another file is the first one: all are compared with that.
+        // Another file is now the first one: all are compared with that.
         may_sort = false;
     }
 }
 
-/// The numbers of the files in the order in which they are kept, new ones behind them.
+/// Returns the numbers of the files in the order of the kept map, with new ones at the end.
 fn order_of_kept(kept: &ArchiveMap, places: &ArchiveFiles) -> Vec<usize> {
     let known = numbers_by_state(&kept.files);
     let mut order: Vec<usize> = (0..places.files.len()).collect();
@@ -153,6 +154,7 @@ fn order_of_kept(kept: &ArchiveMap, places: &ArchiveFiles) -> Vec<usize> {
     order
 }
 
+/// The fields of a [`SourceVersion`] as a key: size, times in nanoseconds, identity.
 type StateKey = (u64, i64, i64, (u64, u64));
 
 fn key_of(state: &SourceVersion) -> StateKey {
@@ -160,19 +162,19 @@ fn key_of(state: &SourceVersion) -> StateKey {
 }
 
 fn numbers_by_state(files: &[ArchivedFile]) -> HashMap<StateKey, usize> {
-    // Of files with one state, which are one file, the first counts.
+    // Files with one state are one file, so the first counts.
     files.iter().enumerate().rev().map(|(at, file)| (key_of(&file.source), at)).collect()
 }
 
-/// An archive on its way.
-struct Opening<'a> {
+/// The inputs of opening an archive.
+struct ArchiveOpening<'a> {
     places: &'a ArchiveFiles,
     how: &'a ArchiveOptions<'a>,
     options: &'a OpenOptions,
 }
 
-impl Opening<'_> {
-    /// The first file by itself.
+impl ArchiveOpening<'_> {
+    /// Opens the first file alone.
     fn first(&self) -> Result<ForeignFile> {
         let place = &self.places.files[0];
         let first = match ForeignFile::find(&place.path, false, self.options)? {
@@ -188,7 +190,7 @@ impl Opening<'_> {
         }
     }
 
-    /// The chunk map of a file that only its library understands.
+    /// Makes the chunk map of a file that only its library understands.
     fn map_of_library(&self, file: usize) -> Result<ChunkMap> {
         let path = &self.places.files[file].path;
         let Some(make_map) = self.how.make_map else {
@@ -201,8 +203,8 @@ impl Opening<'_> {
         }
     }
 
-    /// The map of all files, kept of those that are as they were and examined of the others; and whether some were
-    /// examined.
+    /// Returns the map of all files: kept entries of unchanged files, and examined ones of the
+    /// others. The flag says whether some were examined.
     fn map(&self, first: &ForeignFile, kept: Option<ArchiveMap>) -> Result<(ArchiveMap, bool)> {
         let kept = kept.and_then(|kept| self.usable(kept, first)).map(|kept| self.matched(kept));
         let kept = kept.filter(|kept| self.says_dimension(kept, first));
@@ -218,8 +220,8 @@ impl Opening<'_> {
         }
     }
 
-    /// True if the files that are kept say along which dimension all are joined: files that differed from the first
-    /// may be gone.
+    /// Returns true if the kept files determine the joined dimension: the files that differed from
+    /// the first may be gone.
     fn says_dimension(&self, kept: &ArchiveMap, first: &ForeignFile) -> bool {
         let path = &self.places.files[0].path;
         if self.how.join.dimension.is_some()
@@ -238,7 +240,8 @@ impl Opening<'_> {
         kept.files.iter().skip(1).filter(known).any(|file| along(file) != along(&kept.files[0]))
     }
 
-    /// The same with the files in their places, an empty one in the place of each that is not known.
+    /// Returns the map with its files in the order of `places`, and an empty entry for each unknown
+    /// file.
     fn matched(&self, mut kept: ArchiveMap) -> ArchiveMap {
         let known = numbers_by_state(&kept.files);
         let file_at = |place: &FilePlace| {
@@ -250,7 +253,7 @@ impl Opening<'_> {
         kept
     }
 
-    /// What was kept, if it is of files that the first one is still of.
+    /// Returns the kept map if its first file is unchanged and still first.
     fn usable(&self, map: ArchiveMap, first: &ForeignFile) -> Option<ArchiveMap> {
         let is_first = map.files.first()?.source == self.places.files[0].source;
         let path = &self.places.files[0].path;
@@ -268,7 +271,7 @@ impl Opening<'_> {
         (is_first && is_of_variables && has_each_once).then_some(map)
     }
 
-    /// What is known when the files `new` have been looked at; `kept` has the others.
+    /// Returns the map after examining the files `new`; `kept` has the others.
     fn examined(
         &self,
         first: &ForeignFile,
@@ -277,7 +280,7 @@ impl Opening<'_> {
     ) -> Result<ArchiveMap> {
         let of_first = of_opened(first)?;
         let dimension = self.dimension(&of_first, kept.as_ref())?;
-        // Of the files that are kept it is known how they are joined along another one.
+        // The kept map describes the files for another joined dimension.
         if kept.as_ref().is_some_and(|kept| kept.dimension != dimension) {
             let all: Vec<usize> = (0..self.places.files.len()).collect();
             return self.examined(first, None, &all);
@@ -285,7 +288,7 @@ impl Opening<'_> {
         let mut forms = Forms::of_first(&first.map);
         let mut files = vec![ArchivedFile::default(); self.places.files.len()];
         if let Some(kept) = kept {
-            // What other files had says nothing of these.
+            // Forms of other files do not count for these.
             let kept = compacted(kept);
             add_kept(&mut forms, kept.forms, &kept.files)?;
             files = kept.files;
@@ -307,23 +310,23 @@ impl Opening<'_> {
             .map(|(file, (variables, compared))| (*file, variables, compared.problem.as_ref()));
         agreement.check(&dimension, &examined.collect::<Vec<_>>())?;
         for (&file, (found, compared)) in new.iter().zip(found) {
-            // Checked to be there.
+            // The check above ensures that each is present.
             let variables = joined.iter().map(|(number, _)| found[*number].clone());
             let variables = variables.map(Option::unwrap_or_default).collect();
             let source = self.places.files[file].source.clone();
-            let Compared { span, differing, .. } = compared;
+            let ComparisonResult { span, differing, .. } = compared;
             files[file] = ArchivedFile { source, variables, span, differing };
         }
         let forms = forms.all.into_iter().map(|form| form.array).collect();
         Ok(compacted(ArchiveMap { dimension, forms, files }))
     }
 
-    /// The dimension along which the files are joined: the one that was given, that can grow, or the labels of which
+    /// Returns the joined dimension: the given one, the one that can grow, or the one whose labels
     /// differ between the first file and another.
     ///
     /// # Errors
-    /// `InvalidArgument` where it is not clear.
-    fn dimension(&self, first: &Examined, kept: Option<&ArchiveMap>) -> Result<String> {
+    /// `InvalidArgument` if it is unclear.
+    fn dimension(&self, first: &ExaminedFileMap, kept: Option<&ArchiveMap>) -> Result<String> {
         if let Some(given) = &self.how.join.dimension {
             return Ok(given.clone());
         }
@@ -352,8 +355,8 @@ impl Opening<'_> {
         self.places.files[number].path.display().to_string()
     }
 
-    /// A file as it says itself, or as its library says.
-    fn examined_file(&self, file: usize, tables: &TableBudget) -> Result<Examined> {
+    /// Examines a file by our parser, or else by its library.
+    fn examined_file(&self, file: usize, tables: &TableBudget) -> Result<ExaminedFileMap> {
         let (place, storage) = (&self.places.files[file], &**self.places.storage(file));
         match examine(place, storage, self.options, tables)? {
             Some(examined) => Ok(examined),
@@ -361,29 +364,29 @@ impl Opening<'_> {
         }
     }
 
-    fn examined_by_library(&self, file: usize) -> Result<Examined> {
+    fn examined_by_library(&self, file: usize) -> Result<ExaminedFileMap> {
         let map = self.map_of_library(file)?;
         let place = &self.places.files[file];
         let object: Arc<dyn Object> = Arc::from(self.places.storage(file).open(&place.name)?);
         match source_version(object.version()) == place.source {
-            true => Ok(Examined::whole(map, object)),
+            true => Ok(ExaminedFileMap::whole(map, object)),
             false => Err(changed(&place.path)),
         }
     }
 
-    /// The variables of the files `new`, compared with those of the first.
+    /// Examines the files `new` and compares them with the first.
     fn look_at(
         &self,
         new: &[usize],
-        first: &Examined,
+        first: &ExaminedFileMap,
         comparison: &Comparison,
         forms: &Mutex<Forms>,
-    ) -> Result<Vec<(FileVariables, Compared)>> {
+    ) -> Result<Vec<(FileVariables, ComparisonResult)>> {
         let lock = || forms.lock().unwrap_or_else(PoisonError::into_inner);
         let variables = lock().first.clone();
-        // Not all of the opening can be shared by threads.
+        // Only these fields can be shared between threads.
         let (places, options) = (self.places, self.options);
-        let take = |mut examined: Examined, number: usize| {
+        let take = |mut examined: ExaminedFileMap, number: usize| {
             let file = new[number];
             let compared = comparison.compare(&mut examined, number);
             let compared = compared.map_err(|error| error.at(places.files[file].path.display()))?;
@@ -400,7 +403,7 @@ impl Opening<'_> {
             let examined = examine(&places.files[file], &**places.storage(file), options, &tables)?;
             examined.map(|examined| take(examined, number)).transpose()
         })?;
-        // The library is asked by this thread, which called.
+        // The library is called on this thread, the caller's.
         let found = found.into_iter().enumerate().map(|(number, found)| match found {
             Some(found) => Ok(found),
             None => take(self.examined_by_library(new[number])?, number),
@@ -409,13 +412,13 @@ impl Opening<'_> {
     }
 }
 
-/// What a file that is open says of its variables.
-fn of_opened(file: &ForeignFile) -> Result<Examined> {
+/// Returns the variables of an opened file.
+fn of_opened(file: &ForeignFile) -> Result<ExaminedFileMap> {
     let datasets = (0..file.map.arrays.len()).map(|number| file.tables.address(number)).collect();
-    Ok(Examined { map: (*file.map).clone(), datasets, object: file.object()? })
+    Ok(ExaminedFileMap { map: (*file.map).clone(), datasets, object: file.object()? })
 }
 
-/// Adds the forms that were kept of these files, each of which is there once, under their numbers.
+/// Adds the kept forms of these files, each of which is there once, under their numbers.
 fn add_kept(forms: &mut Forms, kept: Vec<ForeignArray>, files: &[ArchivedFile]) -> Result<()> {
     let mut users = vec![usize::MAX; kept.len()];
     for (file, found) in files.iter().enumerate().rev() {
@@ -428,7 +431,7 @@ fn add_kept(forms: &mut Forms, kept: Vec<ForeignArray>, files: &[ArchivedFile]) 
     Ok(())
 }
 
-/// The same with those forms alone that files have.
+/// Returns the map with only those forms that files use.
 fn compacted(mut map: ArchiveMap) -> ArchiveMap {
     let mut numbers: Vec<Option<u32>> = vec![None; map.forms.len()];
     let mut used = 0;
@@ -449,7 +452,7 @@ fn compacted(mut map: ArchiveMap) -> ArchiveMap {
     map
 }
 
-/// The archive of files that fit together.
+/// Makes the archive of files that fit together.
 fn joined(
     name: String,
     first: ForeignFile,
@@ -469,7 +472,7 @@ fn joined(
     let joined: Vec<JoinedAxis> = found.iter().map(axis).collect();
     let by_path = joined.iter().map(|joined| joined.path.clone()).zip(0..).collect();
     let forms = forms.into_iter().map(VariableForm::new).collect::<Result<_>>()?;
-    // Whichever directories the files lie in: their paths tell them apart.
+    // The paths identify the files, in any directories.
     let cache = CacheHandle::new(options.cache_bytes, Some(PlaceId::new("files of archives")));
     let archive = Archive {
         name,
@@ -506,10 +509,11 @@ impl VariableForm {
     }
 }
 
-/// Where each file begins along the joined dimension, and where the last one ends.
+/// Returns the start of each file along the joined dimension, and the end of the last one.
 ///
 /// # Errors
-/// `InvalidArgument` for a file whose variables have several lengths; `LimitExceeded` beyond what can be counted.
+/// `InvalidArgument` for a file whose variables have several lengths; `LimitExceeded` beyond
+/// countable elements.
 fn starts_of(
     joined: &[(usize, usize)],
     forms: &[ForeignArray],
@@ -542,8 +546,9 @@ fn starts_of(
     Ok(starts)
 }
 
-/// The chunk map of the first file as that of all: joined variables have the length of all files, and those that
-/// cannot be joined are refused. Of a joined variable it does not say where its bytes lie.
+/// Returns the chunk map of the first file as that of all. Joined variables have the length of all
+/// files; variables that cannot be joined are refused. The places of a joined variable's bytes are
+/// not in it.
 fn map_of(
     first: &ChunkMap,
     dimension: &str,
@@ -575,7 +580,7 @@ fn map_of(
     map
 }
 
-/// A state that changes when one of the files does.
+/// Returns a state that changes when one of the files does.
 fn state_of(files: &[ArchivedFile]) -> SourceVersion {
     let mut fingerprint = Fingerprint::new();
     let mut size = 0_u64;

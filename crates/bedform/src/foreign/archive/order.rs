@@ -8,13 +8,13 @@ use super::FileOrder;
 use super::place::ArchiveFiles;
 use crate::error::{Error, Result};
 
-/// True if each file has labels along the joined dimension, of which the order is known.
+/// Returns true if each file has labels along the joined dimension whose order is known.
 pub(super) fn is_labelled(files: &[ArchivedFile]) -> bool {
     files.iter().all(|file| file.span.kind != SpanKind::Unlabeled)
 }
 
-/// The numbers of the files in the order of their labels, files without elements last; where there is no such order,
-/// in the one in which they were `given`.
+/// Returns the numbers of the files in the order of their labels, files without elements last.
+/// Without such an order, returns them as they were `given`.
 pub(super) fn sorted(files: &[ArchivedFile], given: &[usize]) -> Vec<usize> {
     let has = |kind| files.iter().any(|file| file.span.kind == kind);
     let falls = has(SpanKind::Decreasing);

@@ -1,4 +1,4 @@
-//! Where the files of an archive are, and the state in which they were found.
+//! The paths of the files of an archive, and the states in which they were found.
 
 use std::collections::HashMap;
 use std::fs::symlink_metadata;
@@ -16,38 +16,38 @@ use crate::opening::{file_of, storage_of, url_of};
 use crate::options::OpenOptions;
 use crate::sidecar::{SidecarName, source_version_of};
 
-/// Files of an archive.
+/// The most files of an archive.
 const FILES_MAX: usize = 1 << 17;
 
 /// The files of an archive.
 #[derive(Debug)]
 pub(super) struct ArchiveFiles {
-    /// The directories that they lie in.
+    /// The directories that hold the files.
     directories: Vec<Arc<dyn Storage>>,
     pub(super) files: Vec<FilePlace>,
     /// The moment before their states were looked up.
     pub(super) found_at: SystemTime,
 }
 
-/// A file.
+/// The place of one file.
 #[derive(Debug)]
 pub(super) struct FilePlace {
-    /// Its path, links resolved.
+    /// Its path, with links resolved.
     pub(super) path: PathBuf,
     directory: usize,
     pub(super) name: ObjectPath,
-    /// Its state when it was looked for.
+    /// Its state when it was found.
     pub(super) source: SourceVersion,
-    /// Its number in the list that was given.
+    /// Its index in the given list.
     given: usize,
 }
 
 impl ArchiveFiles {
-    /// The files at `paths`.
+    /// Finds the files at `paths`.
     ///
     /// # Errors
-    /// `InvalidArgument` without paths; `NotFound`, `PermissionDenied`; `Unsupported` for what is no file of this
-    /// machine; those of storage; `LimitExceeded` for too many.
+    /// `InvalidArgument` without paths; `NotFound`, `PermissionDenied`; `Unsupported` for anything
+    /// but a file of this machine; those of storage; `LimitExceeded` for too many.
     pub(super) fn find(paths: &[PathBuf], options: &OpenOptions) -> Result<Self> {
         let found_at = SystemTime::now();
         let found = resolved(paths)?;
@@ -79,24 +79,24 @@ impl ArchiveFiles {
         Ok(Self { directories, files, found_at })
     }
 
-    /// The numbers that the files had in the list that was given.
+    /// Returns the indices that the files had in the given list.
     pub(super) fn given(&self) -> Vec<usize> {
         self.files.iter().map(|file| file.given).collect()
     }
 
-    /// Brings the files into another order, of their numbers.
+    /// Sorts the files into another order, given by their numbers.
     pub(super) fn arrange(&mut self, order: &[usize]) {
         let mut files: Vec<_> = std::mem::take(&mut self.files).into_iter().map(Some).collect();
         self.files = order.iter().filter_map(|file| files[*file].take()).collect();
     }
 
-    /// The directory of a file.
+    /// Returns the directory of a file.
     pub(super) fn storage(&self, file: usize) -> &Arc<dyn Storage> {
         &self.directories[self.files[file].directory]
     }
 }
 
-/// The files at `paths` together, as a user knows them.
+/// Returns the name of the files at `paths` together, for users and messages.
 pub(crate) fn shown(paths: &[PathBuf]) -> String {
     match paths {
         [] => "no file".to_owned(),
@@ -105,17 +105,17 @@ pub(crate) fn shown(paths: &[PathBuf]) -> String {
     }
 }
 
-/// What the sidecar of the files at `paths` together is found by.
+/// Returns the name by which the sidecar of the files at `paths` together is found.
 ///
 /// # Errors
-/// As those of opening the first.
+/// Those of opening the first file.
 pub fn archive_sidecar(paths: &[PathBuf]) -> Result<SidecarName> {
     let first = paths.get(..1).unwrap_or_default();
     let found = resolved(first)?.into_iter().next();
     Ok(SidecarName::of_archive(&found.map(|(path, _)| path).unwrap_or_default()))
 }
 
-/// The files with links resolved, and their states.
+/// Returns the files with links resolved, and their states.
 fn resolved(paths: &[PathBuf]) -> Result<Vec<(PathBuf, SourceVersion)>> {
     if paths.is_empty() {
         return Err(Error::invalid("no file is given: an archive has one or more"));

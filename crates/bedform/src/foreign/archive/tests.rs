@@ -1,4 +1,4 @@
-//! Archives of classic files that the tests write themselves, against a naive model.
+//! Tests of archives of classic files, which the tests write themselves, against a naive model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use super::cut::{FilePart, cut, files_of, files_of_selection};
 use super::*;
-use crate::array::{Array, ChunkElements};
+use crate::array::{Array, VisitedElements};
 use crate::options::OpenOptions;
 use crate::store::Store;
 
@@ -37,7 +37,8 @@ impl Drop for Scratch {
     }
 }
 
-/// A classic file with the variable `v`, of `length` rows that count from `start` on: of records, or in one piece.
+/// Writes a classic file with the variable `v` of `length` rows that count from `start` on: as
+/// records, or contiguous.
 fn write_classic(path: &Path, start: u64, length: u64, has_records: bool) {
     let word = |number: u64| u32::try_from(number).unwrap().to_be_bytes();
     let name = |text: &str| {
@@ -62,7 +63,7 @@ fn write_classic(path: &Path, start: u64, length: u64, has_records: bool) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Files of these lengths, every second of records, as one store.
+/// Opens files of these lengths, every second one with records, as one store.
 fn archive(scratch: &Scratch, lengths: &[u64]) -> Store {
     let mut start = 0;
     let paths = lengths.iter().enumerate().map(|(number, length)| {
@@ -87,7 +88,7 @@ fn variable(store: &Store) -> Array {
     store.array(&bedform_format::ObjectPath::parse("v").unwrap()).unwrap()
 }
 
-/// The positions of a selection in the order of its result.
+/// Returns the positions of a selection in the order of its result.
 fn positions(selection: &Selection) -> Vec<Vec<u64>> {
     let of_box = |axes: &[AxisSelection]| -> Vec<Vec<u64>> {
         let shape: Vec<u64> = axes.iter().map(AxisSelection::len).collect();
@@ -143,7 +144,7 @@ fn selection(rows: u64) -> impl Strategy<Value = Selection> {
     ]
 }
 
-/// Lengths of files, one of them at least with a row, and a selection of all rows.
+/// Lengths of files, at least one of them with a row, and a selection of all rows.
 fn case() -> impl Strategy<Value = (Vec<u64>, Selection)> {
     let lengths = prop::collection::vec(0_u64..5, 1..6)
         .prop_filter("nothing to select", |lengths| lengths.iter().sum::<u64>() > 0);
@@ -193,7 +194,7 @@ proptest! {
         let of_position = |at: &Vec<u64>| starts.iter().rposition(|start| *start <= at[0]).unwrap();
         let expected: BTreeSet<usize> = positions(&selection).iter().map(of_position).collect();
         prop_assert_eq!(&files_of_selection(&selection, 0, &starts).unwrap(), &expected);
-        // Of a part of a read the positions along the joined axis are known alone.
+        // Of a part of a read only the positions along the joined axis are known.
         if let Selection::Orthogonal(axes) = selection && !axes[1].is_empty() {
             prop_assert_eq!(files_of(&axes[0], &starts), expected);
         }
@@ -218,10 +219,11 @@ fn reads_and_visits_of_joined_files_are_those_of_one_array() {
             bytes.as_chunks().0.iter().map(|bytes| u32::from_ne_bytes(*bytes)).collect()
         };
         assert_eq!(numbers(&buffer), expected);
-        // A visitor sees each chunk once, in its place of the whole, and every element that is selected.
+        // A visitor sees each chunk once, at its place in the whole, and every element that is
+        // selected.
         let seen = Mutex::new((Vec::new(), vec![None; expected.len()]));
         v.visit(&selection, &|chunk| {
-            let ChunkElements::Bytes(bytes) = chunk.elements() else { panic!("no bytes") };
+            let VisitedElements::Bytes(bytes) = chunk.elements() else { panic!("no bytes") };
             let region = chunk.region();
             let elements = numbers(bytes);
             let first = region.start()[0] * WIDTH;

@@ -1,24 +1,26 @@
-//! CF times: units such as `hours since 2001-01-01`, and times of one unit converted to those of another.
+//! CF times: units such as `hours since 2001-01-01`, and times of one unit converted to those of
+//! another.
 //!
-//! A conversion is exact: each time denotes the same nanosecond before and after. Where no stored number does, it
-//! is refused. Moments are integers, nanoseconds since a day of the calendar; no floating-point sum rounds them.
+//! A conversion is exact: each time denotes the same nanosecond before and after. If no stored
+//! number does, the conversion is refused. Moments are integers, nanoseconds since a day of the
+//! calendar; no floating-point sum rounds them.
 
 use bedform_format::DataType;
 
 use super::values::VariableElements;
 
-/// Times since an epoch have this word in their units.
+/// The word between unit and epoch in the units of times.
 const SINCE: &str = " since ";
 const NS_PER_SECOND: i128 = 1_000_000_000;
 const NS_PER_DAY: i128 = 86_400 * NS_PER_SECOND;
-/// Years of an epoch, before and after year 0.
+/// The most years of an epoch before and after year 0.
 const YEARS_MAX: i64 = 1_000_000;
-/// Above this no number of a unit of time is a date.
+/// No larger number of a unit of time is a date.
 const UNITS_MAX: f64 = 1e18;
 /// The first day of the Gregorian calendar.
 const GREGORIAN_BEGINS: (i64, i64, i64) = (1582, 10, 15);
 
-/// How days become dates.
+/// The rule by which days become dates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Calendar {
     /// Julian until 4 October 1582, Gregorian from the next day, the 15th, on.
@@ -33,7 +35,7 @@ enum Calendar {
     Days360,
 }
 
-/// A unit of time, and the moment that it counts from.
+/// A unit of time, and the moment from which it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TimeUnits {
     unit_ns: i128,
@@ -41,12 +43,12 @@ pub(super) struct TimeUnits {
     calendar: Calendar,
 }
 
-/// True for units that count from an epoch.
+/// Returns true for units that count from an epoch.
 pub(super) fn is_since(units: &str) -> bool {
     units.to_ascii_lowercase().contains(SINCE)
 }
 
-/// The calendar of a name, in one word for each; CF has two for some.
+/// Returns one name for each calendar; CF has two for some.
 pub(super) fn calendar_name(name: &str) -> String {
     let name = name.trim().to_ascii_lowercase();
     match name.as_str() {
@@ -70,7 +72,7 @@ impl Calendar {
         })
     }
 
-    /// The number of a date's day; nothing for a date that the calendar lacks.
+    /// Returns the number of a date's day; `None` for a date that the calendar lacks.
     fn day_number(self, (year, month, day): (i64, i64, i64)) -> Option<i64> {
         let index = usize::try_from(month - 1).ok().filter(|index| *index < 12)?;
         // Calendars with Julian years have no year 0.
@@ -99,7 +101,8 @@ impl Calendar {
         let in_year = lengths[..index].iter().sum::<i64>() + day - 1;
         let before = year - 1;
         let julian_days = before * 365 + before.div_euclid(4);
-        // Both calendars of `Standard` count from one day: 1 January 1 is two days earlier in the Julian one.
+        // Both calendars of `Standard` count from one day: 1 January 1 is two days earlier in the
+        // Julian one.
         let years = match self {
             Self::NoLeap => year * 365,
             Self::AllLeap => year * 366,
@@ -112,8 +115,8 @@ impl Calendar {
 }
 
 impl TimeUnits {
-    /// Units as CF writes them, of a calendar; nothing for others, and for those without a length of its own such
-    /// as months.
+    /// Parses units in the form of CF, with a calendar; `None` for others, and for units without a
+    /// fixed length such as months.
     pub(super) fn parse(units: &str, calendar: Option<&str>) -> Option<Self> {
         let units = units.trim().to_ascii_lowercase();
         let (unit, epoch) = units.split_once(SINCE)?;
@@ -134,12 +137,12 @@ impl TimeUnits {
         Some(Self { unit_ns, epoch_ns, calendar })
     }
 
-    /// The moment of an integer.
+    /// Returns the moment of an integer.
     fn moment(&self, number: i128) -> Option<i128> {
         number.checked_mul(self.unit_ns)?.checked_add(self.epoch_ns)
     }
 
-    /// The moment of a number, to the nearest nanosecond.
+    /// Returns the moment of a number, to the nearest nanosecond.
     fn moment_of(&self, number: f64) -> Option<i128> {
         if number.is_nan() || number.abs() > UNITS_MAX {
             return None;
@@ -150,7 +153,7 @@ impl TimeUnits {
         self.moment(whole)?.checked_add(part)
     }
 
-    /// The number of a moment, rounded.
+    /// Returns the number of a moment, rounded.
     #[allow(clippy::cast_precision_loss)]
     fn number_of(&self, moment: i128) -> f64 {
         let since = moment - self.epoch_ns;
@@ -159,8 +162,9 @@ impl TimeUnits {
     }
 }
 
-/// Times in `from` as elements in `to`; `missing` are the elements that stand for no time. On failure the position
-/// of the first time without an element in `to`; nothing if the units cannot be compared.
+/// Converts times in `from` to elements in `to`; `missing` are the missing values. On failure
+/// returns the position of the first time without an element in `to`, or `None` if the units cannot
+/// be compared.
 pub(super) fn converted(
     times: &VariableElements,
     from: &TimeUnits,
@@ -178,7 +182,7 @@ pub(super) fn converted(
             continue;
         }
         let same = converted_one(times.data_type, (element, times.number(at)), from, to);
-        // An element that stands for no time would hide it.
+        // A missing value would hide it.
         match same.filter(|element| !is_missing(element)) {
             Some(element) => bytes.extend(element),
             None => return Err(Some(at)),
@@ -213,7 +217,7 @@ fn converted_one(
     }
 }
 
-/// The integer that an element is.
+/// Returns the integer that an element holds.
 pub(super) fn integer(data_type: DataType, element: &[u8]) -> Option<i128> {
     use DataType as T;
     Some(match data_type {
@@ -229,7 +233,7 @@ pub(super) fn integer(data_type: DataType, element: &[u8]) -> Option<i128> {
     })
 }
 
-/// An integer as an element; nothing where the type does not hold it.
+/// Returns an integer as an element; `None` if the type cannot hold it.
 fn element_of(data_type: DataType, number: i128) -> Option<Vec<u8>> {
     use DataType as T;
     Some(match data_type {
@@ -245,7 +249,7 @@ fn element_of(data_type: DataType, number: i128) -> Option<Vec<u8>> {
     })
 }
 
-/// The moment of a date and time such as `2001-01-01 06:00:00.5 +01:00`, in lower case.
+/// Returns the moment of a date and time such as `2001-01-01 06:00:00.5 +01:00`, in lower case.
 fn epoch_of(text: &str, calendar: Calendar) -> Option<i128> {
     let date_end = text.find([' ', 't']).unwrap_or(text.len());
     let (date, rest) = text.split_at(date_end);
@@ -265,7 +269,7 @@ fn epoch_of(text: &str, calendar: Calendar) -> Option<i128> {
     Some(day + time_of_day(time)? - zone_of(zone.trim())?)
 }
 
-/// Nanoseconds since midnight; 0 for no time.
+/// Returns the nanoseconds since midnight; 0 for an empty time.
 fn time_of_day(text: &str) -> Option<i128> {
     if text.is_empty() {
         return Some(0);
@@ -283,7 +287,7 @@ fn time_of_day(text: &str) -> Option<i128> {
     is_time.then_some(seconds * NS_PER_SECOND + part)
 }
 
-/// The nanoseconds of digits behind a point, as far as there are.
+/// Returns the nanoseconds of the digits behind a decimal point; `None` if they are finer.
 fn fraction_ns(digits_behind: &str) -> Option<i128> {
     let known = digits_behind.trim_end_matches('0');
     if known.is_empty() {
@@ -293,7 +297,7 @@ fn fraction_ns(digits_behind: &str) -> Option<i128> {
     Some(i128::from(digits(known)?) * scale)
 }
 
-/// How far a zone is ahead of universal time, in nanoseconds.
+/// Returns the nanoseconds by which a zone is ahead of universal time.
 fn zone_of(text: &str) -> Option<i128> {
     let (sign, text) = match (text.strip_prefix('+'), text.strip_prefix('-')) {
         (Some(text), _) => (1, text),
@@ -309,7 +313,7 @@ fn zone_of(text: &str) -> Option<i128> {
     is_zone.then_some(sign * i128::from(hours * 60 + minutes) * 60 * NS_PER_SECOND)
 }
 
-/// A number of digits alone, a few of them.
+/// Returns the number of up to ten digits and nothing else.
 fn digits(text: &str) -> Option<i64> {
     let is_number =
         (1..=10).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -406,7 +410,7 @@ mod tests {
         // The type has no room.
         let nanoseconds = units("nanoseconds since 2001-01-01", "standard").unwrap();
         assert_eq!(converted(&of_i32(&[0]), &hours, &nanoseconds, &[]), Err(Some(0)));
-        // Missing times stay, and none becomes one.
+        // Missing times stay, and no time becomes a missing one.
         let missing = vec![(-999_i32).to_le_bytes().to_vec()];
         let kept = converted(&of_i32(&[-999]), &hours, &minutes, &missing).unwrap();
         assert_eq!(kept, of_i32(&[-999]));

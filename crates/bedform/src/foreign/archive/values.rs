@@ -9,24 +9,24 @@ use bedform_storage::Object;
 
 use super::times::integer;
 use crate::error::{Error, ErrorKind, Result};
-use crate::foreign::chunks::{Table, cell_of};
-use crate::foreign::inline::Inline;
+use crate::foreign::chunks::{TableHandle, cell_of};
+use crate::foreign::inline::CompactObject;
 use crate::foreign::variable::layout_of;
 use crate::options::OpenOptions;
-use crate::plan::copy::Target;
+use crate::plan::copy::CopyTarget;
 use crate::plan::opening::Need;
 use crate::plan::tuning::Tuning;
 use crate::run::deliver::Deliver;
 use crate::run::execute::execute;
-use crate::run::plan::{Piece, ReadPlan};
+use crate::run::plan::{PlanPiece, ReadPlan};
 use crate::source::{OpenCell, PendingCell, Settled, Source, StoredLayout};
 
-/// Bytes of a variable up to which it is compared.
+/// The most bytes of a variable that is compared.
 pub(super) const COMPARED_BYTES_MAX: u64 = 16 << 20;
 
-/// A relative difference of coordinates that rounding explains.
+/// The relative difference of coordinates that rounding may cause.
 pub(super) const TOLERANCE: f64 = 1e-6;
-/// The same of times, which count from any epoch.
+/// The same for times, which count from any epoch.
 pub(super) const TOLERANCE_OF_TIMES: f64 = 1e-12;
 /// The most that labels may differ, as a share of the distance between neighbours.
 const TOLERANCE_OF_STEP: f64 = 0.1;
@@ -57,7 +57,7 @@ impl VariableElements {
         self.bytes.get(at * size..(at + 1) * size).unwrap_or_default()
     }
 
-    /// The element as a number; nothing for text.
+    /// Returns the element as a number; `None` for text.
     #[allow(clippy::cast_precision_loss)]
     pub(super) fn number(&self, at: usize) -> Option<f64> {
         let element = self.element(at);
@@ -72,7 +72,7 @@ impl VariableElements {
         self.number(at).is_some_and(f64::is_nan)
     }
 
-    /// The element for a message.
+    /// Returns the element for a message.
     pub(super) fn shown(&self, at: usize) -> String {
         let element = self.element(at);
         if let Some(number) = integer(self.data_type, element) {
@@ -85,7 +85,8 @@ impl VariableElements {
         format!("{:?}", String::from_utf8_lossy(text).trim_end_matches('\0'))
     }
 
-    /// The first position at which two variables of one length differ by more than the relative `tolerance`.
+    /// Returns the first position at which two variables of one length differ by more than the
+    /// relative `tolerance`.
     pub(super) fn differs_at(&self, other: &Self, tolerance: f64) -> Option<usize> {
         if self == other {
             return None;
@@ -98,8 +99,9 @@ impl VariableElements {
         matches!(self.data_type, DataType::Float32 | DataType::Float64)
     }
 
-    /// True if the elements at a position are one label. Whole numbers and texts are exact; a number near zero, or
-    /// far from it, is held against the distance `step` of neighbours.
+    /// Returns true if the elements at a position are one label. Integers and texts must be equal.
+    /// The allowed difference of other numbers is bounded by shares of the distance `step` of
+    /// neighbours, for numbers near zero or far from it.
     fn is_close(&self, other: &Self, at: usize, (tolerance, step): (f64, Option<f64>)) -> bool {
         let (element, same) = (self.element(at), other.element(at));
         if self.data_type == other.data_type && element == same {
@@ -124,7 +126,8 @@ impl VariableElements {
         (own - that).abs() <= allowed
     }
 
-    /// The least distance between neighbours of labels in a strict order; nothing for others.
+    /// Returns the least distance between neighbours of labels in a strict order; `None` for
+    /// others.
     fn step(&self) -> Option<f64> {
         let numbers: Vec<f64> = (0..self.len()).map(|at| self.number(at)).collect::<Option<_>>()?;
         let steps: Vec<f64> = numbers.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -134,7 +137,7 @@ impl VariableElements {
         least.filter(|least| is_ordered && least.is_finite())
     }
 
-    /// True if two variables differ in more than rounding explains.
+    /// Returns true if two variables differ by more than rounding.
     pub(super) fn is_other(&self, other: &Self) -> bool {
         let is_alike = self.data_type == other.data_type && self.bytes.len() == other.bytes.len();
         !is_alike
@@ -143,7 +146,7 @@ impl VariableElements {
     }
 }
 
-/// Bytes of all elements of a variable; nothing for one without a type of fixed size.
+/// Returns the bytes of all elements of a variable; `None` for one without a type of fixed size.
 pub(super) fn bytes_of(array: &ForeignArray) -> Option<u64> {
     bytes_in(array, &array.shape)
 }
@@ -153,7 +156,8 @@ fn bytes_in(array: &ForeignArray, shape: &[u64]) -> Option<u64> {
     shape.iter().try_fold(item, |bytes, length| bytes.checked_mul(*length))
 }
 
-/// True for a variable that takes little memory to read: its elements, and each of its chunks.
+/// Returns true for a variable that takes little memory to read: its elements, and each of its
+/// chunks.
 pub(super) fn is_small(array: &ForeignArray) -> bool {
     let chunk = match &array.storage {
         ForeignStorage::Chunked { chunk_shape, .. } => bytes_in(array, chunk_shape),
@@ -181,10 +185,10 @@ impl Source for OpenedVariable<'_> {
     ) -> Result<Option<OpenCell>> {
         let object: Arc<dyn Object> = match &self.array.storage {
             ForeignStorage::Empty => return Ok(None),
-            ForeignStorage::Compact { data } => Arc::new(Inline::new(data.clone())),
+            ForeignStorage::Compact { data } => Arc::new(CompactObject::new(data.clone())),
             _ => self.object.clone(),
         };
-        let table = || Table::Own(self.table.clone());
+        let table = || TableHandle::Own(self.table.clone());
         Ok(Some(cell_of(object, &self.array.storage, None, table)))
     }
 
@@ -198,7 +202,7 @@ impl Source for OpenedVariable<'_> {
 }
 
 impl OpenedVariable<'_> {
-    /// All elements; nothing for a variable that only the library of its format reads.
+    /// Returns all elements; `None` for a variable that only the library of its format reads.
     ///
     /// # Errors
     /// `Corrupt` for damaged elements; those of storage.
@@ -212,10 +216,11 @@ impl OpenedVariable<'_> {
     }
 }
 
-/// All elements of a variable, read by the caller's thread: the files of an archive are read side by side.
+/// Reads all elements of a variable on the caller's thread, because other threads read other files
+/// of the archive.
 ///
 /// # Errors
-/// `LimitExceeded` for more than are compared; those of reading.
+/// `LimitExceeded` for more bytes than are compared; those of reading.
 pub(super) fn read_whole(source: &dyn Source, layout: &StoredLayout) -> Result<Vec<u8>> {
     let selection = Selection::all(layout.grid.array_shape());
     let geometry = layout.geometry(&selection)?;
@@ -226,7 +231,7 @@ pub(super) fn read_whole(source: &dyn Source, layout: &StoredLayout) -> Result<V
     }
     let mut buffer = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
     let tuning = Tuning::with(&OpenOptions { threads: Some(1), ..OpenOptions::default() });
-    let piece = Piece {
+    let piece = PlanPiece {
         source,
         moment: &Settled,
         layout,
@@ -237,6 +242,6 @@ pub(super) fn read_whole(source: &dyn Source, layout: &StoredLayout) -> Result<V
         cells_before: 0,
     };
     let plan = ReadPlan::new(std::slice::from_ref(&piece), &tuning);
-    execute(plan, Deliver::Buffer(Target::new(&mut buffer)))?;
+    execute(plan, Deliver::Buffer(CopyTarget::new(&mut buffer)))?;
     Ok(buffer)
 }

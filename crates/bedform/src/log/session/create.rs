@@ -5,7 +5,7 @@
 
 use crate::log::opened::OpenedStore;
 use crate::zarr::new_array::NewArray;
-use crate::zarr::together::NewArrays;
+use crate::zarr::together::NewArrayBatch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -33,7 +33,7 @@ const LOCKED_TOGETHER: usize = 64;
 #[derive(Debug)]
 pub(in crate::log) struct ArrayCreation {
     store: Arc<OpenedStore>,
-    new: Arc<NewArrays>,
+    new: Arc<NewArrayBatch>,
     /// The task that returns the versions of the documents; `None` once they were taken.
     work: Option<CreationTask>,
 }
@@ -46,7 +46,7 @@ enum CreationTask {
 }
 
 impl ArrayCreation {
-    fn begin(store: &Arc<OpenedStore>, log: &LogPlace, new: NewArrays) -> Result<Self> {
+    fn begin(store: &Arc<OpenedStore>, log: &LogPlace, new: NewArrayBatch) -> Result<Self> {
         let (store, new) = (store.clone(), Arc::new(new));
         let work = if store.options.threads == Some(1) {
             CreationTask::Done(write_all(&store, log, &new))
@@ -93,7 +93,11 @@ impl Drop for ArrayCreation {
 }
 
 /// Writes the documents of all arrays durably, and prepares the log for the commit.
-fn write_all(store: &Arc<OpenedStore>, log: &LogPlace, new: &NewArrays) -> Result<Vec<Version>> {
+fn write_all(
+    store: &Arc<OpenedStore>,
+    log: &LogPlace,
+    new: &NewArrayBatch,
+) -> Result<Vec<Version>> {
     let mut versions = Vec::with_capacity(new.len());
     for start in (0..new.len()).step_by(LOCKED_TOGETHER) {
         let _lock = store.lock(&ObjectPath::root())?;
@@ -169,7 +173,7 @@ impl Session {
         let mut known = Vec::with_capacity(arrays.len());
         let new = {
             let _lock = store.lock(&ObjectPath::root())?;
-            NewArrays::new(&store, arrays)?
+            NewArrayBatch::new(&store, arrays)?
         };
         for ((path, array), key) in arrays.iter().zip(new.keys()) {
             let Some(item) = array.data_type.item_size() else {

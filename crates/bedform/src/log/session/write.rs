@@ -292,7 +292,7 @@ fn add_gathered(
     let mut gathered = Vec::new();
     for (length, copy) in copies {
         gathered.resize(length, 0);
-        let target = copy::Target::new(&mut gathered);
+        let target = copy::CopyTarget::new(&mut gathered);
         // SAFETY: only this thread has the buffer.
         unsafe { copy.run(bytes, target, item, 1)? };
         stream.add(WriteData::Copied(&gathered))?;

@@ -13,8 +13,8 @@ use crate::log::opened::OpenedStore;
 use crate::log::view::RootView;
 use crate::source::Moment as _;
 use crate::write::elements::ChunkElements;
-use crate::write::sample::{Blocks, spread};
-use crate::zarr::choosing::{Closing, chosen_by, close};
+use crate::write::sample::{SampleBlocks, spread};
+use crate::zarr::choosing::{ArrayToClose, chosen_by, close};
 use crate::zarr::state::ArrayState;
 
 /// Chunks of an object that are searched for one with committed elements.
@@ -35,7 +35,7 @@ pub(super) fn choose_codecs(
     for plan in plans.iter().filter(|plan| plan.state.is_open) {
         let chosen =
             chosen_by(store, &plan.path, &plan.state.metadata, || sample(store, view, plan))?;
-        closings.push(Closing { path: &plan.path, state: &plan.state, chosen: Some(chosen) });
+        closings.push(ArrayToClose { path: &plan.path, state: &plan.state, chosen: Some(chosen) });
     }
     if closings.is_empty() {
         return Ok(());
@@ -58,7 +58,7 @@ fn sample(store: &OpenedStore, view: &Arc<RootView>, plan: &ArrayPlan) -> Result
     let pinned = plan.pinned(store, view);
     let layout = &plan.state.layout;
     let objects = plan.objects.len() as u64;
-    let mut blocks = Blocks::new(layout, objects.saturating_mul(layout.object_bytes()));
+    let mut blocks = SampleBlocks::new(layout, objects.saturating_mul(layout.object_bytes()));
     let objects = spread(objects, blocks.count_max());
     let per_object = blocks.count_max().div_ceil(objects.len().max(1));
     for at in objects {

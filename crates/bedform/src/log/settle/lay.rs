@@ -14,7 +14,7 @@ use super::plan::ArrayPlan;
 use super::walk::Walk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::threads::budget::BudgetRound;
-use crate::write::elements::{ChunkElements, Input, is_outside};
+use crate::write::elements::{ChunkElements, WriteInput, is_outside};
 use crate::write::sink::{BuiltChunk, Sink, StoredUnit};
 
 /// The chunks of one array's objects that a round builds.
@@ -333,7 +333,8 @@ impl<'a> Building<'a> {
             Some((stored, extent)) => {
                 let mut encoded = vec![0; usize::try_from(extent.length).unwrap_or(usize::MAX)];
                 stored.read(extent.offset, &mut encoded)?;
-                let loaded = chunk.load(layout, &encoded, &mut self.scratch, &Input::Bytes(&[]));
+                let loaded =
+                    chunk.load(layout, &encoded, &mut self.scratch, &WriteInput::Bytes(&[]));
                 loaded.map_err(|error| error.at(format!("{}, chunk {position}", name())))?;
                 if let Some(valid) = valid {
                     chunk.trim(layout, &coordinates, valid)?;

@@ -36,7 +36,7 @@ mod write;
 use crate::log::opened::OpenedStore;
 use crate::log::place::SUFFIX;
 use crate::log::shapes::publish_grown;
-use crate::options::Progress;
+use crate::options::ProgressCallback;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -152,7 +152,7 @@ impl OpenedStore {
     pub(crate) fn settle_with(
         self: &Arc<Self>,
         options: &SettleOptions,
-        progress: Progress<'_>,
+        progress: ProgressCallback<'_>,
     ) -> Result<SettleStatistics> {
         self.check_writable()?;
         let (number, of) = options.part;
@@ -175,7 +175,7 @@ impl OpenedStore {
         self: &Arc<Self>,
         members: Box<dyn Communicator>,
         options: &SettleOptions,
-        progress: Progress<'_>,
+        progress: ProgressCallback<'_>,
     ) -> Result<SettleStatistics> {
         let members = MemberGroup::by_node(members)?;
         // A store without a key has no log, and nothing to settle.
@@ -195,7 +195,7 @@ impl OpenedStore {
         self: &Arc<Self>,
         members: &MemberGroup,
         options: &SettleOptions,
-        progress: Progress<'_>,
+        progress: ProgressCallback<'_>,
     ) -> Result<SettleStatistics> {
         let part = (u64::from(members.rank()), u64::from(members.size()));
         let share = SettleOptions { part, ..options.clone() };
@@ -227,7 +227,7 @@ impl OpenedStore {
     fn settle_once(
         self: &Arc<Self>,
         options: &SettleOptions,
-        progress: Progress<'_>,
+        progress: ProgressCallback<'_>,
         counts: &Counts,
     ) -> Result<u64> {
         let SettleOptions { memory_bytes, arrays, part, grace } = options;

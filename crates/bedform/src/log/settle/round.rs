@@ -7,7 +7,7 @@
 //! round after the other, in the same order every time.
 
 use crate::log::opened::OpenedStore;
-use crate::options::Progress;
+use crate::options::ProgressCallback;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,7 +51,7 @@ pub(super) struct Rounds<'a> {
     pub(super) part: (u64, u64),
     pub(super) memory_bytes: u64,
     pub(super) total_bytes: u64,
-    pub(super) progress: Progress<'a>,
+    pub(super) progress: ProgressCallback<'a>,
     pub(super) counts: &'a Counts,
     /// Memory of windows, reused from round to round.
     pub(super) spare: Spare,

@@ -23,7 +23,7 @@ use crate::log::snapshot::PinnedArray;
 use crate::options::OpenOptions;
 use crate::source::{ChunkLocations, LocateChunk, Location, Moment, StoredLayout};
 use crate::store::Store;
-use crate::write::elements::{ChunkElements, Input};
+use crate::write::elements::{ChunkElements, WriteInput};
 use crate::write::sink::{BuiltUnit, Sink, StagedUnit, StoredUnit, WriteResources};
 use crate::zarr::new_array::{ArrayLayout, NewArray};
 
@@ -87,7 +87,7 @@ impl Files<'_> {
 
     fn encoded(&self, mut elements: ChunkElements) -> Result<Vec<u8>> {
         let (mut scratch, mut encoded) = (Scratch::default(), Vec::new());
-        elements.encode(self.layout, &Input::Bytes(&[]), &mut scratch, &mut encoded)?;
+        elements.encode(self.layout, &WriteInput::Bytes(&[]), &mut scratch, &mut encoded)?;
         Ok(encoded)
     }
 
@@ -105,7 +105,9 @@ impl Files<'_> {
                     Some(place) => {
                         let encoded = read(stored.as_ref().unwrap(), &place).unwrap();
                         let scratch = &mut Scratch::default();
-                        chunk.load(self.layout, &encoded, scratch, &Input::Bytes(&[])).unwrap();
+                        chunk
+                            .load(self.layout, &encoded, scratch, &WriteInput::Bytes(&[]))
+                            .unwrap();
                     }
                 }
                 all.extend_from_slice(chunk.bytes_mut());
@@ -191,7 +193,7 @@ impl Sink for Files<'_> {
                 Some(place) => {
                     let encoded = read(stored.as_ref().unwrap(), &place)?;
                     let scratch = &mut Scratch::default();
-                    elements.load(self.layout, &encoded, scratch, &Input::Bytes(&[]))?;
+                    elements.load(self.layout, &encoded, scratch, &WriteInput::Bytes(&[]))?;
                 }
             }
             elements.lay(&[chunk], &*cover)?;

@@ -2,7 +2,7 @@
 
 use super::plan::ArrayPlan;
 use crate::error::Result;
-use crate::plan::copy::{Axis, Copy, Target};
+use crate::plan::copy::{Axis, Copy, CopyTarget};
 
 /// The position in a walk over the chunks of a box; reused, since there are many boxes.
 #[derive(Default)]
@@ -88,7 +88,7 @@ impl Walk {
             step *= signed(lengths[axis]);
         }
         copy.tidy();
-        let target = Target::new(chunk);
+        let target = CopyTarget::new(chunk);
         // SAFETY: no other thread accesses the chunk.
         unsafe { copy.run(data, target, state.layout.item_size, state.layout.codec.swap_size())? };
         Ok(Some(()))

@@ -335,7 +335,7 @@ fn an_open_state_never_writes_a_shard() {
         source: &ZarrSource { hierarchy: opened, path: &handle.path, state: &state },
         moment: &Settled,
         plan: Some((&plan, 0)),
-        input: Input::Bytes(&elements),
+        input: WriteInput::Bytes(&elements),
         coordinates: vec![0, 0],
         valid: None,
         resources: whole_machine(opened),

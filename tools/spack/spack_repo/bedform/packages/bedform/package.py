@@ -1,4 +1,4 @@
-"""How Spack builds Bedform, from a checkout: docs/c-api.md has the commands."""
+"""Build Bedform with Spack from a checkout: docs/c-api.md has the commands."""
 
 from spack.package import (
     EnvironmentModifications,
@@ -38,13 +38,13 @@ class Bedform(MakefilePackage):
     variant("python", default=False, description="Install the Python package")
 
     with default_args(type="build"):
-        # Zstandard, Blosc and the cryptography of TLS are C.
+        # Zstandard, Blosc and the cryptography of TLS are written in C.
         depends_on("c")
         depends_on("rust@1.89:")
 
-    # Programs find the library with it.
+    # Programs find the library through pkg-config.
     depends_on("pkgconfig", type="run")
-    # The library links no MPI: programs compile bedform_mpi.h with theirs.
+    # The library does not link MPI: programs compile bedform_mpi.h with their own.
     depends_on("mpi", when="+mpi", type=("link", "run"))
 
     with when("+python"):
@@ -61,25 +61,25 @@ class Bedform(MakefilePackage):
             depends_on("py-rich@13.7:")
             depends_on("py-mpi4py@4.1:", when="+mpi")
 
-    # `make test` would install the tools of development from PyPI.
+    # `make test` would install the development tools from PyPI.
     build_time_test_callbacks = ()
 
     def setup_build_environment(self, env: EnvironmentModifications) -> None:
-        """Have cargo use as many cores as Spack may."""
+        """Let cargo use as many cores as Spack may."""
         env.set("CARGO_BUILD_JOBS", str(determine_number_of_jobs(parallel=True)))
 
     def build(self, spec: Spec, prefix: Prefix) -> None:
-        """Leave it to `make install`, which builds what it installs."""
+        """Do nothing: `make install` builds the targets that it installs."""
 
     @property
     def install_targets(self) -> list[str]:
-        """What `make` is called with."""
+        """Return the arguments of `make`."""
         kinds = [kind for kind in ("shared", "static") if self.spec.satisfies(f"libs={kind}")]
         return ["install", f"PREFIX={self.prefix}", f"LIBS={' '.join(kinds)}"]
 
     @run_after("install", when="+python")
     def install_python(self) -> None:
-        """Install the Python package by maturin, with the library of `bedform run` in it."""
+        """Install the Python package with maturin, including the library of `bedform run`."""
         self.module.make("preload")
         with working_dir("python"):
             options = PythonPipBuilder.std_args(self)
