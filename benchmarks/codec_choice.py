@@ -37,7 +37,7 @@ BYTES, QUICK_BYTES = 32 << 20, 8 << 20
 
 
 @dataclass(frozen=True)
-class Stored:
+class CodecReadTimes:
     """An array with its codecs: stored bytes, and the seconds of a read by storage."""
 
     size: int
@@ -98,7 +98,7 @@ def run(options: Options) -> Report:
 
 def measure(
     field: CodecField, place: Path, rounds: int
-) -> tuple[dict[str, Stored], dict[float, str], list[tuple[float, float]]]:
+) -> tuple[dict[str, CodecReadTimes], dict[float, str], list[tuple[float, float]]]:
     """Returns each candidate's sizes and times, the names that auto chose, and its costs.
 
     The costs are the seconds of choosing and of the write without it, for each storage.
@@ -124,7 +124,7 @@ def measure(
         throttle: read(place / "s.zarr", throttle, rounds, names) for _, throttle in STORAGES
     }
     stored = {
-        name: Stored(sizes[name], {throttle: of[name] for throttle, of in seconds.items()})
+        name: CodecReadTimes(sizes[name], {throttle: of[name] for throttle, of in seconds.items()})
         for name in names
     }
     shutil.rmtree(place / "s.zarr")
@@ -182,7 +182,7 @@ def _table(throttle: str) -> Table:
 
 def _row(
     field: CodecField,
-    stored: dict[str, Stored],
+    stored: dict[str, CodecReadTimes],
     taken: dict[float, str],
     rate: float,
     throttle: str,

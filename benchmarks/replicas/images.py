@@ -24,8 +24,8 @@ from benchmarks.replicas.fields import Field
 from benchmarks.replicas.readers import PEERS, WHOLE_ROWS, read_whole_rows
 from benchmarks.replicas.trials import (
     Line,
+    ReplicaTrial,
     Subject,
-    Trial,
     faster,
     forget_replicas,
     heads,
@@ -116,7 +116,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
         keep_profile(place)
     decided = optimized(file)
     optimized(little)
-    trial = Trial(file, little, lines_of(small, 1), is_slow)
+    trial = ReplicaTrial(file, little, lines_of(small, 1), is_slow)
     lines = {
         f"{job['place']}/{name}": trial.compare(line, job["rounds"])
         for name, line in lines_of(of, SAMPLED).items()

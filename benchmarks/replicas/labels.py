@@ -28,8 +28,8 @@ from benchmarks.replicas.fields import Field
 from benchmarks.replicas.readers import OURS, PEERS, READERS, WITHOUT
 from benchmarks.replicas.trials import (
     Line,
+    ReplicaTrial,
     Subject,
-    Trial,
     faster,
     forget_replicas,
     has_selections,
@@ -167,7 +167,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
         keep_profile(place)
     decided = optimized(file)
     optimized(little)
-    trial = Trial(file, little, lines_of(small), is_slow)
+    trial = ReplicaTrial(file, little, lines_of(small), is_slow)
     lines = {}
     for name, line in lines_of(of).items():
         if name not in job["lines"]:

@@ -23,8 +23,8 @@ from benchmarks.replicas.fields import Field
 from benchmarks.replicas.readers import OURS, PEERS, WITHOUT
 from benchmarks.replicas.trials import (
     Line,
+    ReplicaTrial,
     Subject,
-    Trial,
     forget_replicas,
     in_process,
     job_of,
@@ -148,7 +148,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
             Line(OPENING, [[(1, slice(rows // 2, None), slice(None))]], without=PEERS)
             for rows in (of.shape[1], small.shape[1])
         )
-        trial = Trial(file, little, {OPENING: first})
+        trial = ReplicaTrial(file, little, {OPENING: first})
         found["opening"] = trial.compare(line, job["rounds"])["samples"]
     for one in (file, little):
         forget_replicas(one.path)

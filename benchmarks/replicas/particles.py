@@ -33,8 +33,8 @@ from benchmarks.replicas.fields import noise
 from benchmarks.replicas.readers import OURS, PEERS, names_of
 from benchmarks.replicas.trials import (
     Line,
+    ReplicaTrial,
     Subject,
-    Trial,
     faster,
     forget_replicas,
     has_selections,
@@ -183,7 +183,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     optimized(little, small, [1.3])
     found: dict[str, Any] = {"lines": {}, "shares": {}}
     little_lines = {one: line for _, lines in stages(small).values() for one, line in lines.items()}
-    trial = Trial(file, little, little_lines, is_slow)
+    trial = ReplicaTrial(file, little, little_lines, is_slow)
     for stage, (energies, lines) in stages(of).items():
         wanted = {name: line for name, line in lines.items() if name in job["lines"]}
         if wanted:

@@ -30,8 +30,8 @@ from benchmarks.replicas.readers import PEERS, WHOLE_ROWS, WITHOUT, read_whole_r
 from benchmarks.replicas.trials import (
     ORDERED,
     Line,
+    ReplicaTrial,
     Subject,
-    Trial,
     faster,
     forget_replicas,
     heads,
@@ -153,7 +153,9 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     optimized(little, little)
     for one in (second, little):
         reorder(one, ordered)
-    trial = Trial(second, little, lines_of(small, ordered, job["quick"]), is_slow, (ordered,))
+    trial = ReplicaTrial(
+        second, little, lines_of(small, ordered, job["quick"]), is_slow, (ordered,)
+    )
     lines = {
         f"{job['place']}/{name}": trial.compare(line, job["rounds"])
         for name, line in lines_of(second.of, ordered, job["quick"]).items()

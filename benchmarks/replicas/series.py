@@ -32,8 +32,8 @@ from benchmarks.replicas.fields import Field
 from benchmarks.replicas.readers import OURS, PEERS, READERS
 from benchmarks.replicas.trials import (
     Line,
+    ReplicaTrial,
     Subject,
-    Trial,
     faster,
     forget_replicas,
     heads,
@@ -195,7 +195,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     little = Subject(data.ensure(place / "little.nc", small.write), small)
     found: dict[str, Any] = {"decided": optimized(file), "lines": {}}
     optimized(little)
-    trial = Trial(file, little, lines_of(small))
+    trial = ReplicaTrial(file, little, lines_of(small))
     for name, line in lines_of(of).items():
         if name in job["lines"]:
             found["lines"][name] = trial.compare(line, job["rounds"])

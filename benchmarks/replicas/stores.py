@@ -16,7 +16,7 @@ import bedform as bf
 from benchmarks.harness import data
 from benchmarks.replicas.fields import Field
 from benchmarks.replicas.readers import PEERS, names_of
-from benchmarks.replicas.trials import Line, Subject, Trial, forget_replicas
+from benchmarks.replicas.trials import Line, ReplicaTrial, Subject, forget_replicas
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,7 +105,7 @@ def measure(place: Path, names: list[str], is_quick: bool, rounds: int) -> dict[
     little = Subject(data.ensure(place / "little.zarr", lambda path: write(path, small)), small)
     if not (names and optimized(store) and optimized(little)):
         return {}
-    trial = Trial(store, little, lines_of(small))
+    trial = ReplicaTrial(store, little, lines_of(small))
     found = {name: trial.compare(lines_of(of)[name], rounds) for name in names}
     for one in (store, little):
         forget_replicas(one.path)

@@ -58,7 +58,7 @@ HOPELESS, HOPELESS_SECONDS = 3.0, 1.0
 ORDERED = "Z order"
 
 
-class Held(Protocol):
+class KnownVariables(Protocol):
     """The variables of a file, with known elements."""
 
     @property
@@ -69,7 +69,7 @@ class Held(Protocol):
         """Returns the expected elements of the selections of each variable."""
 
 
-Of = TypeVar("Of", bound=Held, covariant=True)
+Of = TypeVar("Of", bound=KnownVariables, covariant=True)
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,9 @@ def timed(read: Callable[[], Values], expected: Values, first: Callable[[], obje
     return seconds
 
 
-def explained(file: Subject[Held], wanted: list[Selection], replicas: bool) -> dict[str, Any]:
+def explained(
+    file: Subject[KnownVariables], wanted: list[Selection], replicas: bool
+) -> dict[str, Any]:
     """Returns requests and bytes of a read, and the bytes that replicas hold of it."""
     names = ("requests", "bytes", "result_bytes", "replica_bytes")
     if any(sum(map(is_list, selection)) > 1 for selection in wanted):
@@ -197,11 +199,11 @@ def explained(file: Subject[Held], wanted: list[Selection], replicas: bool) -> d
 
 
 @dataclass(frozen=True)
-class Trial:
+class ReplicaTrial:
     """A file with its replicas, and a small file of the same form with its lines."""
 
-    file: Subject[Held]
-    little: Subject[Held]
+    file: Subject[KnownVariables]
+    little: Subject[KnownVariables]
     little_lines: Mapping[str, Line]
     is_slow: bool = False
     #: Other files that the lines read.

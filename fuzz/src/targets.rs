@@ -376,7 +376,7 @@ fn codecs(data: &[u8]) {
 fn netcdf_header(data: &[u8]) {
     let limits = Limits::default();
     let source = SourceVersion { size: 1 << 20, ..SourceVersion::default() };
-    if let Ok(bedform_format::chunk_map::Header::Complete(map)) =
+    if let Ok(bedform_format::chunk_map::ParsedHeader::Complete(map)) =
         netcdf_classic::parse(data, &source, &limits)
     {
         map.check(&limits).expect("a header gives a map that holds");

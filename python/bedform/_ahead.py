@@ -59,7 +59,7 @@ def _warn_of_variable() -> None:
         )
 
 
-class ReadsAhead:
+class ReadaheadMixin:
     """Mixin of stores and foreign files: readahead by lists, and counts of reads."""
 
     #: Paths of the arrays with selections in the last list.

@@ -9,7 +9,7 @@ import numpy as np
 
 from bedform import _fork, _json, _selection
 from bedform._attributes import StoredNode
-from bedform._elements import AnyArray, Elements, numpy_type
+from bedform._elements import AnyArray, ElementConverter, numpy_type
 from bedform._errors import CorruptError, InvalidArgumentError
 from bedform._explanation import Explanation
 from bedform._integers import integer, integers
@@ -44,7 +44,7 @@ class Array(BasicReads, StoredNode):
             # For example two fields with one name.
             raise CorruptError(f"{self._store._place_of(self.path)}: its dtype: {error}") from None
         self._text = self._dtype.hasobject
-        self._given = Elements(self.path, self._dtype)
+        self._given = ElementConverter(self.path, self._dtype)
         super().__init__()
 
     def _bind(self, inner: _internal.Array) -> None:
@@ -221,24 +221,30 @@ class Array(BasicReads, StoredNode):
         return super().__getitem__(key)
 
     def _get(
-        self, selected: _selection.Selected, out: AnyArray | None = None, *, scalar: bool = True
+        self,
+        selected: _selection.EngineSelection,
+        out: AnyArray | None = None,
+        *,
+        scalar: bool = True,
     ) -> Any:
         if self._text:
             return self._get_text(selected, out, scalar=scalar)
         return super()._get(selected, out, scalar=scalar)
 
-    def _fill(self, selected: _selection.Selected, buffer: AnyArray, *, may_take: bool) -> AnyArray:
+    def _fill(
+        self, selected: _selection.EngineSelection, buffer: AnyArray, *, may_take: bool
+    ) -> AnyArray:
         self._enter_process()
         return self._fill_by(self._read, selected, buffer, may_take=may_take)
 
     def _foresee_chosen(self, selections: list[Any]) -> None:
         self._store._call(self._inner.foresee)(selections)
 
-    def _prefetch(self, selected: _selection.Selected) -> tuple[tuple[int, ...], int, int]:
+    def _prefetch(self, selected: _selection.EngineSelection) -> tuple[tuple[int, ...], int, int]:
         return self._store._call(self._inner.prefetch)(selected.engine)
 
     def _get_text(
-        self, selected: _selection.Selected, out: AnyArray | None, *, scalar: bool
+        self, selected: _selection.EngineSelection, out: AnyArray | None, *, scalar: bool
     ) -> Any:
         texts = self._store._call(self._inner.read_text)(selected.engine)
         if selected.scalar and scalar and out is None:
@@ -294,7 +300,7 @@ class Array(BasicReads, StoredNode):
     def __setitem__(self, key: Any, value: Any) -> None:
         self._set(self._brackets(key), value)
 
-    def _set(self, selected: _selection.Selected, value: Any) -> None:
+    def _set(self, selected: _selection.EngineSelection, value: Any) -> None:
         data = _selection.spread(self.path, self._converted(value), selected)
         self._store._call(self._inner.write)(selected.engine, self._elements(data))
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _TURN = threading.RLock()
 
 
-class Owner(Protocol):
+class AttributeOwner(Protocol):
     """Interface of a group or array with attributes."""
 
     def _where(self) -> str:
@@ -64,7 +64,7 @@ class Attributes(MutableMapping[str, Any]):
     {'units': 'K', 'valid_range': [180, 340], 'source': 'a model'}
     """
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: AttributeOwner) -> None:
         self._owner = owner
 
     def __getitem__(self, name: str) -> Any:
@@ -189,7 +189,10 @@ class _Values(ValuesView[Any]):
 
 
 class HasAttributes:
-    """Base class of groups and arrays with readable attributes; a subclass is an :class:`Owner`."""
+    """Base class of groups and arrays with readable attributes.
+
+    A subclass is an :class:`AttributeOwner`.
+    """
 
     if TYPE_CHECKING:
 
@@ -260,7 +263,7 @@ class StoredNode(HasAttributes):
         self._store._change_attributes_of(self.path, change)
 
 
-class Stored:
+class StrictAttributes:
     """Base class of arrays and groups that refuses unknown Python attributes."""
 
     #: Allowed instance attributes besides those of the class.

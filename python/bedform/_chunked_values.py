@@ -28,7 +28,7 @@ LAZY_BYTES = 128 << 20
 PIECE_BYTES = 512 << 20
 
 
-class Target:
+class ChunkTarget:
     """An array that accepts chunks from Dask in any thread or process."""
 
     def __init__(self, array: Array, kind: Literal["array", "draft"] | tuple[int, ...]) -> None:
@@ -42,10 +42,13 @@ class Target:
         store = self._array._store
         options = json.dumps(store._options, sort_keys=True)
         version = _internal.__version__
-        return (_SentTarget, (store.store_path, options, self._array.path, self._kind, version))
+        return (
+            _UnpickledTarget,
+            (store.store_path, options, self._array.path, self._kind, version),
+        )
 
 
-class _SentTarget:
+class _UnpickledTarget:
     """A target in another process, which opens it for each chunk.
 
     It does not open the store when it is unpickled: Dask would not report an error there, but wait
@@ -67,7 +70,7 @@ def _opened(path: str, options: str, threads: int | None) -> Store:
     return _reopen(path, {**json.loads(options), **({"threads": threads} if threads else {})})
 
 
-def _reopen_target(path: str, options: str, array: str, kind: Any, version: str) -> Target:
+def _reopen_target(path: str, options: str, array: str, kind: Any, version: str) -> ChunkTarget:
     _dask_cluster.check_version(version)
     try:
         store = _opened(path, options, _dask_cluster.threads_of_any_worker())
@@ -77,10 +80,10 @@ def _reopen_target(path: str, options: str, array: str, kind: Any, version: str)
             "store by the same path, as on a shared file system or in an object store"
         ) from None
     if kind == "array":
-        return Target(store.array(array), kind)
+        return ChunkTarget(store.array(array), kind)
     if kind == "draft":
-        return Target(Array(store, store._call(store._inner.draft)(array)), kind)
-    return Target(Array(store, store._call(store._inner.grown)(array, list(kind))), kind)
+        return ChunkTarget(Array(store, store._call(store._inner.draft)(array)), kind)
+    return ChunkTarget(Array(store, store._call(store._inner.grown)(array, list(kind))), kind)
 
 
 def is_chunked(data: Any) -> bool:
@@ -110,7 +113,9 @@ def box(starts: Sequence[int], shape: Sequence[int]) -> tuple[slice, ...]:
     return tuple(slice(start, start + length) for start, length in zip(starts, shape, strict=True))
 
 
-def store_chunks(chunks: list[tuple[Any, Target, list[int]]], *, compute: bool, **told: Any) -> Any:
+def store_chunks(
+    chunks: list[tuple[Any, ChunkTarget, list[int]]], *, compute: bool, **told: Any
+) -> Any:
     """Computes Dask arrays and writes them; each chunk is values, target and start of the region.
 
     With ``compute=False`` it returns the delayed writes. Other arguments go to the computation.

@@ -20,7 +20,7 @@ from bedform._errors import BedformError, InvalidArgumentError, IoError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Messages", "declining"]
+__all__ = ["MpiMessages", "declining"]
 
 _NEEDED = (
     "Get_rank",
@@ -73,7 +73,7 @@ def _pieces(data: Any) -> list[memoryview]:
     return [view[at : at + _PIECE] for at in range(0, len(view), _PIECE)]
 
 
-class Messages:
+class MpiMessages:
     """Messages between the processes of a duplicate of an mpi4py communicator."""
 
     def __init__(self, comm: Any) -> None:
@@ -130,7 +130,7 @@ class Messages:
 
 
 @contextmanager
-def declining(members: Messages | None) -> Iterator[None]:
+def declining(members: MpiMessages | None) -> Iterator[None]:
     """Sends an error to the other processes, which have already begun this collective call."""
     try:
         yield

@@ -17,7 +17,7 @@ import bedform as bf
 
 from . import _dask_regions, _internal, _json
 from ._advise import _named
-from ._elements import Elements
+from ._elements import ElementConverter
 from ._errors import (
     ENGINE_ERRORS,
     BedformError,
@@ -288,7 +288,7 @@ def _reader(array: Any) -> Callable[[list[int], list[int]], Any]:
 
         return read_elements
     dtype = array.dtype.newbyteorder("=")
-    elements = Elements(array.path, dtype)
+    elements = ElementConverter(array.path, dtype)
 
     def read(start: list[int], shape: list[int]) -> Any:
         region = tuple(slice(a, a + n) for a, n in zip(start, shape, strict=True))

@@ -16,9 +16,9 @@ from bedform._errors import (
     WrongTypeError,
     check_name,
 )
-from bedform._members import Members
+from bedform._members import GroupMembers
 from bedform._new_array import about, sampled
-from bedform._peer_words import CODEC_WORDS, Wanted, wanted
+from bedform._peer_words import CODEC_WORDS, NewArrayRequest, wanted
 from bedform._reads import BasicReads
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bedform._store import Store
 
 
-class Creating(Members):
+class Creating(GroupMembers):
     """Base class of writable groups: creates members. A subclass has a store and joins paths."""
 
     _store: Store
@@ -226,7 +226,7 @@ class Creating(Members):
             return self._create(name, new.description, draft=False)
         return self._create_filled(name, new)
 
-    def _create_filled(self, name: str, new: Wanted) -> Array:
+    def _create_filled(self, name: str, new: NewArrayRequest) -> Array:
         """Creates an array that appears together with its elements."""
         draft = self._create(name, new.description, draft=True, values=new.data)
         path = draft.path

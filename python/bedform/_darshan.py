@@ -37,7 +37,7 @@ from bedform._python_command import python_command
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["DarshanReads", "Stream", "analyze", "learn_darshan", "read_log"]
+__all__ = ["DarshanReads", "DarshanStream", "analyze", "learn_darshan", "read_log"]
 
 _MODULES: Final = ("DXT_POSIX", "DXT_MPIIO")
 _MEMORY_BYTES_MAX: Final = 4 << 30
@@ -49,7 +49,7 @@ _READS_MIN: Final = 4
 
 
 @dataclass(frozen=True)
-class Stream:
+class DarshanStream:
     """The reads of one file by one rank."""
 
     file: str
@@ -61,7 +61,7 @@ class Stream:
 class DarshanReads:
     """The reads of a log: stream, offset, length and start time in seconds of each."""
 
-    streams: list[Stream]
+    streams: list[DarshanStream]
     stream: npt.NDArray[np.uint64]
     offset: npt.NDArray[np.uint64]
     length: npt.NDArray[np.uint64]
@@ -223,7 +223,7 @@ def _decode(data: bytes) -> DarshanReads:
         np.frombuffer(data, dtype, count, at + 8 * count * number)
         for number, dtype in enumerate(("<u8", "<u8", "<f8"))
     ]
-    streams = [Stream(*fields) for fields in header["streams"]]
+    streams = [DarshanStream(*fields) for fields in header["streams"]]
     counts = np.array(header["counts"], np.int64)
     stream = np.repeat(np.arange(len(counts), dtype=np.uint64), counts)
     return DarshanReads(streams, stream, columns[0], columns[1], columns[2])

@@ -19,7 +19,7 @@ SMALL_ARRAY_BYTES = 1 << 20
 
 
 @dataclass
-class Part:
+class VariableWrite:
     """A variable to write, with its array in the store."""
 
     encoded: Encoded
@@ -38,7 +38,7 @@ class Part:
         return 0 if self.axis is None else self.encoded.variable.shape[self.axis]
 
 
-def growths(parts: list[Part]) -> list[tuple[_internal.Array, int, int]]:
+def growths(parts: list[VariableWrite]) -> list[tuple[_internal.Array, int, int]]:
     """Returns the growing arrays with axis and length, for the engine."""
     return [
         (part.array._inner, part.axis, part.length)
@@ -47,7 +47,7 @@ def growths(parts: list[Part]) -> list[tuple[_internal.Array, int, int]]:
     ]
 
 
-def appended(parts: list[Part]) -> list[tuple[_internal.Array, int, list[int], Any]]:
+def appended(parts: list[VariableWrite]) -> list[tuple[_internal.Array, int, list[int], Any]]:
     """Returns the growing arrays with axis and values in memory, for the engine."""
     taken = []
     for part in parts:

@@ -40,7 +40,7 @@ def _field(field: list[Any]) -> tuple[Any, ...]:
     return (name, kind if isinstance(kind, str) else [_field(inner) for inner in kind], *shapes)
 
 
-class Elements:
+class ElementConverter:
     """Converter of values to elements of one type, for the array at ``path``."""
 
     def __init__(self, path: str, dtype: np.dtype[Any]) -> None:

@@ -25,8 +25,8 @@ import numpy.typing as npt
 from bedform import _internal
 from bedform._foreign_attribute_walk import describe_attributes
 from bedform._foreign_dimensions import (
-    Group,
-    Variable,
+    MappedGroup,
+    MappedVariable,
     name_dimensions,
     refuse_names_alike,
     scale_dimension,
@@ -246,13 +246,13 @@ class _Walk:
 
     def group(
         self, path: str, name: str, stored: h5py.Group, above: tuple[tuple[int, int], ...]
-    ) -> Group:
+    ) -> MappedGroup:
         """Returns a group with its members; `name` is its name in the file."""
         self.group_count += 1
         if self.group_count > _GROUPS_MAX:
             message = f"{self.file.filename}: more than {_GROUPS_MAX} groups"
             raise ForeignFileError(message, "LimitExceeded")
-        group = Group(path, stored, name)
+        group = MappedGroup(path, stored, name)
         above = (*above, _address(stored))
         for member_name, member in members(stored, allow_external=self.allow_external):
             refusal = self.add(group, member_name, member, above)
@@ -262,7 +262,7 @@ class _Walk:
         return group
 
     def add(
-        self, group: Group, name: str, member: Any, above: tuple[tuple[int, int], ...]
+        self, group: MappedGroup, name: str, member: Any, above: tuple[tuple[int, int], ...]
     ) -> Refusal | None:
         """Adds a member to its group, or returns the reason of a refusal."""
         if isinstance(member, Refusal):
@@ -282,7 +282,7 @@ class _Walk:
             self.named_types.append((name, member.id))
         return None
 
-    def add_dataset(self, group: Group, name: str, dataset: h5py.Dataset) -> Refusal | None:
+    def add_dataset(self, group: MappedGroup, name: str, dataset: h5py.Dataset) -> Refusal | None:
         refusal = refuse_outside(dataset, allow_external=self.allow_external)
         if refusal is not None:
             return refusal
@@ -304,7 +304,7 @@ class _Walk:
                 group.dimensions.append(dimension)
                 self.scales[_address(dataset)] = dimension
         if is_variable(dataset):
-            group.variables.append(Variable(path, dataset, dataset.shape, elsewhere, name))
+            group.variables.append(MappedVariable(path, dataset, dataset.shape, elsewhere, name))
         return None
 
 
@@ -313,7 +313,7 @@ def _address(stored: h5py.Group | h5py.Dataset) -> tuple[int, int]:
     return information.fileno, information.addr
 
 
-def _path_in(group: Group, name: str | None) -> str | Refusal:
+def _path_in(group: MappedGroup, name: str | None) -> str | Refusal:
     """Returns the path of a member with this shown name, or the reason of a refusal."""
     if name is None:
         return Refusal("a name that cannot be shown")
@@ -329,9 +329,9 @@ def _bytes_of(dataset: h5py.Dataset) -> int:
     return count * int(dataset.id.get_type().get_size())
 
 
-def _within(root: Group, only: str | None, file_name: str) -> list[Group]:
+def _within(root: MappedGroup, only: str | None, file_name: str) -> list[MappedGroup]:
     """Returns all groups, parents first; or only those above and below the group `only`."""
-    groups: list[Group] = []
+    groups: list[MappedGroup] = []
     pending = [root]
     while pending:
         group = pending.pop()
@@ -351,7 +351,7 @@ def _within(root: Group, only: str | None, file_name: str) -> list[Group]:
     ]
 
 
-def _describe_group(group: Group) -> dict[str, Any]:
+def _describe_group(group: MappedGroup) -> dict[str, Any]:
     dimensions = [
         {key: dimension[key] for key in ("name", "size", "unlimited", "phony")}
         for dimension in group.dimensions
@@ -365,7 +365,7 @@ def _describe_group(group: Group) -> dict[str, Any]:
 
 
 def _describe_variable(
-    variable: Variable, named_types: NamedTypes
+    variable: MappedVariable, named_types: NamedTypes
 ) -> tuple[dict[str, Any], ChunkTable | None]:
     """Returns the description of a variable without its attributes, and its chunks."""
     dataset = variable.dataset

@@ -57,7 +57,7 @@ class ForeignArray(BasicReads, HasAttributes):
         """Fails: foreign files are never written."""
         self._store._refuse_change()
 
-    def _set(self, selected: _selection.Selected, value: Any) -> None:  # noqa: ARG002
+    def _set(self, selected: _selection.EngineSelection, value: Any) -> None:  # noqa: ARG002
         self._store._refuse_change()
 
     def _open(self) -> _internal.Array | None:
@@ -195,7 +195,9 @@ class ForeignArray(BasicReads, HasAttributes):
             "bytes": self.size * self.dtype.itemsize,
         }
 
-    def _fill(self, selected: _selection.Selected, buffer: AnyArray, *, may_take: bool) -> AnyArray:
+    def _fill(
+        self, selected: _selection.EngineSelection, buffer: AnyArray, *, may_take: bool
+    ) -> AnyArray:
         assert self._inner is not None  # noqa: S101 - native variables do not come here
         try:
             read = engine_call(self._inner.read)
@@ -234,7 +236,7 @@ class ForeignArray(BasicReads, HasAttributes):
         if self._inner is not None:
             engine_call(self._inner.foresee)(selections)
 
-    def _prefetch(self, selected: _selection.Selected) -> tuple[tuple[int, ...], int, int]:
+    def _prefetch(self, selected: _selection.EngineSelection) -> tuple[tuple[int, ...], int, int]:
         if self._inner is None:
             raise UnsupportedError(
                 f"{self._store._shown}: {self.path!r} is read by the library of its format, and "
@@ -243,7 +245,11 @@ class ForeignArray(BasicReads, HasAttributes):
         return engine_call(self._inner.prefetch)(selected.engine)
 
     def _get(
-        self, selected: _selection.Selected, out: AnyArray | None = None, *, scalar: bool = True
+        self,
+        selected: _selection.EngineSelection,
+        out: AnyArray | None = None,
+        *,
+        scalar: bool = True,
     ) -> Any:
         self._warn()
         if self._inner is None:
@@ -251,7 +257,7 @@ class ForeignArray(BasicReads, HasAttributes):
         return super()._get(selected, out, scalar=scalar)
 
     def _get_native(
-        self, selected: _selection.Selected, out: AnyArray | None, *, scalar: bool
+        self, selected: _selection.EngineSelection, out: AnyArray | None, *, scalar: bool
     ) -> Any:
         slices = _slices(selected)
         if self._has_texts and is_url(self._store._path):
@@ -271,7 +277,7 @@ class ForeignArray(BasicReads, HasAttributes):
     def _has_texts(self) -> bool:
         return bool(self._described["data_type"] == "O")
 
-    def _read_texts(self, selected: _selection.Selected) -> AnyArray:
+    def _read_texts(self, selected: _selection.EngineSelection) -> AnyArray:
         """Reads texts of variable length, which the engine finds without the library."""
         read = engine_call(self._store._inner.texts)
         lengths, whole = read(self.path, selected.engine)
@@ -364,7 +370,7 @@ def _translated(read: Callable[..., Any], *arguments: Any, **options: Any) -> An
         raise BY_KIND.get(error.kind, BedformError)(str(error)) from None
 
 
-def _slices(selected: _selection.Selected) -> tuple[slice, ...] | None:
+def _slices(selected: _selection.EngineSelection) -> tuple[slice, ...] | None:
     """Returns the selection as slices with positive steps; ``None`` if it is of another kind."""
     kind, axes = selected.engine[:2]
     if kind != "orthogonal" or not all(

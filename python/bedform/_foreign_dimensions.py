@@ -15,8 +15,8 @@ from bedform._foreign_names import display_name
 from bedform._foreign_walk import NON_COORDINATE
 
 __all__ = [
-    "Group",
-    "Variable",
+    "MappedGroup",
+    "MappedVariable",
     "name_dimensions",
     "refuse_names_alike",
     "scale_dimension",
@@ -24,7 +24,7 @@ __all__ = [
 
 
 @dataclass
-class Variable:
+class MappedVariable:
     """A dataset and its properties for the chunk map."""
 
     path: str
@@ -39,7 +39,7 @@ class Variable:
 
 
 @dataclass
-class Group:
+class MappedGroup:
     """A group and its properties for the chunk map."""
 
     path: str
@@ -49,8 +49,8 @@ class Group:
     attributes: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     dimensions: list[dict[str, Any]] = field(default_factory=list)
     refused: list[dict[str, str]] = field(default_factory=list)
-    variables: list[Variable] = field(default_factory=list)
-    groups: list[Group] = field(default_factory=list)
+    variables: list[MappedVariable] = field(default_factory=list)
+    groups: list[MappedGroup] = field(default_factory=list)
 
     def refuse(self, name: str, reason: str) -> None:
         """Lists a member with this name in the file as refused."""
@@ -90,7 +90,7 @@ class _Namer:
             self.by_id[identity] = scale
             self.next_id = max(self.next_id, identity + 1)
 
-    def label(self, variable: Variable) -> list[dict[str, Any] | None]:
+    def label(self, variable: MappedVariable) -> list[dict[str, Any] | None]:
         """Returns the dimension of each axis, as far as the file names it."""
         dataset = variable.dataset
         own = self.scales.get(_address(dataset.id))
@@ -111,7 +111,7 @@ class _Namer:
         return None if target is None else self.scales.get(_address(target))
 
     def phony(
-        self, group: Group, size: int, taken: list[str], *, unlimited: bool
+        self, group: MappedGroup, size: int, taken: list[str], *, unlimited: bool
     ) -> dict[str, Any]:
         """Returns a dimension of the group for an unnamed axis: an existing one, or a new one."""
         for dimension in group.dimensions:
@@ -131,11 +131,11 @@ def _address(identifier: Any) -> tuple[int, int]:
 
 
 def name_dimensions(
-    file: h5py.File, root: Group, scales: dict[tuple[int, int], dict[str, Any]]
+    file: h5py.File, root: MappedGroup, scales: dict[tuple[int, int], dict[str, Any]]
 ) -> None:
     """Sets the dimension names of every variable, and the length of every growing dimension."""
     namer = _Namer(file, scales)
-    labels: list[tuple[Variable, list[dict[str, Any] | None]]] = []
+    labels: list[tuple[MappedVariable, list[dict[str, Any] | None]]] = []
     for variable in _variables(root):
         named: list[dict[str, Any] | None] = [None] * len(variable.shape)
         if not variable.elsewhere:
@@ -148,12 +148,12 @@ def name_dimensions(
     _name_group(namer, root, named_axes)
 
 
-def _variables(group: Group) -> list[Variable]:
+def _variables(group: MappedGroup) -> list[MappedVariable]:
     return [*group.variables, *(v for child in group.groups for v in _variables(child))]
 
 
 def _name_group(
-    namer: _Namer, group: Group, named_axes: dict[int, list[dict[str, Any] | None]]
+    namer: _Namer, group: MappedGroup, named_axes: dict[int, list[dict[str, Any] | None]]
 ) -> None:
     for child in group.groups:
         _name_group(namer, child, named_axes)
@@ -173,18 +173,18 @@ def _name_group(
         variable.shape = tuple(shape)
 
 
-def _grows(variable: Variable, axis: int) -> bool:
+def _grows(variable: MappedVariable, axis: int) -> bool:
     return not variable.elsewhere and variable.dataset.maxshape[axis] is None
 
 
-def refuse_names_alike(group: Group, scales: dict[tuple[int, int], dict[str, Any]]) -> None:
+def refuse_names_alike(group: MappedGroup, scales: dict[tuple[int, int], dict[str, Any]]) -> None:
     """Refuses all but one of the members with the same shown path.
 
     It keeps the member with that name in the file, or else the first. Of dimensions with one name
     it keeps the first; variables that refer to another one get an unnamed axis.
     """
-    members: list[Variable | Group] = [*group.variables, *group.groups]
-    kept: dict[str, Variable | Group] = {}
+    members: list[MappedVariable | MappedGroup] = [*group.variables, *group.groups]
+    kept: dict[str, MappedVariable | MappedGroup] = {}
     for member in members:
         known = kept.setdefault(member.path, member)
         if _is_as_stored(member) and not _is_as_stored(known):
@@ -199,17 +199,17 @@ def refuse_names_alike(group: Group, scales: dict[tuple[int, int], dict[str, Any
     lost = {
         id(scales.get(_address(member.dataset.id)))
         for member in refused
-        if isinstance(member, Variable)
+        if isinstance(member, MappedVariable)
     }
     _drop_dimensions_alike(group, scales, lost.difference(own))
 
 
-def _is_as_stored(member: Variable | Group) -> bool:
+def _is_as_stored(member: MappedVariable | MappedGroup) -> bool:
     return member.path.rpartition("/")[2] == member.name
 
 
 def _drop_dimensions_alike(
-    group: Group, scales: dict[tuple[int, int], dict[str, Any]], lost: set[int]
+    group: MappedGroup, scales: dict[tuple[int, int], dict[str, Any]], lost: set[int]
 ) -> None:
     names = set()
     kept = []

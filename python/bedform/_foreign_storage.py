@@ -14,7 +14,7 @@ from bedform._foreign_attribute_walk import endian_of
 from bedform._foreign_walk import outside_storage
 from bedform._limits import limit_met
 
-__all__ = ["ChunkTable", "ElementType", "describe_encoding", "describe_storage", "element_type"]
+__all__ = ["ChunkTable", "H5pyElementType", "describe_encoding", "describe_storage", "element_type"]
 
 #: Chunk indexes, offsets and lengths (uint64), and filter masks (uint32).
 ChunkTable = tuple[
@@ -37,7 +37,7 @@ _BLOSC_COMPRESSORS: Final = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"
 
 
 @dataclass(frozen=True)
-class ElementType:
+class H5pyElementType:
     """The type of a dataset's elements."""
 
     #: NumPy's name with the byte order, `str` for text of variable length, or h5py's name.
@@ -54,7 +54,7 @@ class ElementType:
     enumeration: dict[str, Any] | None = None
 
 
-def element_type(dataset: h5py.Dataset, named_types: NamedTypes) -> ElementType:
+def element_type(dataset: h5py.Dataset, named_types: NamedTypes) -> H5pyElementType:
     """Returns the element type, and whether the stored bytes are elements as they are."""
     stored = dataset.id.get_type()
     try:
@@ -62,19 +62,19 @@ def element_type(dataset: h5py.Dataset, named_types: NamedTypes) -> ElementType:
     except (TypeError, ValueError, OSError) as error:
         if limit_met(error):
             raise
-        return ElementType("?", None, "little", None, "its type has no NumPy equivalent")
+        return H5pyElementType("?", None, "little", None, "its type has no NumPy equivalent")
     text = h5py.check_string_dtype(dtype)
     if text is not None and text.length is None:
-        return ElementType("str", "O", "little", dtype, "text of any length")
+        return H5pyElementType("str", "O", "little", dtype, "text of any length")
     if dtype.hasobject or dtype.names or dtype.subdtype:
-        return ElementType(str(dtype), None, "little", dtype, f"elements of type {dtype}")
+        return H5pyElementType(str(dtype), None, "little", dtype, f"elements of type {dtype}")
     known = dtype.kind in "biuf" or dtype.str[1:] in {"c8", "c16"}
     if dtype.str[1:] in {"f12", "f16"} or not (known or text is not None):
-        return ElementType(dtype.str, None, "little", dtype, f"elements of type {dtype}")
+        return H5pyElementType(dtype.str, None, "little", dtype, f"elements of type {dtype}")
     native = None
     if text is not None:
         if dtype.itemsize > _FIXED_TEXT_BYTES_MAX:
-            return ElementType(dtype.str, None, "little", dtype, "very long text")
+            return H5pyElementType(dtype.str, None, "little", dtype, "very long text")
         if dtype.itemsize != 1 and stored.get_strpad() != h5py.h5t.STR_NULLPAD:
             native = "text that is not padded with zeros"
     elif stored.get_size() != dtype.itemsize or not stored.equal(
@@ -83,7 +83,7 @@ def element_type(dataset: h5py.Dataset, named_types: NamedTypes) -> ElementType:
         native = "numbers in a form that NumPy does not have"
     enumeration = _enumeration(stored, dtype, named_types)
     endian = endian_of(dtype)
-    return ElementType(dtype.str, dtype.str[1:], endian, dtype, native, enumeration)
+    return H5pyElementType(dtype.str, dtype.str[1:], endian, dtype, native, enumeration)
 
 
 def _enumeration(
@@ -100,7 +100,7 @@ def _enumeration(
 
 
 def describe_encoding(
-    dataset: h5py.Dataset, element: ElementType, *, unlabeled: bool
+    dataset: h5py.Dataset, element: H5pyElementType, *, unlabeled: bool
 ) -> dict[str, Any]:
     """Returns the stored encoding of a dataset: chunks, filters, enumeration."""
     properties = dataset.id.get_create_plist()
@@ -120,7 +120,7 @@ def _filters(properties: h5py.h5p.PropDCID) -> list[tuple[int, list[int]]]:
 
 
 def describe_storage(
-    dataset: h5py.Dataset, element: ElementType, shape: tuple[int, ...], *, elsewhere: bool
+    dataset: h5py.Dataset, element: H5pyElementType, shape: tuple[int, ...], *, elsewhere: bool
 ) -> tuple[str | dict[str, Any], ChunkTable | None]:
     """Returns the byte ranges of a dataset, and its chunks if HDF5 is not needed to read them.
 

@@ -15,7 +15,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from bedform import _foreign_encoding, _fork, _internal, _json, _shown
-from bedform._ahead import ReadsAhead
+from bedform._ahead import ReadaheadMixin
 from bedform._attributes import HasAttributes
 from bedform._catalogue import conditions_of
 from bedform._errors import (
@@ -32,7 +32,7 @@ from bedform._foreign_array import ForeignArray
 from bedform._foreign_child import isolated_chunk_map
 from bedform._foreign_names import ForeignFileError
 from bedform._hints import foreign_is_read, unknown_member
-from bedform._members import Members
+from bedform._members import GroupMembers
 from bedform._remote import is_url, without_query
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _open_file(
     )
 
 
-class ForeignStore(ReadsAhead, Members, HasAttributes):
+class ForeignStore(ReadaheadMixin, GroupMembers, HasAttributes):
     """A foreign file as a read-only store, with the reading methods of :class:`bedform.Store`.
 
     It is a context manager and pickles as path and options.
@@ -343,7 +343,7 @@ class ForeignStore(ReadsAhead, Members, HasAttributes):
         return f"<bedform.ForeignStore {self._shown!r} {self.format}>"
 
 
-class ForeignGroup(Members, HasAttributes):
+class ForeignGroup(GroupMembers, HasAttributes):
     """A group of a foreign file."""
 
     def __init__(self, store: ForeignStore, path: str) -> None:

@@ -16,7 +16,7 @@ from bedform._reads import BasicReads
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from bedform._members import Members
+    from bedform._members import GroupMembers
 
 _MEMBERS_MAX = 100
 _ATTRIBUTES_MAX = 50
@@ -29,7 +29,7 @@ _LINES_MAX = 32
 _CELL = "padding:1px 8px;text-align:left;vertical-align:top"
 
 
-def shown(value: Members | BasicReads) -> str:
+def shown(value: GroupMembers | BasicReads) -> str:
     """Renders a group or array as HTML; if it cannot be read, the reason."""
     try:
         return _array_html(value) if isinstance(value, BasicReads) else _group_html(value)
@@ -37,7 +37,7 @@ def shown(value: Members | BasicReads) -> str:
         return f"<code>{_text(type(value).__name__)}</code>: {_text(error)}"
 
 
-def _group_html(group: Members) -> str:
+def _group_html(group: GroupMembers) -> str:
     """Renders a store, group or file: members with shapes, types, sizes and layouts."""
     rows, shown = [], group._sorted()
     for path, kind in shown[:_MEMBERS_MAX]:
@@ -141,7 +141,7 @@ def _grid(
     return f'<g stroke-width="{stroke}" stroke-opacity="{opacity}">{"".join(drawn)}</g>'
 
 
-def _member_row(group: Members, path: str, kind: str) -> str:
+def _member_row(group: GroupMembers, path: str, kind: str) -> str:
     indent = "&nbsp;" * 4 * path.count("/")
     name = f"{indent}{_text(path.rpartition('/')[2])}"
     if kind == "group":

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import ItemsView, KeysView, ValuesView
 from typing import TYPE_CHECKING, Any
 
-from bedform._attributes import Stored
+from bedform._attributes import StrictAttributes
 from bedform._errors import WrongTypeError
-from bedform._tree import Tree
+from bedform._tree import GroupTree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-class Members(Stored):
+class GroupMembers(StrictAttributes):
     """Base class of groups: members by name, with methods of dict, h5py and zarr-python.
 
     A subclass provides ``__getitem__`` and the nodes below the group.
@@ -113,7 +113,7 @@ class Members(Stored):
         nodes = ((path, kind) for path, kind in self._nodes_below() if path)
         return sorted(nodes, key=lambda node: node[0].split("/"))
 
-    def tree(self, level: int | None = None) -> Tree:
+    def tree(self, level: int | None = None) -> GroupTree:
         """Return the nodes below as a printable tree.
 
         Parameters
@@ -137,7 +137,7 @@ class Members(Stored):
                 array = self[path] if kind == "array" else None
                 about = "" if array is None else f"{array.shape} {_type_name(array)}"
                 lines.append((path, about))
-        return Tree(lines)
+        return GroupTree(lines)
 
     def _no_item(self, key: Any) -> WrongTypeError:
         """Returns the error for brackets without a name."""

@@ -85,7 +85,7 @@ _OWN = {
 
 
 @dataclass
-class Wanted:
+class NewArrayRequest:
     """A requested array: its description for the engine, and its values, if any."""
 
     description: dict[str, Any]
@@ -93,7 +93,7 @@ class Wanted:
     overwrite: bool
 
 
-def wanted(given: Mapping[str, Any], default_dtype: Any = None) -> Wanted:
+def wanted(given: Mapping[str, Any], default_dtype: Any = None) -> NewArrayRequest:
     """Returns the array that a caller requests with any of these arguments.
 
     Raises
@@ -120,7 +120,7 @@ def wanted(given: Mapping[str, Any], default_dtype: Any = None) -> Wanted:
     description = describe(shape, kind, **arguments)
     checksum = words.get("checksum")
     description |= {"checksum": True if checksum is None else checksum, **codecs}
-    return Wanted(description, words.get("data"), bool(words.get("overwrite", False)))
+    return NewArrayRequest(description, words.get("data"), bool(words.get("overwrite", False)))
 
 
 def _own_words(given: Mapping[str, Any]) -> dict[str, Any]:

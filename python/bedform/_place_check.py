@@ -33,7 +33,7 @@ _AT_FDCWD = -100
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS")
 
 
-class Members(Protocol):
+class CheckCommunicator(Protocol):
     """The processes that test together: an mpi4py communicator, or one process."""
 
     rank: int
@@ -64,7 +64,7 @@ class _Alone:
 
 
 @dataclass(frozen=True)
-class Trial:
+class FunctionTest:
     """One test: its subject, its result and the use of the function."""
 
     what: str
@@ -73,7 +73,7 @@ class Trial:
     says: str
 
 
-def members() -> Members:
+def members() -> CheckCommunicator:
     """Returns the processes that were started together; outside MPI this one alone.
 
     Raises
@@ -91,11 +91,13 @@ def members() -> Members:
             "there are several processes, and mpi4py is not installed: install it with pip, or "
             "start one process"
         ) from None
-    found: Members = MPI.COMM_WORLD
+    found: CheckCommunicator = MPI.COMM_WORLD
     return found
 
 
-def check(directory: Path, together: Members) -> tuple[list[Trial], dict[str, Any]]:
+def check(
+    directory: Path, together: CheckCommunicator
+) -> tuple[list[FunctionTest], dict[str, Any]]:
     """Runs all tests in ``directory``; collective. Removes the files that it made."""
     facts: dict[str, Any] = {"processes": together.size}
     with _workspace(directory, together) as place:
@@ -108,7 +110,7 @@ def check(directory: Path, together: Members) -> tuple[list[Trial], dict[str, An
 
 
 @contextmanager
-def _workspace(directory: Path, together: Members) -> Iterator[Path]:
+def _workspace(directory: Path, together: CheckCommunicator) -> Iterator[Path]:
     name = together.bcast(f".bedform-check-{secrets.token_hex(8)}")
     place = directory / name
     said: BedformError | None = None
@@ -132,7 +134,7 @@ def _workspace(directory: Path, together: Members) -> Iterator[Path]:
             shutil.rmtree(place, ignore_errors=True)
 
 
-def _tried(what: str, needed: bool, why: str, act: Callable[[], str | None]) -> Trial:
+def _tried(what: str, needed: bool, why: str, act: Callable[[], str | None]) -> FunctionTest:
     """Returns the result of ``act``, which returns None on success."""
     return _trial(what, needed, why, _problem(act))
 
@@ -144,11 +146,13 @@ def _problem(act: Callable[[], str | None]) -> str | None:
         return error.strerror or str(error)
 
 
-def _trial(what: str, needed: bool, why: str, problem: str | None) -> Trial:
-    return Trial(what, problem is None, needed, why if problem is None else f"{problem}: {why}")
+def _trial(what: str, needed: bool, why: str, problem: str | None) -> FunctionTest:
+    return FunctionTest(
+        what, problem is None, needed, why if problem is None else f"{problem}: {why}"
+    )
 
 
-def _alone(place: Path, facts: dict[str, Any]) -> list[Trial]:
+def _alone(place: Path, facts: dict[str, Any]) -> list[FunctionTest]:
     return [
         _tried(
             "a file is created only where there is none",
@@ -340,7 +344,7 @@ def _exchange(place: Path) -> str | None:
     return None if (place / "left").read_text() == "right" else "nothing was exchanged"
 
 
-def _together(place: Path, all_members: Members) -> list[Trial]:
+def _together(place: Path, all_members: CheckCommunicator) -> list[FunctionTest]:
     """Runs the tests that need several processes; collective."""
     return [
         _agreed(
@@ -373,13 +377,15 @@ def _together(place: Path, all_members: Members) -> list[Trial]:
     ]
 
 
-def _agreed(all_members: Members, what: str, why: str, act: Callable[[], str | None]) -> Trial:
+def _agreed(
+    all_members: CheckCommunicator, what: str, why: str, act: Callable[[], str | None]
+) -> FunctionTest:
     """Returns the result of ``act`` on all members: the first problem."""
     problems = (one for one in all_members.allgather(_problem(act)) if one is not None)
     return _trial(what, True, why, next(problems, None))
 
 
-def _lock_of_first(place: Path, all_members: Members) -> str | None:
+def _lock_of_first(place: Path, all_members: CheckCommunicator) -> str | None:
     if all_members.rank == 0:
         with _locked(place) as has_lock:
             all_members.barrier()
@@ -393,7 +399,7 @@ def _lock_of_first(place: Path, all_members: Members) -> str | None:
         all_members.barrier()
 
 
-def _race(place: Path, all_members: Members) -> str | None:
+def _race(place: Path, all_members: CheckCommunicator) -> str | None:
     won = 0
     own = place / f"racer-{all_members.rank}"
     own.write_bytes(b"")
@@ -408,7 +414,7 @@ def _race(place: Path, all_members: Members) -> str | None:
     return f"{winners} processes were given {_ROUNDS} names"
 
 
-def _see_new(place: Path, all_members: Members) -> str | None:
+def _see_new(place: Path, all_members: CheckCommunicator) -> str | None:
     name = place / "seen"
     name.exists()
     all_members.barrier()
@@ -421,7 +427,7 @@ def _see_new(place: Path, all_members: Members) -> str | None:
     return _awaited(lambda: name.exists() and name.read_bytes() == b"1")
 
 
-def _see_replaced(place: Path, all_members: Members) -> str | None:
+def _see_replaced(place: Path, all_members: CheckCommunicator) -> str | None:
     name = place / "document"
     if all_members.rank == 0:
         name.write_bytes(b"old")

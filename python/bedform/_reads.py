@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bedform import _selection
-from bedform._attributes import Stored
+from bedform._attributes import StrictAttributes
 from bedform._blocks import AsType, BlockIndex, bounds_of, boxes, rows_at_once
 from bedform._elements import AnyArray, type_of
 from bedform._errors import (
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 
-class BasicReads(Stored):
+class BasicReads(StrictAttributes):
     """Base class of readable arrays: indexing, iteration, chunks and prefetching.
 
     A subclass provides ``shape`` and ``dtype`` and fills buffers.
@@ -49,14 +49,16 @@ class BasicReads(Stored):
         """The type of the elements."""
         raise NotImplementedError
 
-    def _fill(self, selected: _selection.Selected, buffer: AnyArray, *, may_take: bool) -> AnyArray:
+    def _fill(
+        self, selected: _selection.EngineSelection, buffer: AnyArray, *, may_take: bool
+    ) -> AnyArray:
         """Reads into ``buffer``; returns it, or another buffer if ``may_take`` allows."""
         raise NotImplementedError
 
     def _fill_by(
         self,
         read: Callable[[Any, AnyArray, bool], tuple[tuple[int, ...], Any]],
-        selected: _selection.Selected,
+        selected: _selection.EngineSelection,
         buffer: AnyArray,
         *,
         may_take: bool,
@@ -69,7 +71,7 @@ class BasicReads(Stored):
         self._last = (selected.engine, counts, time.perf_counter() - began)
         return buffer if own is None else np.ndarray(buffer.shape, buffer.dtype, own)
 
-    def _set(self, selected: _selection.Selected, value: Any) -> None:  # noqa: ARG002
+    def _set(self, selected: _selection.EngineSelection, value: Any) -> None:  # noqa: ARG002
         raise ReadOnlyError(f"{self.path} is only read; convert the file to write to it")
 
     @property
@@ -225,7 +227,7 @@ class BasicReads(Stored):
     def __getitem__(self, key: Any) -> Any:
         return self._get(self._brackets(key))
 
-    def _brackets(self, key: Any) -> _selection.Selected:
+    def _brackets(self, key: Any) -> _selection.EngineSelection:
         try:
             return _selection.brackets(key, self.shape)
         except InvalidArgumentError:
@@ -250,7 +252,7 @@ class BasicReads(Stored):
         OutOfBoundsError
             The selection leaves the array.
         CorruptError
-            Stored bytes are damaged; ``out`` is then undefined.
+            StrictAttributes bytes are damaged; ``out`` is then undefined.
         """
         return np.asarray(self._get(self._brackets(selection), out, scalar=False))
 
@@ -298,11 +300,15 @@ class BasicReads(Stored):
     def _foresee_chosen(self, selections: list[Any]) -> None:
         raise NotImplementedError
 
-    def _prefetch(self, selected: _selection.Selected) -> tuple[tuple[int, ...], int, int]:
+    def _prefetch(self, selected: _selection.EngineSelection) -> tuple[tuple[int, ...], int, int]:
         raise NotImplementedError
 
     def _get(
-        self, selected: _selection.Selected, out: AnyArray | None = None, *, scalar: bool = True
+        self,
+        selected: _selection.EngineSelection,
+        out: AnyArray | None = None,
+        *,
+        scalar: bool = True,
     ) -> Any:
         if out is not None:
             self._check_out(selected, out)
@@ -313,7 +319,7 @@ class BasicReads(Stored):
             return buffer.reshape(())[()]
         return buffer.reshape(selected.result)
 
-    def _measured(self, selected: _selection.Selected) -> dict[str, Any]:
+    def _measured(self, selected: _selection.EngineSelection) -> dict[str, Any]:
         """Returns the counts of the last read, if it was of this selection."""
         # Compared as text, since arrays of positions have no equality of their own.
         if self._last is None or repr(self._last[0]) != repr(selected.engine):
@@ -323,7 +329,7 @@ class BasicReads(Stored):
         measured = {f"measured_{name}": count for name, count in zip(names, counts, strict=True)}
         return measured | {"measured_seconds": seconds}
 
-    def _check_out(self, selected: _selection.Selected, out: AnyArray) -> None:
+    def _check_out(self, selected: _selection.EngineSelection, out: AnyArray) -> None:
         if out.dtype != self.dtype or out.shape != selected.result:
             raise InvalidArgumentError(
                 f"out has shape {out.shape} and dtype {out.dtype}, "

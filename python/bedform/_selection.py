@@ -1,7 +1,7 @@
 """Translation of NumPy indexing into selections of the engine.
 
-A :class:`Selected` holds the engine's selection (non-negative positions, one entry per axis) and
-the shape of NumPy's result (axes dropped by integers, new axes, broadcast points).
+An :class:`EngineSelection` holds the engine's selection (non-negative positions, one entry per
+axis) and the shape of NumPy's result (axes dropped by integers, new axes, broadcast points).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Axis = Any  # (start, step, count), or an int64 array of positions
 
 
 @dataclass(frozen=True)
-class Selected:
+class EngineSelection:
     """A selection: the engine's form, the shape of its buffer, and the shape of the result."""
 
     engine: tuple[Any, ...]
@@ -93,7 +93,7 @@ def _expanded(key: Any, rank: int) -> list[Any]:
     return entries
 
 
-def basic(key: Any, shape: tuple[int, ...]) -> Selected:
+def basic(key: Any, shape: tuple[int, ...]) -> EngineSelection:
     """Returns the selection of basic indexing: integers, slices, ``...``, ``None``."""
     axes: list[Axis] = []
     filled: list[int] = []
@@ -116,10 +116,10 @@ def basic(key: Any, shape: tuple[int, ...]) -> Selected:
         axes.append(chosen)
         filled.append(chosen[2])
     scalar = _is_scalar(key, result)
-    return Selected(("orthogonal", axes), tuple(filled), tuple(result), scalar)
+    return EngineSelection(("orthogonal", axes), tuple(filled), tuple(result), scalar)
 
 
-def brackets(key: Any, shape: tuple[int, ...]) -> Selected:
+def brackets(key: Any, shape: tuple[int, ...]) -> EngineSelection:
     """Returns the selection of ``array[key]``: basic indexing, one list of positions, or one mask.
 
     The axis of the list stays in place, as in h5py and zarr-python. NumPy would move it to the
@@ -174,7 +174,7 @@ def _positions(entry: Any, axis: int, size: int) -> np.ndarray[Any, np.dtype[np.
     return values if lowest >= 0 else np.where(values < 0, values + size, values)
 
 
-def orthogonal(key: Any, shape: tuple[int, ...]) -> Selected:
+def orthogonal(key: Any, shape: tuple[int, ...]) -> EngineSelection:
     """Returns the selection of ``array.oindex[key]``: an integer, slice, list or mask per axis."""
     axes: list[Axis] = []
     filled: list[int] = []
@@ -198,10 +198,10 @@ def orthogonal(key: Any, shape: tuple[int, ...]) -> Selected:
         axes.append(chosen)
         filled.append(count)
     scalar = _is_scalar(key, result)
-    return Selected(("orthogonal", axes), tuple(filled), tuple(result), scalar)
+    return EngineSelection(("orthogonal", axes), tuple(filled), tuple(result), scalar)
 
 
-def points(key: Any, shape: tuple[int, ...]) -> Selected:
+def points(key: Any, shape: tuple[int, ...]) -> EngineSelection:
     """Returns the selection of ``array.vindex[key]``: broadcast position arrays, or one mask.
 
     Slices may accompany the arrays; their axes follow those of the points, as in xarray.
@@ -232,10 +232,10 @@ def points(key: Any, shape: tuple[int, ...]) -> Selected:
             values = located[axis].reshape(located[axis].shape + (1,) * len(slices))
         lists.append(np.broadcast_to(values, result).reshape(-1).astype(np.int64, copy=False))
     count = int(np.prod(result, dtype=np.int64))
-    return Selected(("points", lists, count), (count,), result, _is_scalar(key, result))
+    return EngineSelection(("points", lists, count), (count,), result, _is_scalar(key, result))
 
 
-def union(boxes: Sequence[Selected]) -> Selected:
+def union(boxes: Sequence[EngineSelection]) -> EngineSelection:
     """Joins basic selections into one: the elements of each, one after the other.
 
     Raises
@@ -252,10 +252,10 @@ def union(boxes: Sequence[Selected]) -> Selected:
         axes = selected.engine[1]
         regions.append(([start for start, _, _ in axes], [length for _, _, length in axes]))
         count += math.prod(selected.shape)
-    return Selected(("union", regions), (count,), (count,), False)
+    return EngineSelection(("union", regions), (count,), (count,), False)
 
 
-def taken(whole: np.ndarray[Any, Any], selected: Selected) -> np.ndarray[Any, Any]:
+def taken(whole: np.ndarray[Any, Any], selected: EngineSelection) -> np.ndarray[Any, Any]:
     """Applies a selection to an array in memory."""
     kind, parts = selected.engine[:2]
     if kind == "union":
@@ -276,7 +276,9 @@ def taken(whole: np.ndarray[Any, Any], selected: Selected) -> np.ndarray[Any, An
     )
 
 
-def spread(name: str, data: np.ndarray[Any, Any], selected: Selected) -> np.ndarray[Any, Any]:
+def spread(
+    name: str, data: np.ndarray[Any, Any], selected: EngineSelection
+) -> np.ndarray[Any, Any]:
     """Broadcasts values to a selection of the array ``name``, as NumPy's assignment does.
 
     Raises

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from bedform import _fork, _selection
-from bedform._elements import Elements
+from bedform._elements import ElementConverter
 from bedform._errors import (
     BedformError,
     InvalidArgumentError,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from bedform import _internal
     from bedform._array import Array
-    from bedform._comm import Messages
+    from bedform._comm import MpiMessages
     from bedform._store import Store
 
 __all__ = ["Decomposition", "Session", "Settled"]
@@ -43,13 +43,13 @@ class Decomposition:
     rank: int
 
 
-class _New:
+class _PendingArray:
     """Shape and element conversion of an array that the session creates with its next commit."""
 
     def __init__(self, path: str, shape: Sequence[int], dtype: Any) -> None:
         self.shape = integers(shape, f"the shape of {path}")
         self.ndim = len(self.shape)
-        given = Elements(path, np.dtype(dtype))
+        given = ElementConverter(path, np.dtype(dtype))
         self._converted, self._elements = given.converted, given.flat
 
 
@@ -69,12 +69,12 @@ class Session:
         self,
         store: Store,
         inner: _internal.Session,
-        members: Messages | None = None,
+        members: MpiMessages | None = None,
     ) -> None:
         self._store = store
         self._opened, self._process = inner, _fork.current
         self._members = members
-        self._arrays: dict[str, Array | _New] = {}
+        self._arrays: dict[str, Array | _PendingArray] = {}
         self._lent = 0
         self._has_ended = False
 
@@ -275,7 +275,7 @@ class Session:
         described = self._store._described(arrays)
         self._store._call(self._inner.create_arrays)(described)
         for path, arguments in arrays.items():
-            self._arrays[path] = _New(path, arguments["shape"], arguments["dtype"])
+            self._arrays[path] = _PendingArray(path, arguments["shape"], arguments["dtype"])
 
     def resize(self, name: str, shape: Sequence[int] | int) -> None:
         """Make an array larger from the next commit on; new elements are the fill value.
@@ -313,7 +313,7 @@ class Session:
         data = _selection.spread(name, array._converted(values), selected)
         self._write(name, selected.engine, array._elements(data))
 
-    def _array(self, name: str) -> Array | _New:
+    def _array(self, name: str) -> Array | _PendingArray:
         check_name(name)
         if name not in self._arrays:
             self._arrays[name] = self._found(name)
@@ -349,7 +349,9 @@ class Session:
         number: int = self._store._call(self._inner.commit)()
         # The created arrays exist now, perhaps with a larger shape: look them up again.
         self._arrays = {
-            name: array for name, array in self._arrays.items() if not isinstance(array, _New)
+            name: array
+            for name, array in self._arrays.items()
+            if not isinstance(array, _PendingArray)
         }
         return number
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bedform import _dask_cluster
-from bedform._comm import Messages
+from bedform._comm import MpiMessages
 from bedform._errors import InvalidArgumentError, check_name
 from bedform._integers import byte_count
 from bedform._text import parse_seconds
@@ -62,10 +62,10 @@ def seconds_of(time: float | str) -> float:
     return min(seconds, 1e9)
 
 
-def members_of(comm: Any, dask: Any) -> Messages | None:
+def members_of(comm: Any, dask: Any) -> MpiMessages | None:
     """Returns the processes that settle together; the others now wait for this one."""
     try:
-        return None if comm is None else Messages(comm)
+        return None if comm is None else MpiMessages(comm)
     except InvalidArgumentError:
         if dask is not None:
             raise InvalidArgumentError(TWO_WAYS) from None
@@ -76,7 +76,7 @@ def settle(
     store: Store,
     chosen: Settling,
     progress: Progress | None = None,
-    members: Messages | None = None,
+    members: MpiMessages | None = None,
 ) -> Settled:
     """Settles everything in this process, or a share of it with ``members``."""
     arrays = None if chosen.arrays is None else list(chosen.arrays)
@@ -85,7 +85,7 @@ def settle(
 
 
 def settle_with_members(
-    store: Store, chosen: Settling, members: Messages, progress: Progress | None
+    store: Store, chosen: Settling, members: MpiMessages, progress: Progress | None
 ) -> Settled:
     """Settles a share in each process; the first one drops the commits."""
     try:

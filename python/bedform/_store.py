@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from bedform import _fork, _internal, _json, _settle
 from bedform._advise import Profile, kept_profile
-from bedform._ahead import ReadsAhead
+from bedform._ahead import ReadaheadMixin
 from bedform._array import Array
 from bedform._catalogue import conditions_of
-from bedform._comm import Messages, declining
+from bedform._comm import MpiMessages, declining
 from bedform._errors import (
     InvalidArgumentError,
     NotFoundError,
@@ -58,7 +58,7 @@ def _tier(burst: Any) -> Any:
         ) from None
 
 
-class Store(ReadsAhead, Group):
+class Store(ReadaheadMixin, Group):
     """An open store, which is also its root group.
 
     It is a context manager. It pickles as path and options, and a snapshot also as its moment.
@@ -310,7 +310,7 @@ class Store(ReadsAhead, Group):
         [0, 0, 0, 1, 1, 1]
         """
         # From here on the other processes of the communicator wait for this one.
-        members = None if comm is None else Messages(comm)
+        members = None if comm is None else MpiMessages(comm)
         with declining(members):
             if settle not in ("end", "later", "background"):
                 raise InvalidArgumentError(

@@ -7,7 +7,7 @@ from collections import defaultdict
 from bedform import _shown
 
 
-class Tree:
+class GroupTree:
     """The nodes below a group, from :meth:`bedform.Group.tree`; ``print`` shows them."""
 
     def __init__(self, nodes: list[tuple[str, str]]) -> None:

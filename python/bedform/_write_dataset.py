@@ -24,7 +24,15 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from bedform import _internal, _json, _new_array
 from bedform._advise import checked_reads, layout_for
 from bedform._array import Array
-from bedform._chunked_values import Target, align, box, fitted, is_chunked, store_chunks, values_of
+from bedform._chunked_values import (
+    ChunkTarget,
+    align,
+    box,
+    fitted,
+    is_chunked,
+    store_chunks,
+    values_of,
+)
 from bedform._dask_cluster import scheduling
 from bedform._dataset_encoding import (
     Encoded,
@@ -37,7 +45,7 @@ from bedform._dataset_encoding import (
     plain_attributes,
     split,
 )
-from bedform._dataset_part import SMALL_ARRAY_BYTES, Part, appended, growths, is_stored
+from bedform._dataset_part import SMALL_ARRAY_BYTES, VariableWrite, appended, growths, is_stored
 from bedform._dataset_region import check_coordinate, resolve
 from bedform._errors import (
     BedformError,
@@ -76,7 +84,7 @@ SERIES_SHARD = 1 << 16
 
 
 @dataclass
-class _Wishes:
+class _NewArrayOptions:
     """The caller's options for new arrays."""
 
     encoding: Mapping[Hashable, Mapping[str, Any]]
@@ -89,7 +97,7 @@ class _Wishes:
 
 
 @dataclass
-class _Options:
+class _WriteOptions:
     """The caller's options for writing values."""
 
     append_dim: str | None
@@ -210,8 +218,10 @@ def write_dataset(
     described_readers(readers)
     # A misspelt dimension would match no variable and be ignored for all: fail instead.
     reads = checked_reads(reads, [str(dim) for dim in dataset.dims]) if reads else None
-    wishes = _Wishes(encoding or {}, layout, reads, codecs, codecs_beyond_zarr, profile, readers)
-    options = _Options(append_dim, {}, compute, safe_chunks, dask, overwrites=mode is not None)
+    wishes = _NewArrayOptions(
+        encoding or {}, layout, reads, codecs, codecs_beyond_zarr, profile, readers
+    )
+    options = _WriteOptions(append_dim, {}, compute, safe_chunks, dask, overwrites=mode is not None)
     target = Path(where).absolute()
     if is_url(where):
         store = _open_at_url(where, chosen, append_dim, storage_options)
@@ -243,7 +253,7 @@ def write_dataset(
             raise InvalidArgumentError(
                 f"cannot list the same dimension in both append_dim and region: {append_dim!r}"
             )
-    work = _Work(there, chosen, wishes, options)
+    work = _DatasetWrite(there, chosen, wishes, options)
     if chosen == "w" and has_group and not (is_url(where) and _is_empty(store)):
         if is_url(where):
             raise UnsupportedError(
@@ -308,8 +318,8 @@ def _write_new(
     target: Path,
     inner: str,
     mode: Mode,
-    wishes: _Wishes,
-    options: _Options,
+    wishes: _NewArrayOptions,
+    options: _WriteOptions,
     durability: Durability,
 ) -> Any:
     """Builds a store beside its final path, and publishes it when it is complete."""
@@ -317,7 +327,7 @@ def _write_new(
         raise NotFoundError(f"{target}: no such store; leave out mode, append_dim and region")
     staging, store = _stage(target, replaces=mode == "w", durability=durability)
     try:
-        work = _Work(Group(store, inner), "w-", wishes, options)
+        work = _DatasetWrite(Group(store, inner), "w-", wishes, options)
         work.run(dataset, delay=False)
         engine_call(staging.publish)()
     except BedformError as error:
@@ -332,13 +342,13 @@ def _write_new(
 
 
 @dataclass
-class _Work:
+class _DatasetWrite:
     """One call of :func:`write_dataset` on an open store."""
 
     group: Group
     mode: Mode
-    wishes: _Wishes
-    options: _Options
+    wishes: _NewArrayOptions
+    options: _WriteOptions
     #: The new group that replaces another one at the commit.
     staging: _internal.StagedGroup | None = None
     drafts: list[str] = field(default_factory=list)
@@ -366,7 +376,7 @@ class _Work:
 
     # Parts --------------------------------------------------------------------------------------
 
-    def _parts(self, variables: dict[str, Variable]) -> list[Part]:
+    def _parts(self, variables: dict[str, Variable]) -> list[VariableWrite]:
         arrays = {} if self.staging else self.group.arrays()
         arrays = {name: array for name, array in arrays.items() if "/" not in name}
         there = [name for name in variables if name in arrays]
@@ -377,7 +387,7 @@ class _Work:
         for name, variable in variables.items():
             if name in new:
                 demanded = name in self.wishes.encoding
-                parts.append(Part(encode(name, variable, demanded=demanded), None, None))
+                parts.append(VariableWrite(encode(name, variable, demanded=demanded), None, None))
                 continue
             grows = self.options.append_dim in arrays[name].dims
             if self.mode == "a-" and self.options.append_dim is not None and not grows:
@@ -397,7 +407,7 @@ class _Work:
             if self.options.append_dim is not None and not (grows or self.options.overwrites):
                 check_coordinate(name, arrays[name], encoded.variable)
             axis = arrays[name].dims.index(str(self.options.append_dim)) if grows else None
-            parts.append(Part(encoded, arrays[name], axis))
+            parts.append(VariableWrite(encoded, arrays[name], axis))
         return parts
 
     def _check(
@@ -511,7 +521,7 @@ class _Work:
 
     # Writing --------------------------------------------------------------------------------------
 
-    def _write(self, parts: list[Part]) -> None:
+    def _write(self, parts: list[VariableWrite]) -> None:
         growing = [part for part in parts if part.axis is not None]
         others = [part for part in parts if part.axis is None]
         if {part.length for part in growing} <= {0}:
@@ -522,7 +532,7 @@ class _Work:
         else:
             self._append_in_pieces(parts, growing)
 
-    def _append_in_pieces(self, parts: list[Part], growing: list[Part]) -> None:
+    def _append_in_pieces(self, parts: list[VariableWrite], growing: list[VariableWrite]) -> None:
         """Appends values that Dask computes, or that exceed memory."""
 
         def fill(shapes: list[list[int]]) -> None:
@@ -531,19 +541,19 @@ class _Work:
 
         self.store._call(self.store._inner.append_with)(growths(growing), fill)
 
-    def _fill(self, parts: Iterable[Part], shapes: dict[str, list[int]]) -> None:
+    def _fill(self, parts: Iterable[VariableWrite], shapes: dict[str, list[int]]) -> None:
         """Writes values: arrays in memory one after the other, the others in one computation."""
-        computed: list[tuple[Any, Target, list[int]]] = []
+        computed: list[tuple[Any, ChunkTarget, list[int]]] = []
         for part in parts:
             if part.array is None:
                 array = self._draft(part.encoded)
-                target = Target(array, "draft")
+                target = ChunkTarget(array, "draft")
             elif part.name in shapes:
                 inner = self.store._inner.grown(part.array.path, shapes[part.name])
                 array = Array(self.store, inner)
-                target = Target(array, tuple(shapes[part.name]))
+                target = ChunkTarget(array, tuple(shapes[part.name]))
             else:
-                array, target = part.array, Target(part.array, "array")
+                array, target = part.array, ChunkTarget(part.array, "array")
             starts = self._starts(part, array.shape)
             data = values_of(part.encoded.variable, array)
             if not is_chunked(data):
@@ -560,7 +570,7 @@ class _Work:
             with scheduling(self.options.cluster) as told:
                 store_chunks(computed, compute=True, **told)
 
-    def _starts(self, part: Part, shape: tuple[int, ...]) -> list[int]:
+    def _starts(self, part: VariableWrite, shape: tuple[int, ...]) -> list[int]:
         variable = part.encoded.variable
         starts = [
             self.options.region.get(str(dim), slice(None)).indices(size)[0]
@@ -572,7 +582,7 @@ class _Work:
 
     def delayed(self, store: Store) -> Any:
         """Returns the delayed writes of the omitted values."""
-        chunks = [(d, Target(store.array(path), "array"), at) for d, path, at in self.pending]
+        chunks = [(d, ChunkTarget(store.array(path), "array"), at) for d, path, at in self.pending]
         return store_chunks(chunks, compute=False)
 
     # Commit ---------------------------------------------------------------------------------------

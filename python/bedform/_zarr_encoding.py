@@ -39,7 +39,7 @@ def _strict(value: Any) -> Any:
     return value
 
 
-class _Described(NamedTuple):
+class _ZarrDescription(NamedTuple):
     """zarr-python's description of an array, without its shape, names and attributes."""
 
     dtype: np.dtype[Any]
@@ -48,11 +48,11 @@ class _Described(NamedTuple):
 
 
 # Cache by document: many arrays are alike, and zarr-python takes 0.5 ms for one.
-_ALIKE: dict[str, _Described | None] = {}
+_ALIKE: dict[str, _ZarrDescription | None] = {}
 _ALIKE_MAX = 256
 
 
-def _by_zarr(array: Array) -> _Described | None:
+def _by_zarr(array: Array) -> _ZarrDescription | None:
     """Returns zarr-python's description of an array; None if zarr-python has none."""
     if not _has_zarr():
         return None
@@ -86,7 +86,7 @@ def _without_names(array: Array) -> dict[str, Any]:
     return {**document, **one, "fill_value": fill_value}
 
 
-def _ask_zarr(document: dict[str, Any]) -> _Described | None:
+def _ask_zarr(document: dict[str, Any]) -> _ZarrDescription | None:
     import zarr
     from zarr.core.array import AsyncArray
     from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
@@ -99,7 +99,7 @@ def _ask_zarr(document: dict[str, Any]) -> _Described | None:
     with contextlib.suppress(Exception):
         array = zarr.Array(AsyncArray(kind.from_dict(document), StorePath(MemoryStore())))
         codecs = {name: getattr(array, name) for name in names}
-        return _Described(array.dtype, array.fill_value, codecs)
+        return _ZarrDescription(array.dtype, array.fill_value, codecs)
     return None
 
 
@@ -114,7 +114,7 @@ class ZarrView:
         self.zarr_format: int = facts["zarr_format"]
         described = _by_zarr(array)
         if described is None:
-            described = _Described(self._dtype(), self._fill_value(), self._codecs())
+            described = _ZarrDescription(self._dtype(), self._fill_value(), self._codecs())
         #: The type that readers see: text as NumPy's variable-length strings; in v2 as stored.
         self.dtype = described.dtype
         #: The fill value; ``None`` if a v2 array has none.

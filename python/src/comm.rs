@@ -1,4 +1,4 @@
-//! The communicator of a session, over `bedform._comm.Messages`.
+//! The communicator of a session, over `bedform._comm.MpiMessages`.
 
 use bedform::comm::{Members, Messages, ReceivedMessage, SentMessage};
 use bedform::{Error, ErrorKind, Result};

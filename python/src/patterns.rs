@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bedform::{Error, ErrorKind};
-use bedform_patterns::{Analyzer, Kind, Place};
+use bedform_patterns::{Analyzer, PatternKind, Place};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -35,7 +35,7 @@ pub(crate) fn predicted<'py>(
 }
 
 /// Analyzes one stream after another, so that memory holds a single analyzer.
-fn codes(offsets: &[u64], lengths: &[u64], streams: &[u64]) -> (Vec<u8>, Vec<Kind>) {
+fn codes(offsets: &[u64], lengths: &[u64], streams: &[u64]) -> (Vec<u8>, Vec<PatternKind>) {
     let mut of_stream: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for (number, stream) in streams.iter().enumerate() {
         of_stream.entry(*stream).or_default().push(number);
@@ -54,7 +54,7 @@ fn codes(offsets: &[u64], lengths: &[u64], streams: &[u64]) -> (Vec<u8>, Vec<Kin
     (codes, kinds)
 }
 
-fn code(kind: Kind, kinds: &mut Vec<Kind>) -> u8 {
+fn code(kind: PatternKind, kinds: &mut Vec<PatternKind>) -> u8 {
     let number = kinds.iter().position(|known| *known == kind).unwrap_or_else(|| {
         kinds.push(kind);
         kinds.len() - 1

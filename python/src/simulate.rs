@@ -8,7 +8,7 @@ use bedform::layout::ocs;
 use bedform_geometry::{
     AccessCosts, ChunkGrid, GeometryError, GridReaders, Order, Region, Spread, spread_placement,
 };
-use bedform_machine::{Machine, MachineError, Pattern, Workload};
+use bedform_machine::{BenchmarkPattern, Machine, MachineError, Workload};
 use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,7 @@ fn machine_error(error: MachineError) -> PyErr {
 #[serde(rename_all = "snake_case")]
 enum Question {
     Workload(Workload),
-    Pattern(Pattern),
+    BenchmarkPattern(BenchmarkPattern),
 }
 
 /// Checks a machine's description in JSON, and returns it with all defaults filled in.
@@ -46,7 +46,7 @@ pub(crate) fn simulate(py: Python<'_>, machine: &str, question: &str) -> PyResul
         })?;
         let workload = match question {
             Question::Workload(workload) => workload,
-            Question::Pattern(pattern) => pattern.workload()?,
+            Question::BenchmarkPattern(pattern) => pattern.workload()?,
         };
         let began = Instant::now();
         machine.simulate(&workload).map(|found| (found, began.elapsed().as_secs_f64()))

@@ -13,7 +13,7 @@ import pytest
 
 import bedform as bf
 from bedform import _internal
-from bedform._darshan import DarshanReads, Stream, analyze, learn_darshan
+from bedform._darshan import DarshanReads, DarshanStream, analyze, learn_darshan
 
 if TYPE_CHECKING:
     import subprocess
@@ -31,7 +31,7 @@ def log(name: str) -> Path:
 
 def reads_of(**files: list[tuple[int, int]]) -> DarshanReads:
     """Reads of some files in turn, one second after another: offsets and lengths."""
-    streams = [Stream(f"/data/{name}", 0, "DXT_POSIX") for name in files]
+    streams = [DarshanStream(f"/data/{name}", 0, "DXT_POSIX") for name in files]
     table = [
         (time, number, *read)
         for number, reads in enumerate(files.values())

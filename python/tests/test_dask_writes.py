@@ -17,7 +17,7 @@ from support import cases  # noqa: E402
 
 import bedform as bf  # noqa: E402
 from bedform import _dask_cluster, _internal  # noqa: E402
-from bedform._chunked_values import Target  # noqa: E402
+from bedform._chunked_values import ChunkTarget  # noqa: E402
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,9 +44,9 @@ def lazy(place: Path, **chunks: int) -> xr.Dataset:
 def test_one_task_writes_a_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Holds for any chunks of the values: here the Dask chunks cross all borders."""
     writers: dict[tuple[int, ...], int] = {}
-    write = Target.__setitem__
+    write = ChunkTarget.__setitem__
 
-    def note(target: Target, key: Any, values: Any) -> None:
+    def note(target: ChunkTarget, key: Any, values: Any) -> None:
         if target.ndim == 3:
             axes = zip(key, LAYOUT.shards or (), strict=True)
             spans = [range(part.start // n, -(-part.stop // n)) for part, n in axes]
@@ -55,7 +55,7 @@ def test_one_task_writes_a_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
                 writers[place] = writers.get(place, 0) + 1
         write(target, key, values)
 
-    monkeypatch.setattr(Target, "__setitem__", note)
+    monkeypatch.setattr(ChunkTarget, "__setitem__", note)
     dataset = fields().chunk({"time": 7, "lat": 33, "lon": 180})
     bf.write_dataset(dataset, tmp_path / "a.zarr", layout=LAYOUT)
     assert len(writers) == 3 * 2 * 3
@@ -102,13 +102,13 @@ def test_a_worker_of_another_version_writes_nothing(
 def test_a_worker_that_does_not_see_the_store_says_so(
     client: distributed.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reduce = Target.__reduce__
+    reduce = ChunkTarget.__reduce__
 
-    def reduce_elsewhere(target: Target) -> tuple[Any, ...]:
+    def reduce_elsewhere(target: ChunkTarget) -> tuple[Any, ...]:
         kind, (_, *others) = reduce(target)
         return kind, ("/nowhere/a.zarr", *others)
 
-    monkeypatch.setattr(Target, "__reduce__", reduce_elsewhere)
+    monkeypatch.setattr(ChunkTarget, "__reduce__", reduce_elsewhere)
     with pytest.raises(bf.NotFoundError, match=r"/nowhere/a\.zarr is not seen by a"):
         bf.write_dataset(lazy(tmp_path, time=40), tmp_path / "a.zarr", layout=LAYOUT, dask=client)
     assert [path.name for path in tmp_path.iterdir()] == ["source.zarr"]

@@ -91,7 +91,7 @@ def test_the_old_race_over_a_new_store_is_still_there(
 
 def test_what_was_watched_is_copied_and_read_from_the_copies(tmp_path: Path) -> None:
     done = demo.replicate(
-        demo.Request(input_file=small_file(tmp_path / "mine.nc"), directory=tmp_path)
+        demo.DemoOptions(input_file=small_file(tmp_path / "mine.nc"), directory=tmp_path)
     )
     whole, hot = done.trials
     assert whole.watched_reads == hot.watched_reads == len(KINDS) * len(race.PLACES)
@@ -115,7 +115,7 @@ def test_a_sidecar_that_the_file_has_is_neither_read_nor_written(
     monkeypatch.setenv("BEDFORM_TRACE", "1")
     monkeypatch.setenv("BEDFORM_REPLICAS", "off")
     monkeypatch.setenv("XDG_CACHE_HOME", str(elsewhere))
-    done = demo.replicate(demo.Request(input_file=path, directory=tmp_path / "out"))
+    done = demo.replicate(demo.DemoOptions(input_file=path, directory=tmp_path / "out"))
     assert done.trials[0].watched_reads == len(KINDS) * len(race.PLACES)
     assert done.trials[0].replicas
     assert tree_of(tmp_path / "mine.nc.bedform") == before
@@ -140,7 +140,7 @@ def test_replicas_of_a_site_change_nothing_of_what_is_shown(
     monkeypatch.delenv("BEDFORM_SIDECAR", raising=False)
     assert bf.optimize(path, "400%", reads={("phony_dim_0",): 1}).made
     before = tree_of(sidecars)
-    done = demo.replicate(demo.Request(input_file=path, directory=tmp_path / "out"))
+    done = demo.replicate(demo.DemoOptions(input_file=path, directory=tmp_path / "out"))
     assert all(trial.replicas for trial in done.trials)
     assert not [note for trial in done.trials for note in trial.notes if "site" in note]
     assert tree_of(sidecars) == before
@@ -150,13 +150,13 @@ def test_replicas_of_a_site_change_nothing_of_what_is_shown(
 def test_a_demo_replaces_what_an_earlier_one_left(tmp_path: Path) -> None:
     path = small_file(tmp_path / "mine.nc")
     out = tmp_path / "out"
-    demo.convert(demo.Request(input_file=path, directory=out))
+    demo.convert(demo.DemoOptions(input_file=path, directory=out))
     assert (out / "bedform-demo-mine.zarr").exists()
     for _ in range(2):
-        done = demo.replicate(demo.Request(input_file=path, directory=out))
+        done = demo.replicate(demo.DemoOptions(input_file=path, directory=out))
         assert done.trials[0].watched_reads == len(KINDS) * len(race.PLACES)
         assert not (out / "bedform-demo-mine.zarr").exists()
-    demo.convert(demo.Request(input_file=path, directory=out))
+    demo.convert(demo.DemoOptions(input_file=path, directory=out))
     assert not list(out.glob("*.replicas-*"))
 
 
@@ -166,7 +166,7 @@ def test_a_link_at_a_name_of_the_demo_is_not_followed(tmp_path: Path) -> None:
     precious.mkdir()
     (tmp_path / "bedform-demo-mine.replicas-20").symlink_to(precious)
     with pytest.raises(FileExistsError, match="is a link"):
-        demo.replicate(demo.Request(input_file=path, directory=tmp_path))
+        demo.replicate(demo.DemoOptions(input_file=path, directory=tmp_path))
     assert precious.is_dir()
 
 
@@ -180,7 +180,7 @@ def test_a_demo_that_is_stopped_leaves_no_half_replica(stage: str, tmp_path: Pat
         if stage in said[-1]:
             raise KeyboardInterrupt
 
-    request = demo.Request(input_file=path, directory=out, say=said.append, progress=stop)
+    request = demo.DemoOptions(input_file=path, directory=out, say=said.append, progress=stop)
     with pytest.raises(KeyboardInterrupt):
         demo.replicate(request)
     assert list(out.iterdir()) == []
@@ -193,7 +193,7 @@ def test_a_conversion_that_is_stopped_leaves_no_half_store(tmp_path: Path) -> No
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        demo.convert(demo.Request(size=SMALL, directory=tmp_path, progress=stop))
+        demo.convert(demo.DemoOptions(size=SMALL, directory=tmp_path, progress=stop))
     assert not list(tmp_path.glob(".*.bedform-partial"))
     assert not list(tmp_path.glob("*.zarr"))
 
@@ -224,27 +224,27 @@ def test_a_user_brings_a_file_of_any_rank(tmp_path: Path) -> None:
     for variable in ("flat", "deep"):
         for run in (demo.replicate, demo.convert):
             out = tmp_path / variable
-            done = run(demo.Request(input_file=path, variable=variable, directory=out))
+            done = run(demo.DemoOptions(input_file=path, variable=variable, directory=out))
             assert done.field.variable == variable
     assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("run", [demo.replicate, demo.convert])
 def test_a_wrong_answer_stops_the_demo(
-    run: Callable[[demo.Request], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Callable[[demo.DemoOptions], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = small_file(tmp_path / "mine.nc")
     real = race.measure
 
-    def spoiled(readers: dict[str, race.Reader], *others: Any) -> object:
+    def spoiled(readers: dict[str, race.DemoReader], *others: Any) -> object:
         name, ours = list(readers.items())[-1]
-        spoilt = race.Reader(lambda selection: ours.read(selection) + 1, ours.objects)
+        spoilt = race.DemoReader(lambda selection: ours.read(selection) + 1, ours.objects)
         return real({**readers, name: spoilt}, *others)
 
     for module in (replication, conversion):
         monkeypatch.setattr(module, "measure", spoiled)
     with pytest.raises(ValueError, match=r"Bedform.* answered the map .* with other values"):
-        run(demo.Request(input_file=path, directory=tmp_path / "out"))
+        run(demo.DemoOptions(input_file=path, directory=tmp_path / "out"))
 
 
 @pytest.mark.parametrize(
@@ -258,12 +258,12 @@ def test_an_input_that_cannot_be_compared_is_refused(
     if content is not None:
         path.write_bytes(content)
     with pytest.raises((ValueError, OSError), match=complaint):
-        demo.replicate(demo.Request(input_file=path, directory=tmp_path))
+        demo.replicate(demo.DemoOptions(input_file=path, directory=tmp_path))
 
 
 def test_a_place_without_room_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="--size"):
-        demo.replicate(demo.Request(size=1 << 60, directory=tmp_path))
+        demo.replicate(demo.DemoOptions(size=1 << 60, directory=tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -278,18 +278,18 @@ def test_the_demo_deletes_only_what_it_made(run: Callable[..., Any], tmp_path: P
         own = tmp_path / f"mine.{ending}"
         own.mkdir()
         (own / "precious").write_text("data")
-    kept = run(demo.Request(input_file=path, directory=tmp_path))
+    kept = run(demo.DemoOptions(input_file=path, directory=tmp_path))
     (delete,) = (note for note in kept.notes if "delete it with" in note)
     long = replace(kept, notes=(delete.replace("rm -r ", "rm -r " + "long name/" * 30),))
     shown = io.StringIO()
     with contextlib.redirect_stdout(shown):
         emit(None, long.render(), as_json=False)
     assert long.notes[0] in shown.getvalue(), "a command that is cut in two removes something else"
-    run(demo.Request(input_file=path, directory=tmp_path))
+    run(demo.DemoOptions(input_file=path, directory=tmp_path))
     for ending in ("zarr", "replicas-100"):
         assert (tmp_path / f"mine.{ending}" / "precious").read_text() == "data"
     other = tmp_path / "other"
-    run(demo.Request(input_file=path, directory=other, keep=False))
+    run(demo.DemoOptions(input_file=path, directory=other, keep=False))
     assert [file.name for file in other.iterdir()] == ["bedform-demo-mine.svg"]
     assert path.exists()
 
@@ -320,5 +320,5 @@ def test_an_interrupted_field_leaves_nothing(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        demo.replicate(demo.Request(size=SMALL, directory=tmp_path, progress=interrupt))
+        demo.replicate(demo.DemoOptions(size=SMALL, directory=tmp_path, progress=interrupt))
     assert list(tmp_path.iterdir()) == []

@@ -447,7 +447,7 @@ def test_a_watch_and_a_policy_that_an_archive_brings_into_an_own_sidecar_do_not_
         for name in ("watch", "policy"):
             archive.add(sidecar_of(sender) / name, f"a.nc.bedform/{name}")
     with tarfile.open(tmp_path / "a.tar") as archive:
-        archive.extractall(tmp_path, filter="fully_trusted")
+        archive.extractall(tmp_path, filter="fully_trusted")  # noqa: S202 - made by this test
     assert (sidecar_of(path) / "policy" / "settings").exists()
     state = bf.watch_state(path)
     assert (state["is_watched"], state["settings"]) == (False, None)

@@ -149,7 +149,7 @@ def test_energies_are_above_their_limits_in_fixed_shares(tmp_path: Path) -> None
 def test_a_cold_read_is_checked_and_compared(file: Path) -> None:
     line = trials.Line("series", [[np.s_[:, 3, 5]], [np.s_[:, 4, 6]]])
     subject = trials.Subject(file, SMALL)
-    found = trials.Trial(subject, subject, {"series": line}).compare(line, 3)
+    found = trials.ReplicaTrial(subject, subject, {"series": line}).compare(line, 3)
     assert {len(seconds) for seconds in found["samples"].values()} == {3}
     assert set(found["samples"]) == set(READERS)
     assert found[OURS] == found[WITHOUT], "there is no replica"
@@ -163,7 +163,7 @@ def test_a_reader_that_gives_something_else_ends_the_benchmark(file: Path) -> No
 
     line = trials.Line("series", [[np.s_[:, 3, 5]]])
     subject = trials.Subject(file, SMALL)
-    trial = trials.Trial(subject, subject, {"series": line})
+    trial = trials.ReplicaTrial(subject, subject, {"series": line})
     with pytest.raises(RuntimeError, match="a loop failed"):
         trial.once(wrong, line.reads[0], "series")
 

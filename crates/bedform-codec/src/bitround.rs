@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bedform_format::BytesCodec;
 
-use super::{BytesToBytes, Contexts, Decoded, Result, Wanted, only_read};
+use super::{BytesToBytes, Contexts, DecodeRequest, Decoded, Result, only_read};
 
 pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {
     matches!(codec, BytesCodec::BitRound { .. }).then(|| Arc::new(Rounded) as Arc<dyn BytesToBytes>)
@@ -18,7 +18,7 @@ impl BytesToBytes for Rounded {
     fn decode(
         &self,
         input: &[u8],
-        _: Wanted,
+        _: DecodeRequest,
         _: &mut Vec<u8>,
         _: &mut Contexts,
     ) -> Result<Decoded> {

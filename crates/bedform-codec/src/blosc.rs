@@ -7,7 +7,7 @@ use bedform_format::BytesCodec;
 use bedform_format::codec::{BloscConfiguration, BloscShuffle};
 
 use super::memory::resize;
-use super::{BytesToBytes, CodecError, Contexts, Decoded, Result, SizeBound, Wanted};
+use super::{BytesToBytes, CodecError, Contexts, DecodeRequest, Decoded, Result, SizeBound};
 
 pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {
     match *codec {
@@ -25,7 +25,7 @@ impl BytesToBytes for Blosc {
     fn decode(
         &self,
         input: &[u8],
-        wanted: Wanted,
+        wanted: DecodeRequest,
         output: &mut Vec<u8>,
         _: &mut Contexts,
     ) -> Result<Decoded> {

@@ -10,7 +10,7 @@ pub(super) fn open(serializer: &Serializer, chunk: &ChunkOf<'_>) -> Option<Arc<d
     match *serializer {
         Serializer::Bytes(endian) => {
             let swap_size = swap_size(endian, chunk.data_type);
-            Some(Arc::new(Elements { decoded_bytes: chunk.bytes(), swap_size }))
+            Some(Arc::new(RawElements { decoded_bytes: chunk.bytes(), swap_size }))
         }
         _ => None,
     }
@@ -19,12 +19,12 @@ pub(super) fn open(serializer: &Serializer, chunk: &ChunkOf<'_>) -> Option<Arc<d
 /// The identity codec: stored bytes are the elements, and copies into and out of a chunk change the
 /// byte order.
 #[derive(Debug)]
-struct Elements {
+struct RawElements {
     decoded_bytes: usize,
     swap_size: usize,
 }
 
-impl ArrayToBytes for Elements {
+impl ArrayToBytes for RawElements {
     fn is_identity(&self) -> bool {
         true
     }

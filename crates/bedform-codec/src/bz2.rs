@@ -6,7 +6,9 @@ use bedform_format::BytesCodec;
 use bzip2::{Decompress, Status};
 
 use super::memory::{finish, grow, invalid, resize};
-use super::{BytesToBytes, CodecError, Contexts, Decoded, Result, SizeBound, Wanted, only_read};
+use super::{
+    BytesToBytes, CodecError, Contexts, DecodeRequest, Decoded, Result, SizeBound, only_read,
+};
 
 pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {
     (*codec == BytesCodec::Bz2).then(|| Arc::new(Bz2) as Arc<dyn BytesToBytes>)
@@ -19,7 +21,7 @@ impl BytesToBytes for Bz2 {
     fn decode(
         &self,
         input: &[u8],
-        wanted: Wanted,
+        wanted: DecodeRequest,
         output: &mut Vec<u8>,
         _: &mut Contexts,
     ) -> Result<Decoded> {

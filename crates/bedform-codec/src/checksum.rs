@@ -8,22 +8,24 @@ use bedform_format::codec::ChecksumKind;
 use crc_fast::CrcAlgorithm;
 
 use super::memory::{checked_length, grow};
-use super::{BytesToBytes, CodecError, Contexts, Decoded, Result, Wanted, only_read};
+use super::{BytesToBytes, CodecError, Contexts, DecodeRequest, Decoded, Result, only_read};
 
 pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {
     match *codec {
-        BytesCodec::Checksum { kind, is_first } => Some(Arc::new(Checksum { kind, is_first })),
+        BytesCodec::Checksum { kind, is_first } => {
+            Some(Arc::new(NumcodecsChecksum { kind, is_first }))
+        }
         _ => None,
     }
 }
 
 #[derive(Debug)]
-struct Checksum {
+struct NumcodecsChecksum {
     kind: ChecksumKind,
     is_first: bool,
 }
 
-impl Checksum {
+impl NumcodecsChecksum {
     fn name(&self) -> &'static str {
         match self.kind {
             ChecksumKind::Crc32 => "crc32",
@@ -42,11 +44,11 @@ impl Checksum {
     }
 }
 
-impl BytesToBytes for Checksum {
+impl BytesToBytes for NumcodecsChecksum {
     fn decode(
         &self,
         input: &[u8],
-        _: Wanted,
+        _: DecodeRequest,
         output: &mut Vec<u8>,
         _: &mut Contexts,
     ) -> Result<Decoded> {

@@ -6,8 +6,8 @@ use bedform_format::{BytesCodec, CodecChain, DataType};
 
 use super::transpose::stored_strides;
 use super::{
-    ArrayToBytes, BytesToBytes, ChunkOf, CodecError, Decoded, Front, Result, Scratch, SizeBound,
-    TEXT_ITEM_BYTES, Wanted, array_to_bytes, bytes_to_bytes,
+    ArrayToBytes, BytesToBytes, ChunkOf, CodecError, DecodeRequest, Decoded, Front, Result,
+    Scratch, SizeBound, TEXT_ITEM_BYTES, array_to_bytes, bytes_to_bytes,
 };
 
 /// The codecs of an array's chunks, set up once per array and chunk shape.
@@ -21,7 +21,7 @@ pub struct ChunkCodec {
     array: Arc<dyn ArrayToBytes>,
     /// True if the serializer leaves elements unchanged.
     is_identity: bool,
-    stages: Vec<Stage>,
+    stages: Vec<CodecStage>,
     /// `Some` if the front of a chunk can be decoded alone: true if a checksum verifies the whole
     /// chunk.
     front: Option<bool>,
@@ -29,7 +29,7 @@ pub struct ChunkCodec {
 
 /// A codec from bytes to bytes, with its properties in this chain.
 #[derive(Debug, Clone)]
-struct Stage {
+struct CodecStage {
     codec: Arc<dyn BytesToBytes>,
     appends: bool,
     /// Size of the data that the encoder receives, if no codec is skipped.
@@ -56,7 +56,7 @@ impl ChunkCodec {
         let array = array_to_bytes(&chain.serializer, &chunk);
         let stages = chain.bytes.iter().map(|codec| {
             let codec = bytes_to_bytes(codec);
-            Stage { appends: codec.appends(), codec, size: SizeBound::AtMost(0) }
+            CodecStage { appends: codec.appends(), codec, size: SizeBound::AtMost(0) }
         });
         let mut codec = Self {
             chain: chain.clone(),
@@ -187,7 +187,7 @@ impl ChunkCodec {
             .filter(|_| skip == 0 && needed <= self.decoded_bytes / 4 * 3)
             .map(|is_checked| Front { bytes: needed, is_checked });
         let Scratch { front: first, back: second, contexts } = scratch;
-        let mut place = Place::Input(encoded.len());
+        let mut place = StepBuffer::Input(encoded.len());
         for (index, stage) in self.stages.iter().enumerate().rev() {
             if is_skipped(skip, index) {
                 continue;
@@ -197,7 +197,7 @@ impl ChunkCodec {
                 _ => self.size_before(index, skip, encoded.len()),
             };
             let front = front.filter(|_| index == 0 && self.is_identity);
-            let wanted = Wanted { size, front };
+            let wanted = DecodeRequest { size, front };
             let (input, output, next) = place.step(encoded, first, second);
             place = match stage.codec.decode(input, wanted, output, contexts)? {
                 Decoded::Output => next,
@@ -209,15 +209,15 @@ impl ChunkCodec {
                 true => SizeBound::Exactly(self.decoded_bytes),
                 false => self.array.decoded_length(encoded.len()),
             };
-            let wanted = Wanted { size, front };
+            let wanted = DecodeRequest { size, front };
             let (input, output, next) = place.step(encoded, first, second);
             self.array.decode(input, wanted, output, contexts)?;
             place = next;
         }
         let bytes: &[u8] = match place {
-            Place::Input(length) => encoded.get(..length).unwrap_or_default(),
-            Place::Front => first,
-            Place::Back => second,
+            StepBuffer::Input(length) => encoded.get(..length).unwrap_or_default(),
+            StepBuffer::Front => first,
+            StepBuffer::Back => second,
         };
         let is_enough = front.is_some() && bytes.len() >= needed;
         if self.fixed && bytes.len() != self.decoded_bytes && !is_enough {
@@ -326,14 +326,14 @@ fn is_skipped(skip: u32, index: usize) -> bool {
 
 /// The location of the bytes after a decoding step.
 #[derive(Debug, Clone, Copy)]
-enum Place {
+enum StepBuffer {
     /// The first bytes of the input.
     Input(usize),
     Front,
     Back,
 }
 
-impl Place {
+impl StepBuffer {
     /// Returns the bytes at this location, a buffer for the decoded bytes, and the location of that
     /// buffer.
     fn step<'a>(

@@ -6,20 +6,20 @@ use bedform_format::BytesCodec;
 use bedform_format::checksum::crc32c;
 
 use super::memory::checked_length;
-use super::{BytesToBytes, Contexts, Decoded, Result, Wanted};
+use super::{BytesToBytes, Contexts, DecodeRequest, Decoded, Result};
 
 pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {
-    (*codec == BytesCodec::Crc32c).then(|| Arc::new(Checksum) as Arc<dyn BytesToBytes>)
+    (*codec == BytesCodec::Crc32c).then(|| Arc::new(Crc32cCodec) as Arc<dyn BytesToBytes>)
 }
 
 #[derive(Debug)]
-struct Checksum;
+struct Crc32cCodec;
 
-impl BytesToBytes for Checksum {
+impl BytesToBytes for Crc32cCodec {
     fn decode(
         &self,
         input: &[u8],
-        _: Wanted,
+        _: DecodeRequest,
         _: &mut Vec<u8>,
         _: &mut Contexts,
     ) -> Result<Decoded> {

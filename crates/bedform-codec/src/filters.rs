@@ -7,8 +7,8 @@ use bedform_format::codec::StoredNumber;
 use bedform_format::{BytesCodec, DataType};
 use half::f16;
 
-use super::numbers::{BLOCK, Lane, each_block, encoded_length};
-use super::{BytesToBytes, Contexts, Decoded, Result, Wanted, only_read};
+use super::numbers::{BLOCK, NumberBlock, each_block, encoded_length};
+use super::{BytesToBytes, Contexts, DecodeRequest, Decoded, Result, only_read};
 
 pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {
     let (name, change, types) = match *codec {
@@ -23,7 +23,7 @@ pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {
         BytesCodec::AsType { decoded, encoded } => ("astype", Change::None, (decoded, encoded)),
         _ => return None,
     };
-    Some(Arc::new(Filter { name, change, types }))
+    Some(Arc::new(NumberFilter { name, change, types }))
 }
 
 /// The transformation of encoded numbers before their conversion.
@@ -39,18 +39,18 @@ enum Change {
 }
 
 #[derive(Debug)]
-struct Filter {
+struct NumberFilter {
     name: &'static str,
     change: Change,
     /// Types of decoded and of encoded elements.
     types: (StoredNumber, StoredNumber),
 }
 
-impl BytesToBytes for Filter {
+impl BytesToBytes for NumberFilter {
     fn decode(
         &self,
         input: &[u8],
-        _: Wanted,
+        _: DecodeRequest,
         output: &mut Vec<u8>,
         _: &mut Contexts,
     ) -> Result<Decoded> {
@@ -100,21 +100,21 @@ impl Sum {
     }
 
     #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
-    fn add(&mut self, lane: Lane, count: usize) -> Lane {
+    fn add(&mut self, lane: NumberBlock, count: usize) -> NumberBlock {
         match self {
             // Integer addition wraps, so the bits suffice.
             Self::Integer(sum) => {
                 let mut sums = [0; BLOCK];
                 for (index, place) in sums.iter_mut().take(count).enumerate() {
                     *sum = sum.wrapping_add(match &lane {
-                        Lane::Signed(lane) => lane[index] as u64,
-                        Lane::Unsigned(lane) => lane[index],
+                        NumberBlock::Signed(lane) => lane[index] as u64,
+                        NumberBlock::Unsigned(lane) => lane[index],
                         // The metadata parser refuses such types.
-                        Lane::Float(lane) => lane[index] as u64,
+                        NumberBlock::Float(lane) => lane[index] as u64,
                     });
                     *place = *sum;
                 }
-                Lane::Unsigned(sums)
+                NumberBlock::Unsigned(sums)
             }
             Self::Half(sum) => floats(&lane, count, |number| {
                 *sum = f16::from_f32(sum.to_f32() + f16::from_f64(number.double()).to_f32());
@@ -160,22 +160,22 @@ impl Number {
     }
 }
 
-fn floats(lane: &Lane, count: usize, mut change: impl FnMut(Number) -> f64) -> Lane {
+fn floats(lane: &NumberBlock, count: usize, mut change: impl FnMut(Number) -> f64) -> NumberBlock {
     let mut changed = [0.0; BLOCK];
     for (index, place) in changed.iter_mut().take(count).enumerate() {
         *place = change(match lane {
-            Lane::Signed(lane) => Number::Signed(lane[index]),
-            Lane::Unsigned(lane) => Number::Unsigned(lane[index]),
-            Lane::Float(lane) => Number::Float(lane[index]),
+            NumberBlock::Signed(lane) => Number::Signed(lane[index]),
+            NumberBlock::Unsigned(lane) => Number::Unsigned(lane[index]),
+            NumberBlock::Float(lane) => Number::Float(lane[index]),
         });
     }
-    Lane::Float(changed)
+    NumberBlock::Float(changed)
 }
 
 /// Returns `number / scale + offset`, with the precision that NumPy uses for encoded numbers of
 /// this type.
 #[allow(clippy::cast_possible_truncation)]
-fn scaled(lane: Lane, encoded: DataType, scale: f64, offset: f64) -> Lane {
+fn scaled(lane: NumberBlock, encoded: DataType, scale: f64, offset: f64) -> NumberBlock {
     match encoded {
         DataType::Float16 => {
             let (scale, offset) = (f16::from_f64(scale).to_f32(), f16::from_f64(offset).to_f32());

@@ -5,20 +5,20 @@ use std::sync::Arc;
 use bedform_format::BytesCodec;
 
 use super::memory::checked_length;
-use super::{BytesToBytes, CodecError, Contexts, Decoded, Result, Wanted};
+use super::{BytesToBytes, CodecError, Contexts, DecodeRequest, Decoded, Result};
 
 pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {
-    (*codec == BytesCodec::Fletcher32).then(|| Arc::new(Checksum) as Arc<dyn BytesToBytes>)
+    (*codec == BytesCodec::Fletcher32).then(|| Arc::new(Fletcher32Codec) as Arc<dyn BytesToBytes>)
 }
 
 #[derive(Debug)]
-struct Checksum;
+struct Fletcher32Codec;
 
-impl BytesToBytes for Checksum {
+impl BytesToBytes for Fletcher32Codec {
     fn decode(
         &self,
         input: &[u8],
-        _: Wanted,
+        _: DecodeRequest,
         _: &mut Vec<u8>,
         _: &mut Contexts,
     ) -> Result<Decoded> {

@@ -7,7 +7,7 @@ use bedform_format::BytesCodec;
 use flate2::Compression;
 
 use super::memory::{finish, grow, invalid, resize};
-use super::{BytesToBytes, Contexts, Decoded, Result, SizeBound, Wanted};
+use super::{BytesToBytes, Contexts, DecodeRequest, Decoded, Result, SizeBound};
 
 pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {
     match *codec {
@@ -25,7 +25,7 @@ impl BytesToBytes for Gzip {
     fn decode(
         &self,
         input: &[u8],
-        wanted: Wanted,
+        wanted: DecodeRequest,
         output: &mut Vec<u8>,
         _: &mut Contexts,
     ) -> Result<Decoded> {

@@ -21,7 +21,7 @@
 //!    allocates nothing per chunk.
 //! 4. A chain makes one virtual call per codec and chunk. It reads a codec's properties when the
 //!    array is opened.
-//! 5. A decoder may stop early if the front of a chunk suffices (`Wanted::front`) and damage after
+//! 5. A decoder may stop early if the front of a chunk suffices (`DecodeRequest::front`) and damage after
 //!    the front is still detected: by a verified checksum, or by the decoder.
 //!
 //! To add a codec: its entry in `bedform_format::codec::definitions`, its file here, and its line
@@ -162,7 +162,7 @@ pub(crate) enum SizeBound {
 
 /// A request to a decoder.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct DecodeRequest {
     /// The size of the decoded data.
     pub(crate) size: SizeBound,
     /// Set if the first bytes suffice; the decoder may return more, up to all.
@@ -194,7 +194,7 @@ pub(crate) trait BytesToBytes: fmt::Debug + Send + Sync {
     fn decode(
         &self,
         input: &[u8],
-        wanted: Wanted,
+        wanted: DecodeRequest,
         output: &mut Vec<u8>,
         contexts: &mut Contexts,
     ) -> Result<Decoded>;
@@ -227,7 +227,7 @@ pub(crate) trait BytesToBytes: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Returns true if the codec uses [`Wanted::front`].
+    /// Returns true if the codec uses [`DecodeRequest::front`].
     fn decodes_fronts(&self) -> bool {
         false
     }
@@ -258,7 +258,7 @@ pub(crate) trait ArrayToBytes: fmt::Debug + Send + Sync {
     fn decode(
         &self,
         input: &[u8],
-        wanted: Wanted,
+        wanted: DecodeRequest,
         output: &mut Vec<u8>,
         contexts: &mut Contexts,
     ) -> Result<()> {
@@ -276,7 +276,7 @@ pub(crate) trait ArrayToBytes: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Returns true if the codec uses [`Wanted::front`] after a checksum was verified.
+    /// Returns true if the codec uses [`DecodeRequest::front`] after a checksum was verified.
     fn decodes_fronts(&self) -> bool {
         false
     }
@@ -340,28 +340,34 @@ impl std::fmt::Debug for Scratch {
 /// Makes the codec of a configuration.
 fn bytes_to_bytes(codec: &BytesCodec) -> Arc<dyn BytesToBytes> {
     let found = BYTES_TO_BYTES.iter().find_map(|open| open(codec));
-    found.unwrap_or_else(|| Arc::new(Missing(format!("the codec {codec:?}"))))
+    found.unwrap_or_else(|| Arc::new(MissingCodec(format!("the codec {codec:?}"))))
 }
 
 /// Makes the codec of a configuration for these chunks.
 fn array_to_bytes(serializer: &Serializer, chunk: &ChunkOf<'_>) -> Arc<dyn ArrayToBytes> {
     let found = ARRAY_TO_BYTES.iter().find_map(|open| open(serializer, chunk));
     let missing = || format!("the codec {serializer:?} of {} elements", chunk.data_type);
-    found.unwrap_or_else(|| Arc::new(Missing(missing())))
+    found.unwrap_or_else(|| Arc::new(MissingCodec(missing())))
 }
 
 /// A codec that this build does not include.
 #[derive(Debug)]
-struct Missing(String);
+struct MissingCodec(String);
 
-impl Missing {
+impl MissingCodec {
     fn refuse<T>(&self) -> Result<T> {
         Err(CodecError::Unsupported(self.0.clone()))
     }
 }
 
-impl BytesToBytes for Missing {
-    fn decode(&self, _: &[u8], _: Wanted, _: &mut Vec<u8>, _: &mut Contexts) -> Result<Decoded> {
+impl BytesToBytes for MissingCodec {
+    fn decode(
+        &self,
+        _: &[u8],
+        _: DecodeRequest,
+        _: &mut Vec<u8>,
+        _: &mut Contexts,
+    ) -> Result<Decoded> {
         self.refuse()
     }
 
@@ -370,12 +376,12 @@ impl BytesToBytes for Missing {
     }
 }
 
-impl ArrayToBytes for Missing {
+impl ArrayToBytes for MissingCodec {
     fn decoded_length(&self, _: usize) -> SizeBound {
         SizeBound::AtMost(0)
     }
 
-    fn decode(&self, _: &[u8], _: Wanted, _: &mut Vec<u8>, _: &mut Contexts) -> Result<()> {
+    fn decode(&self, _: &[u8], _: DecodeRequest, _: &mut Vec<u8>, _: &mut Contexts) -> Result<()> {
         self.refuse()
     }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use bedform_format::BytesCodec;
 
 use super::memory::{invalid, resize};
-use super::{BytesToBytes, CodecError, Contexts, Decoded, Result, SizeBound, Wanted, only_read};
+use super::{
+    BytesToBytes, CodecError, Contexts, DecodeRequest, Decoded, Result, SizeBound, only_read,
+};
 
 pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {
     (*codec == BytesCodec::Lz4).then(|| Arc::new(Lz4) as Arc<dyn BytesToBytes>)
@@ -18,7 +20,7 @@ impl BytesToBytes for Lz4 {
     fn decode(
         &self,
         input: &[u8],
-        wanted: Wanted,
+        wanted: DecodeRequest,
         output: &mut Vec<u8>,
         _: &mut Contexts,
     ) -> Result<Decoded> {

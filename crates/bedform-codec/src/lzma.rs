@@ -7,7 +7,9 @@ use bedform_format::BytesCodec;
 use liblzma::stream::{Action, CONCATENATED, Status, Stream};
 
 use super::memory::{finish, grow, invalid, resize};
-use super::{BytesToBytes, CodecError, Contexts, Decoded, Result, SizeBound, Wanted, only_read};
+use super::{
+    BytesToBytes, CodecError, Contexts, DecodeRequest, Decoded, Result, SizeBound, only_read,
+};
 
 /// Largest memory of a decoder in bytes: enough for streams of xz's highest level.
 const MEMORY_BYTES_MAX: u64 = 68 << 20;
@@ -28,7 +30,7 @@ impl BytesToBytes for Lzma {
     fn decode(
         &self,
         input: &[u8],
-        wanted: Wanted,
+        wanted: DecodeRequest,
         output: &mut Vec<u8>,
         _: &mut Contexts,
     ) -> Result<Decoded> {

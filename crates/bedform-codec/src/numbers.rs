@@ -11,7 +11,7 @@ use super::{CodecError, Result};
 pub(super) const BLOCK: usize = 512;
 
 /// The elements of a block, widened to the largest type of their kind, which holds every bit.
-pub(super) enum Lane {
+pub(super) enum NumberBlock {
     Signed([i64; BLOCK]),
     Unsigned([u64; BLOCK]),
     Float([f64; BLOCK]),
@@ -28,12 +28,12 @@ macro_rules! load {
             };
             *wide = $widen(number);
         }
-        Lane::$lane(lane)
+        NumberBlock::$lane(lane)
     }};
 }
 
 /// Decodes at most one block of numbers.
-pub(super) fn load(bytes: &[u8], of: StoredNumber) -> Lane {
+pub(super) fn load(bytes: &[u8], of: StoredNumber) -> NumberBlock {
     use DataType as T;
     match of.data_type {
         T::Int8 => load!(bytes, of.endian, i8, Signed, 0, i64::from),
@@ -98,22 +98,24 @@ macro_rules! put_integers {
 )]
 pub(super) fn store(
     codec: &'static str,
-    lane: &Lane,
+    lane: &NumberBlock,
     count: usize,
     of: StoredNumber,
     output: &mut Vec<u8>,
 ) -> Result<()> {
     match (lane, of.data_type) {
-        (Lane::Signed(lane), _) => put_integers!(lane, count, of, output),
-        (Lane::Unsigned(lane), _) => put_integers!(lane, count, of, output),
-        (Lane::Float(lane), DataType::Float16) => {
+        (NumberBlock::Signed(lane), _) => put_integers!(lane, count, of, output),
+        (NumberBlock::Unsigned(lane), _) => put_integers!(lane, count, of, output),
+        (NumberBlock::Float(lane), DataType::Float16) => {
             put!(lane, count, of.endian, output, f16::from_f64);
         }
-        (Lane::Float(lane), DataType::Float32) => {
+        (NumberBlock::Float(lane), DataType::Float32) => {
             put!(lane, count, of.endian, output, |n| n as f32)
         }
-        (Lane::Float(lane), DataType::Float64) => put!(lane, count, of.endian, output, |n| n),
-        (Lane::Float(lane), data_type) => {
+        (NumberBlock::Float(lane), DataType::Float64) => {
+            put!(lane, count, of.endian, output, |n| n)
+        }
+        (NumberBlock::Float(lane), data_type) => {
             let (least, most) = bounds(data_type);
             let mut whole = [0_i64; BLOCK];
             let mut unsigned = [0_u64; BLOCK];
@@ -127,8 +129,8 @@ pub(super) fn store(
                 unsigned[index] = number as u64;
             }
             let lane = match data_type {
-                DataType::UInt64 => Lane::Unsigned(unsigned),
-                _ => Lane::Signed(whole),
+                DataType::UInt64 => NumberBlock::Unsigned(unsigned),
+                _ => NumberBlock::Signed(whole),
             };
             return store(codec, &lane, count, of, output);
         }
@@ -159,7 +161,7 @@ pub(super) fn each_block(
     input: &[u8],
     (decoded, encoded): (StoredNumber, StoredNumber),
     output: &mut Vec<u8>,
-    mut change: impl FnMut(Lane, usize) -> Lane,
+    mut change: impl FnMut(NumberBlock, usize) -> NumberBlock,
 ) -> Result<()> {
     let length = decoded_length(input.len(), decoded, encoded).ok_or(CodecError::Length {
         codec,

@@ -25,7 +25,7 @@ use pco::{ChunkConfig, DecompressorScratch, DeltaSpec, ModeSpec, PagingSpec};
 
 use super::bytes::swap_size;
 use super::memory::{invalid, resize};
-use super::{ArrayToBytes, ChunkOf, CodecError, Contexts, Result, SizeBound, Wanted};
+use super::{ArrayToBytes, ChunkOf, CodecError, Contexts, DecodeRequest, Result, SizeBound};
 
 const NAME: &str = "pcodec";
 const MAGIC: &[u8] = b"pco!";
@@ -144,7 +144,7 @@ impl<T: Element> ArrayToBytes for Pcodec<T> {
     fn decode(
         &self,
         input: &[u8],
-        wanted: Wanted,
+        wanted: DecodeRequest,
         output: &mut Vec<u8>,
         contexts: &mut Contexts,
     ) -> Result<()> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bedform_format::BytesCodec;
 
 use super::memory::grow;
-use super::{BytesToBytes, Contexts, Decoded, Result, Wanted};
+use super::{BytesToBytes, Contexts, DecodeRequest, Decoded, Result};
 
 pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {
     match *codec {
@@ -25,7 +25,7 @@ impl BytesToBytes for Shuffle {
     fn decode(
         &self,
         input: &[u8],
-        _: Wanted,
+        _: DecodeRequest,
         output: &mut Vec<u8>,
         _: &mut Contexts,
     ) -> Result<Decoded> {

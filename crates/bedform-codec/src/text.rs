@@ -8,15 +8,15 @@ use bedform_format::Serializer;
 use super::{ArrayToBytes, ChunkOf, CodecError, Result, SizeBound};
 
 pub(super) fn open(serializer: &Serializer, _: &ChunkOf<'_>) -> Option<Arc<dyn ArrayToBytes>> {
-    (*serializer == Serializer::VlenUtf8).then(|| Arc::new(Texts) as Arc<dyn ArrayToBytes>)
+    (*serializer == Serializer::VlenUtf8).then(|| Arc::new(VlenUtf8Codec) as Arc<dyn ArrayToBytes>)
 }
 
 /// The identity codec of text: stored bytes are the decoded chunk, and [`split`] finds the texts in
 /// it.
 #[derive(Debug)]
-struct Texts;
+struct VlenUtf8Codec;
 
-impl ArrayToBytes for Texts {
+impl ArrayToBytes for VlenUtf8Codec {
     fn is_identity(&self) -> bool {
         true
     }

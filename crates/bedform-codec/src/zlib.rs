@@ -6,7 +6,7 @@ use bedform_format::BytesCodec;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
 use super::memory::{finish, grow, invalid, resize};
-use super::{BytesToBytes, CodecError, Contexts, Decoded, Result, SizeBound, Wanted};
+use super::{BytesToBytes, CodecError, Contexts, DecodeRequest, Decoded, Result, SizeBound};
 
 pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {
     match *codec {
@@ -24,7 +24,7 @@ impl BytesToBytes for Zlib {
     fn decode(
         &self,
         input: &[u8],
-        wanted: Wanted,
+        wanted: DecodeRequest,
         output: &mut Vec<u8>,
         _: &mut Contexts,
     ) -> Result<Decoded> {

@@ -6,7 +6,7 @@ use bedform_format::BytesCodec;
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
 use super::memory::{finish, invalid, resize};
-use super::{BytesToBytes, CodecError, Contexts, Decoded, Result, SizeBound, Wanted};
+use super::{BytesToBytes, CodecError, Contexts, DecodeRequest, Decoded, Result, SizeBound};
 
 pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {
     match *codec {
@@ -29,7 +29,7 @@ impl BytesToBytes for Zstd {
     fn decode(
         &self,
         input: &[u8],
-        wanted: Wanted,
+        wanted: DecodeRequest,
         output: &mut Vec<u8>,
         contexts: &mut Contexts,
     ) -> Result<Decoded> {
@@ -200,21 +200,21 @@ fn is_whole_frame(input: &[u8], size: usize) -> bool {
 }
 
 /// The end of a block in a frame.
-struct Block {
+struct ZstdBlock {
     end: usize,
     is_last: bool,
 }
 
 /// Returns the block whose header is at `start` (RFC 8878, section 3.1.1.2), if it is complete in
 /// `input`.
-fn block_at(input: &[u8], start: usize) -> Option<Block> {
+fn block_at(input: &[u8], start: usize) -> Option<ZstdBlock> {
     let header = input.get(start..start.checked_add(3)?)?;
     let word = u32::from_le_bytes([header[0], header[1], header[2], 0]);
     let (last, kind, length) = (word & 1 == 1, word >> 1 & 3, word >> 3);
     // A block of one repeated byte is stored as one byte, at any decoded length.
     let stored = if kind == 1 { 1 } else { length as usize };
     let end = start + 3 + stored;
-    (end <= input.len()).then_some(Block { end, is_last: last })
+    (end <= input.len()).then_some(ZstdBlock { end, is_last: last })
 }
 
 /// Feeds the decoder block by block until `output` has `needed` bytes, and returns the number of

@@ -12,8 +12,9 @@ use std::os::unix::fs::FileExt;
 use bedform_format::Limits;
 use bedform_format::chunk_map::{ForeignStorage, SourceVersion};
 use bedform_format::hdf5::{
-    BLOCK_BYTES, ChunkIndex, Dataset, Dataspace, Datatype, FillValue, Hdf5Error, Hdf5File, Layout,
-    LinkTarget, ManyRead, Object, ObjectKind, ReadAt, ReadError, TypeKind, Value, chunk_map,
+    BLOCK_BYTES, ChunkIndex, Dataset, Dataspace, Datatype, Hdf5Error, Hdf5File, Hdf5FillValue,
+    Hdf5Layout, Hdf5Object, Hdf5Value, LinkTarget, ManyRead, ObjectKind, ReadAt, ReadError,
+    TypeKind, chunk_map,
 };
 use serde_json::{Value as Json, json};
 
@@ -119,7 +120,7 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    fn group(&mut self, path: &str, object: &Object) -> Result<(), Hdf5Error> {
+    fn group(&mut self, path: &str, object: &Hdf5Object) -> Result<(), Hdf5Error> {
         let links = self.file.links(object)?.links;
         let names: Vec<String> = links.iter().map(|link| text(&link.name)).collect();
         let attributes = self.attributes(object);
@@ -135,7 +136,7 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    fn attributes(&self, object: &Object) -> Json {
+    fn attributes(&self, object: &Hdf5Object) -> Json {
         let attributes = match self.file.attributes(object) {
             Ok(attributes) => attributes,
             Err(error) => return failure(&error),
@@ -166,9 +167,9 @@ impl Walk<'_, '_> {
             .map(|filter| json!([filter.id, u16::from(filter.optional), filter.values]))
             .collect();
         let fill = match &dataset.fill_value {
-            FillValue::Undefined => json!("undefined"),
-            FillValue::Default => json!("default"),
-            FillValue::Value(bytes) => json!(hexadecimal(bytes)),
+            Hdf5FillValue::Undefined => json!("undefined"),
+            Hdf5FillValue::Default => json!("default"),
+            Hdf5FillValue::Value(bytes) => json!(hexadecimal(bytes)),
         };
         json!({
             "kind": "dataset", "shape": shape, "max_shape": max_shape,
@@ -179,11 +180,11 @@ impl Walk<'_, '_> {
 
     fn layout(&self, dataset: &Dataset) -> Json {
         match &dataset.layout {
-            Layout::Compact(data) => json!(["compact", hexadecimal(data)]),
-            Layout::Contiguous { offset, length } => json!(["contiguous", offset, length]),
-            Layout::Virtual => json!(["virtual"]),
-            Layout::External => json!(["external"]),
-            Layout::Chunked(layout) => {
+            Hdf5Layout::Compact(data) => json!(["compact", hexadecimal(data)]),
+            Hdf5Layout::Contiguous { offset, length } => json!(["contiguous", offset, length]),
+            Hdf5Layout::Virtual => json!(["virtual"]),
+            Hdf5Layout::External => json!(["external"]),
+            Hdf5Layout::Chunked(layout) => {
                 let mut chunks = Vec::new();
                 let found = self.file.chunks(dataset, &mut |chunk| {
                     let place = (chunk.offset, chunk.length, chunk.filter_mask);
@@ -266,15 +267,17 @@ fn type_of(datatype: &Datatype) -> Json {
     }
 }
 
-fn value(value: &Value) -> Json {
+fn value(value: &Hdf5Value) -> Json {
     match value {
-        Value::Integer(number) => json!(number.to_string()),
-        Value::Float(number) => json!(["f", hexadecimal(&number.to_be_bytes())]),
-        Value::Text(bytes) => json!(["t", hexadecimal(bytes)]),
-        Value::Reference(address) => json!(["r", address]),
-        Value::List(values) => json!(["l", values.iter().map(self::value).collect::<Vec<_>>()]),
-        Value::Record(values) => json!(["c", values.iter().map(self::value).collect::<Vec<_>>()]),
-        Value::Bytes(bytes) => json!(["b", hexadecimal(bytes)]),
+        Hdf5Value::Integer(number) => json!(number.to_string()),
+        Hdf5Value::Float(number) => json!(["f", hexadecimal(&number.to_be_bytes())]),
+        Hdf5Value::Text(bytes) => json!(["t", hexadecimal(bytes)]),
+        Hdf5Value::Reference(address) => json!(["r", address]),
+        Hdf5Value::List(values) => json!(["l", values.iter().map(self::value).collect::<Vec<_>>()]),
+        Hdf5Value::Record(values) => {
+            json!(["c", values.iter().map(self::value).collect::<Vec<_>>()])
+        }
+        Hdf5Value::Bytes(bytes) => json!(["b", hexadecimal(bytes)]),
         _ => json!(["?"]),
     }
 }

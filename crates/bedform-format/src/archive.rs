@@ -30,7 +30,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::chunk_map::check::{ChunkBounds, check_array, check_table, inside};
-use crate::chunk_map::wire::Reader;
+use crate::chunk_map::wire::MapReader;
 use crate::chunk_map::{ChunkMapError, ChunkTable, ForeignArray, ForeignStorage, SourceVersion};
 use crate::{DataType, Limits, checksum};
 
@@ -116,7 +116,7 @@ impl CoordinateSpan {
     }
 
     /// Reads a span, and the number of differing variables after it.
-    fn read(reader: &mut Reader<'_>) -> Result<Option<(Self, u32)>, ChunkMapError> {
+    fn read(reader: &mut MapReader<'_>) -> Result<Option<(Self, u32)>, ChunkMapError> {
         let mut parts = || Some((reader.u32()?, reader.u32()?, reader.u64()?, reader.u64()?));
         let Some((kind, differing, first, last)) = parts() else { return Ok(None) };
         let kind = usize::try_from(kind).ok().and_then(|kind| SpanKind::ALL.get(kind).copied());
@@ -234,7 +234,7 @@ impl ArchiveMap {
         let length = |what| ChunkMapError::Length { bytes: bytes.len() as u64, what };
         let short = || length("cut short");
         let (body, stored) = bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or_else(short)?;
-        let mut reader = Reader { rest: body };
+        let mut reader = MapReader { rest: body };
         if reader.take(MAGIC.len()) != Some(&MAGIC) {
             return Err(ChunkMapError::NotAChunkMap);
         }
@@ -283,7 +283,7 @@ impl ArchiveMap {
 
 impl ArchivedFile {
     fn read(
-        reader: &mut Reader<'_>,
+        reader: &mut MapReader<'_>,
         variables: u32,
         forms: &[CheckedForm<'_>],
     ) -> Result<Option<Self>, ChunkMapError> {
@@ -332,7 +332,7 @@ impl ArchivedVariable {
         Ok(())
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, ChunkMapError> {
+    fn read(reader: &mut MapReader<'_>) -> Result<Option<Self>, ChunkMapError> {
         let mut head = || Some((reader.u32()?, reader.u32()?, reader.u64()?));
         let Some((form, follows, at)) = head() else { return Ok(None) };
         if follows & !(HAS_TABLE | HAS_BYTES) != 0 {
@@ -410,7 +410,7 @@ impl<'a> CheckedForm<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chunk_map::Encoding;
+    use crate::chunk_map::ForeignEncoding;
     use crate::{BytesCodec, Endian};
 
     fn form(storage: ForeignStorage) -> ForeignArray {
@@ -423,7 +423,7 @@ mod tests {
             fill_value: None,
             dimension_names: Some(vec!["time".to_owned(), "x".to_owned()]),
             attributes: Vec::new(),
-            encoding: Encoding::default(),
+            encoding: ForeignEncoding::default(),
             storage,
         }
     }

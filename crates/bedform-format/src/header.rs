@@ -5,11 +5,11 @@
 //! Rust, Python, C and the command line.
 
 use crate::Limits;
-use crate::chunk_map::{Header, SourceVersion};
+use crate::chunk_map::{ParsedHeader, SourceVersion};
 use crate::netcdf_classic;
 
 /// A function that parses the header of a file from its first bytes, or returns the error.
-pub type ParseHeader = fn(&[u8], &SourceVersion, &Limits) -> Result<Header, String>;
+pub type ParseHeader = fn(&[u8], &SourceVersion, &Limits) -> Result<ParsedHeader, String>;
 
 /// A format whose header is its chunk map.
 #[derive(Debug, Clone, Copy)]

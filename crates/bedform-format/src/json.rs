@@ -27,11 +27,11 @@ use serde_json::{Map, Value};
 
 use crate::Limits;
 use scan::scan;
-use strict::{Budget, Slot, Strict};
+use strict::{StrictBuilder, TextSlot, ValuesBudget};
 
 pub use compact::ObjectText;
 pub use surrogates::{codes_of, text_of_bytes, text_of_codes};
-pub use texts::{JsonText, Kept, Texts, write_with};
+pub use texts::{JsonText, KeptTexts, Texts, write_with};
 
 /// First character of a string that stands for a bare `NaN`, `Infinity` or `-Infinity`, or for an
 /// integer beyond 64 bits. It is in the private use area, so that no user's text starts with it.
@@ -139,8 +139,8 @@ pub fn parse_keeping<const N: usize>(
     kept: [&[&str]; N],
 ) -> Result<(Value, [Option<Texts>; N]), JsonError> {
     let texts = [const { std::cell::RefCell::new(None) }; N];
-    let slots: Vec<Slot<'_>> =
-        kept.iter().zip(&texts).map(|(path, texts)| Slot { path, texts }).collect();
+    let slots: Vec<TextSlot<'_>> =
+        kept.iter().zip(&texts).map(|(path, texts)| TextSlot { path, texts }).collect();
     let limit = limits.values_bytes_max(bytes.len() as u64);
     let document = parse_within(bytes, limits, limit, &slots, Some(ATTRIBUTES))?;
     Ok((document, texts.map(std::cell::RefCell::into_inner)))
@@ -169,7 +169,7 @@ fn parse_within(
     bytes: &[u8],
     limits: &Limits,
     values_max: u64,
-    kept: &[Slot<'_>],
+    kept: &[TextSlot<'_>],
     as_text: Option<&str>,
 ) -> Result<Value, JsonError> {
     let size = bytes.len() as u64;
@@ -179,8 +179,8 @@ fn parse_within(
     let quoted = scan(bytes, limits.metadata_depth_max)?;
     let text = utf8(quoted.as_deref().unwrap_or(bytes))?;
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let budget = Budget::new(values_max);
-    let value = Strict { budget: &budget, kept, as_text }
+    let budget = ValuesBudget::new(values_max);
+    let value = StrictBuilder { budget: &budget, kept, as_text }
         .deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value));
     value.map_err(|error| match budget.is_spent() {

@@ -12,8 +12,8 @@
 //! A variable that starts or ends beyond the end of the file is an error: the file is cut short.
 
 use crate::chunk_map::{
-    Attribute, AttributeValues, ChunkMap, ChunkMapError, Encoding, ForeignArray, ForeignDimension,
-    ForeignGroup, ForeignStorage, Header, SourceVersion,
+    AttributeValues, ChunkMap, ChunkMapError, ForeignArray, ForeignAttribute, ForeignDimension,
+    ForeignEncoding, ForeignGroup, ForeignStorage, ParsedHeader, SourceVersion,
 };
 use crate::{DataType, Endian, Limits, json};
 
@@ -55,7 +55,7 @@ const TAG_ATTRIBUTES: u32 = 0x0c;
 /// Parses the header from the first bytes of a file.
 ///
 /// Pass the first 64 KiB, or the whole file if it is shorter. If the result is
-/// [`Header::Incomplete`], try again with as many bytes as it names.
+/// [`ParsedHeader::Incomplete`], try again with as many bytes as it names.
 ///
 /// ```
 /// use bedform_format::{chunk_map::{Header, SourceVersion}, netcdf_classic::parse, Limits};
@@ -72,22 +72,26 @@ const TAG_ATTRIBUTES: u32 = 0x0c;
 ///
 /// # Errors
 /// [`HeaderError`] names the byte. Memory use is at most 16 times the input plus 64 MiB.
-pub fn parse(bytes: &[u8], source: &SourceVersion, limits: &Limits) -> Result<Header, HeaderError> {
+pub fn parse(
+    bytes: &[u8],
+    source: &SourceVersion,
+    limits: &Limits,
+) -> Result<ParsedHeader, HeaderError> {
     let given = bytes.len() as u64;
-    let mut reader = Reader { bytes, at: 0, wide: false };
+    let mut reader = HeaderReader { bytes, at: 0, wide: false };
     match read_header(&mut reader, source, limits) {
         Ok(map) => {
             map.check(limits)?;
-            Ok(Header::Complete(Box::new(map)))
+            Ok(ParsedHeader::Complete(Box::new(map)))
         }
-        Err(Stop::Error(error)) => Err(error),
-        Err(Stop::More) if given >= source.size => Err(HeaderError::Truncated),
-        Err(Stop::More) if given >= limits.metadata_bytes_max => {
+        Err(HeaderStop::Error(error)) => Err(error),
+        Err(HeaderStop::More) if given >= source.size => Err(HeaderError::Truncated),
+        Err(HeaderStop::More) if given >= limits.metadata_bytes_max => {
             Err(HeaderError::TooLarge(limits.metadata_bytes_max))
         }
-        Err(Stop::More) => {
+        Err(HeaderStop::More) => {
             let wanted = given.saturating_mul(4).clamp(64 << 10, limits.metadata_bytes_max);
-            Ok(Header::Incomplete { bytes_needed: wanted.min(source.size) })
+            Ok(ParsedHeader::Incomplete { bytes_needed: wanted.min(source.size) })
         }
     }
 }
@@ -110,35 +114,39 @@ pub fn parse_header(
     bytes: &[u8],
     source: &SourceVersion,
     limits: &Limits,
-) -> Result<Header, String> {
+) -> Result<ParsedHeader, String> {
     parse(bytes, source, limits).map_err(|error| error.to_string())
 }
 
 /// The reason why reading stopped before the end of the header.
-enum Stop {
+enum HeaderStop {
     More,
     Error(HeaderError),
 }
 
-type Read<T> = Result<T, Stop>;
+type HeaderResult<T> = Result<T, HeaderStop>;
 
 /// A variable in the header.
-struct Variable {
+struct HeaderVariable {
     name: String,
     dimensions: Vec<usize>,
-    attributes: Vec<(String, Attribute)>,
+    attributes: Vec<(String, ForeignAttribute)>,
     data_type: DataType,
     begin: u64,
 }
 
-fn read_header(reader: &mut Reader, source: &SourceVersion, limits: &Limits) -> Read<ChunkMap> {
+fn read_header(
+    reader: &mut HeaderReader,
+    source: &SourceVersion,
+    limits: &Limits,
+) -> HeaderResult<ChunkMap> {
     let magic = reader.bytes.get(..4.min(reader.bytes.len())).unwrap_or_default();
     let version = match magic {
         [b'C', b'D', b'F', version @ (1 | 2 | 5)] => *version,
         short if b"CDF".starts_with(short) && source.size > short.len() as u64 => {
-            return Err(Stop::More);
+            return Err(HeaderStop::More);
         }
-        other => return Err(Stop::Error(HeaderError::NotClassic(other.to_vec()))),
+        other => return Err(HeaderStop::Error(HeaderError::NotClassic(other.to_vec()))),
     };
     reader.at = 4;
     reader.wide = version == 5;
@@ -169,7 +177,9 @@ fn read_header(reader: &mut Reader, source: &SourceVersion, limits: &Limits) -> 
     })
 }
 
-fn read_dimensions(reader: &mut Reader) -> Read<(Vec<ForeignDimension>, Option<usize>)> {
+fn read_dimensions(
+    reader: &mut HeaderReader,
+) -> HeaderResult<(Vec<ForeignDimension>, Option<usize>)> {
     let count = reader.list(TAG_DIMENSIONS)?;
     let mut dimensions = Vec::new();
     let mut record = None;
@@ -185,11 +195,11 @@ fn read_dimensions(reader: &mut Reader) -> Read<(Vec<ForeignDimension>, Option<u
 }
 
 fn read_variables(
-    reader: &mut Reader,
+    reader: &mut HeaderReader,
     version: u8,
     dimensions: &[ForeignDimension],
     limits: &Limits,
-) -> Read<Vec<Variable>> {
+) -> HeaderResult<Vec<HeaderVariable>> {
     let memory_max = MEMORY_FREE + 8 * reader.bytes.len() as u64;
     let mut memory = 0_u64;
     let count = reader.list(TAG_VARIABLES)?;
@@ -215,7 +225,7 @@ fn read_variables(
             axes.push(axis);
         }
         if memory > memory_max {
-            return Err(Stop::Error(HeaderError::TooLarge(memory_max)));
+            return Err(HeaderStop::Error(HeaderError::TooLarge(memory_max)));
         }
         let attributes = reader.attributes(version)?;
         let data_type = reader.data_type(version)?;
@@ -223,7 +233,7 @@ fn read_variables(
         // instead.
         reader.skip_count()?;
         let begin = reader.begin(version)?;
-        variables.push(Variable { name, dimensions: axes, attributes, data_type, begin });
+        variables.push(HeaderVariable { name, dimensions: axes, attributes, data_type, begin });
     }
     Ok(variables)
 }
@@ -238,7 +248,7 @@ struct RecordLayout {
 
 impl RecordLayout {
     fn new(
-        variables: &[Variable],
+        variables: &[HeaderVariable],
         dimensions: &[ForeignDimension],
         record: Option<usize>,
     ) -> Result<Self, String> {
@@ -273,7 +283,7 @@ impl RecordLayout {
 /// Returns the length in bytes of one record of a variable (`skip` 1), or of the whole variable
 /// (`skip` 0).
 fn inner_bytes(
-    variable: &Variable,
+    variable: &HeaderVariable,
     dimensions: &[ForeignDimension],
     skip: usize,
 ) -> Result<u64, String> {
@@ -287,7 +297,7 @@ fn inner_bytes(
 }
 
 fn array_of(
-    variable: Variable,
+    variable: HeaderVariable,
     dimensions: &[ForeignDimension],
     record: Option<usize>,
     layout: &RecordLayout,
@@ -309,10 +319,10 @@ fn array_of(
         endian: Endian::Big,
         fill_value: fill_value(&variable),
         dimension_names: Some(axes().map(|dimension| dimension.name.clone()).collect()),
-        encoding: Encoding {
+        encoding: ForeignEncoding {
             dtype: format!("{order}{numpy}"),
             classic: true,
-            ..Encoding::default()
+            ..ForeignEncoding::default()
         },
         storage,
         path: variable.name,
@@ -321,13 +331,13 @@ fn array_of(
 }
 
 /// Returns the attribute `_FillValue` as one stored element.
-fn fill_value(variable: &Variable) -> Option<Vec<u8>> {
+fn fill_value(variable: &HeaderVariable) -> Option<Vec<u8>> {
     let (_, attribute) = variable.attributes.iter().find(|(name, _)| name == "_FillValue")?;
     match attribute {
-        Attribute::Text(text) if variable.data_type == DataType::FixedBytes(1) => {
+        ForeignAttribute::Text(text) if variable.data_type == DataType::FixedBytes(1) => {
             (text.len() == 1).then(|| text.as_bytes().to_vec())
         }
-        Attribute::Values(values)
+        ForeignAttribute::Values(values)
             if values.shape.is_none() && values.data_type == variable.data_type =>
         {
             let mut bytes = values.data.clone();
@@ -364,37 +374,37 @@ pub fn shown(name: &[u8]) -> String {
 }
 
 /// A reader of the header, with its position.
-struct Reader<'a> {
+struct HeaderReader<'a> {
     bytes: &'a [u8],
     at: usize,
     /// True if counts have 8 bytes (CDF-5), false for 4.
     wide: bool,
 }
 
-impl<'a> Reader<'a> {
-    fn wrong(&self, reason: String) -> Stop {
-        Stop::Error(HeaderError::Invalid { at: self.at as u64, reason })
+impl<'a> HeaderReader<'a> {
+    fn wrong(&self, reason: String) -> HeaderStop {
+        HeaderStop::Error(HeaderError::Invalid { at: self.at as u64, reason })
     }
 
-    fn take(&mut self, count: u64) -> Read<&'a [u8]> {
+    fn take(&mut self, count: u64) -> HeaderResult<&'a [u8]> {
         let end = usize::try_from(count).ok().and_then(|count| self.at.checked_add(count));
-        let taken = end.and_then(|end| self.bytes.get(self.at..end)).ok_or(Stop::More)?;
+        let taken = end.and_then(|end| self.bytes.get(self.at..end)).ok_or(HeaderStop::More)?;
         self.at += taken.len();
         Ok(taken)
     }
 
-    fn u32(&mut self) -> Read<u32> {
+    fn u32(&mut self) -> HeaderResult<u32> {
         let taken = self.take(4)?;
         Ok(taken.iter().fold(0, |value, byte| value << 8 | u32::from(*byte)))
     }
 
-    fn u64(&mut self) -> Read<u64> {
+    fn u64(&mut self) -> HeaderResult<u64> {
         let taken = self.take(8)?;
         Ok(taken.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)))
     }
 
     /// Reads a count; negative ones are refused.
-    fn count(&mut self) -> Read<u64> {
+    fn count(&mut self) -> HeaderResult<u64> {
         let (value, negative) = if self.wide {
             let value = self.u64()?;
             (value, value > i64::MAX as u64)
@@ -405,28 +415,28 @@ impl<'a> Reader<'a> {
         if negative { Err(self.wrong("a negative count".into())) } else { Ok(value) }
     }
 
-    fn skip_count(&mut self) -> Read<()> {
+    fn skip_count(&mut self) -> HeaderResult<()> {
         self.take(if self.wide { 8 } else { 4 }).map(|_| ())
     }
 
     /// Reads the number of records; `None` if the size of the file determines it.
-    fn record_count(&mut self) -> Read<Option<u64>> {
+    fn record_count(&mut self) -> HeaderResult<Option<u64>> {
         let bytes = self.bytes.get(self.at..self.at + if self.wide { 8 } else { 4 });
-        if bytes.ok_or(Stop::More)?.iter().all(|byte| *byte == 0xff) {
+        if bytes.ok_or(HeaderStop::More)?.iter().all(|byte| *byte == 0xff) {
             self.skip_count()?;
             return Ok(None);
         }
         self.count().map(Some)
     }
 
-    fn begin(&mut self, version: u8) -> Read<u64> {
+    fn begin(&mut self, version: u8) -> HeaderResult<u64> {
         let value = if version == 1 { u64::from(self.u32()?) } else { self.u64()? };
         let limit = if version == 1 { i32::MAX as u64 } else { i64::MAX as u64 };
         if value > limit { Err(self.wrong("a negative offset".into())) } else { Ok(value) }
     }
 
     /// Reads the number of entries of a list that starts with `tag`; an absent list has two zeros.
-    fn list(&mut self, tag: u32) -> Read<u64> {
+    fn list(&mut self, tag: u32) -> HeaderResult<u64> {
         let found = self.u32()?;
         let count = self.count()?;
         if found == tag || (found == 0 && count == 0) {
@@ -436,13 +446,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads `count` bytes, and skips the padding to a multiple of 4.
-    fn padded(&mut self, count: u64) -> Read<&'a [u8]> {
+    fn padded(&mut self, count: u64) -> HeaderResult<&'a [u8]> {
         let taken = self.take(count)?;
         self.take(count.wrapping_neg() % 4)?;
         Ok(taken)
     }
 
-    fn name(&mut self) -> Read<String> {
+    fn name(&mut self) -> HeaderResult<String> {
         let count = self.count()?;
         if count == 0 || count > 256 {
             return Err(self.wrong(format!("a name of {count} bytes, not 1 to 256")));
@@ -450,7 +460,7 @@ impl<'a> Reader<'a> {
         Ok(shown(self.padded(count)?))
     }
 
-    fn data_type(&mut self, version: u8) -> Read<DataType> {
+    fn data_type(&mut self, version: u8) -> HeaderResult<DataType> {
         let code = self.u32()?;
         Ok(match code {
             1 => DataType::Int8,
@@ -468,7 +478,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn attributes(&mut self, version: u8) -> Read<Vec<(String, Attribute)>> {
+    fn attributes(&mut self, version: u8) -> HeaderResult<Vec<(String, ForeignAttribute)>> {
         let count = self.list(TAG_ATTRIBUTES)?;
         let mut attributes = Vec::new();
         for _ in 0..count {
@@ -487,15 +497,15 @@ impl<'a> Reader<'a> {
 }
 
 /// Decodes the value of an attribute; numbers become little-endian, which most libraries show.
-fn attribute_of(data_type: DataType, length: u64, data: &[u8]) -> Attribute {
+fn attribute_of(data_type: DataType, length: u64, data: &[u8]) -> ForeignAttribute {
     if data_type == DataType::FixedBytes(1) {
         // C writers include the NUL that ends a text; readers drop it.
-        return Attribute::Text(json::text_of_bytes(data).replace('\0', ""));
+        return ForeignAttribute::Text(json::text_of_bytes(data).replace('\0', ""));
     }
     let mut data = data.to_vec();
     data.chunks_mut(data_type.swap_size().max(1)).for_each(<[u8]>::reverse);
     let shape = (length != 1).then(|| vec![length]);
-    Attribute::Values(AttributeValues { data_type, endian: Endian::Little, shape, data })
+    ForeignAttribute::Values(AttributeValues { data_type, endian: Endian::Little, shape, data })
 }
 
 #[cfg(test)]

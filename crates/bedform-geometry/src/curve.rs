@@ -19,7 +19,7 @@ const KEY_BITS: u32 = u128::BITS;
 
 /// The kind of a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum CurveKind {
     Z,
     Hilbert,
 }
@@ -27,7 +27,7 @@ pub(crate) enum Kind {
 /// The state of a Hilbert curve in a block: the corner of entry, one bit per axis that has joined,
 /// and the axis of the exit. The exit is the entry with that bit flipped.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct State {
+pub(crate) struct CurveState {
     entry: u32,
     direction: u32,
 }
@@ -35,14 +35,14 @@ pub(crate) struct State {
 /// A curve through a box with given bits per axis.
 #[derive(Debug)]
 pub(crate) struct Curve {
-    kind: Kind,
+    kind: CurveKind,
     /// For each level, the axes that have a bit there; the lowest bit of a step is first.
     levels: Vec<Vec<usize>>,
 }
 
 impl Curve {
     /// Makes the curve through a box with `bits[axis]` bits on each axis.
-    pub(crate) fn new(kind: Kind, bits: &[u32]) -> Result<Self, GeometryError> {
+    pub(crate) fn new(kind: CurveKind, bits: &[u32]) -> Result<Self, GeometryError> {
         let rank = bits.iter().filter(|&&bits| bits > 0).count();
         if rank > CURVE_RANK_MAX {
             return Err(GeometryError::CurveRankTooLarge { rank });
@@ -53,7 +53,7 @@ impl Curve {
         }
         // The last axis is first and so the fastest, as in C order.
         let mut axes: Vec<usize> = (0..bits.len()).rev().collect();
-        if kind == Kind::Hilbert {
+        if kind == CurveKind::Hilbert {
             axes.sort_by_key(|&axis| std::cmp::Reverse(bits[axis]));
         }
         let level_count = bits.iter().copied().max().unwrap_or(0);
@@ -68,7 +68,7 @@ impl Curve {
 
     /// Returns the key of a cell in the box.
     fn index(&self, point: &[u64]) -> u128 {
-        let mut state = State::default();
+        let mut state = CurveState::default();
         let mut key = 0;
         for (level, axes) in self.levels.iter().enumerate().rev() {
             let corner = axes.iter().rev().fold(0_u32, |corner, &axis| {
@@ -83,7 +83,7 @@ impl Curve {
 
     /// Returns the cell of a key in the box.
     fn point(&self, key: u128, rank: usize) -> Vec<u64> {
-        let mut state = State::default();
+        let mut state = CurveState::default();
         let mut point = vec![0_u64; rank];
         let mut bits_left: usize = self.levels.iter().map(Vec::len).sum();
         for (level, axes) in self.levels.iter().enumerate().rev() {
@@ -102,10 +102,10 @@ impl Curve {
 
     /// Returns the corner of a block that the curve visits at `step`, and the state of the
     /// sub-block there.
-    pub(crate) fn corner_of(&self, axes: usize, state: State, step: u32) -> (u32, State) {
+    pub(crate) fn corner_of(&self, axes: usize, state: CurveState, step: u32) -> (u32, CurveState) {
         match self.kind {
-            Kind::Z => (step, state),
-            Kind::Hilbert => {
+            CurveKind::Z => (step, state),
+            CurveKind::Hilbert => {
                 let corner = rotate_left(gray(step), state.direction + 1, axes) ^ state.entry;
                 (corner, state.after(axes, step))
             }
@@ -113,10 +113,10 @@ impl Curve {
     }
 
     /// Returns the step at which the curve visits a corner; reverses [`Curve::corner_of`].
-    fn step_of(&self, axes: usize, state: State, corner: u32) -> (u32, State) {
+    fn step_of(&self, axes: usize, state: CurveState, corner: u32) -> (u32, CurveState) {
         match self.kind {
-            Kind::Z => (corner, state),
-            Kind::Hilbert => {
+            CurveKind::Z => (corner, state),
+            CurveKind::Hilbert => {
                 let turned = corner ^ state.entry;
                 let step = gray_inverse(rotate_right(turned, state.direction + 1, axes));
                 (step, state.after(axes, step))
@@ -125,7 +125,7 @@ impl Curve {
     }
 }
 
-impl State {
+impl CurveState {
     /// Returns the state of the sub-block that a Hilbert curve visits at `step` of a block in this
     /// state.
     fn after(self, axes: usize, step: u32) -> Self {
@@ -156,7 +156,7 @@ impl State {
 /// [`GeometryError::CurveRankTooLarge`], [`GeometryError::CurveTooFine`] for more than 64 bits on
 /// an axis or 128 in all, [`GeometryError::RankMismatch`], or [`GeometryError::IndexOutOfBounds`].
 pub fn z_index(point: &[u64], bits: &[u32]) -> Result<u128, GeometryError> {
-    checked_index(Kind::Z, point, bits)
+    checked_index(CurveKind::Z, point, bits)
 }
 
 /// Returns the cell of a key on the Z curve; reverses [`z_index`].
@@ -165,7 +165,7 @@ pub fn z_index(point: &[u64], bits: &[u32]) -> Result<u128, GeometryError> {
 /// [`GeometryError::CurveRankTooLarge`], [`GeometryError::CurveTooFine`], or
 /// [`GeometryError::KeyOutOfBounds`].
 pub fn z_point(key: u128, bits: &[u32]) -> Result<Vec<u64>, GeometryError> {
-    checked_point(Kind::Z, key, bits)
+    checked_point(CurveKind::Z, key, bits)
 }
 
 /// Returns the key of a cell on the Hilbert curve through a box of `bits[axis]` bits per axis.
@@ -181,7 +181,7 @@ pub fn z_point(key: u128, bits: &[u32]) -> Result<Vec<u64>, GeometryError> {
 /// # Errors
 /// As [`z_index`].
 pub fn hilbert_index(point: &[u64], bits: &[u32]) -> Result<u128, GeometryError> {
-    checked_index(Kind::Hilbert, point, bits)
+    checked_index(CurveKind::Hilbert, point, bits)
 }
 
 /// Returns the cell of a key on the Hilbert curve; reverses [`hilbert_index`].
@@ -189,11 +189,11 @@ pub fn hilbert_index(point: &[u64], bits: &[u32]) -> Result<u128, GeometryError>
 /// # Errors
 /// As [`z_point`].
 pub fn hilbert_point(key: u128, bits: &[u32]) -> Result<Vec<u64>, GeometryError> {
-    checked_point(Kind::Hilbert, key, bits)
+    checked_point(CurveKind::Hilbert, key, bits)
 }
 
 /// Checks the arguments of the public functions and returns the key.
-fn checked_index(kind: Kind, point: &[u64], bits: &[u32]) -> Result<u128, GeometryError> {
+fn checked_index(kind: CurveKind, point: &[u64], bits: &[u32]) -> Result<u128, GeometryError> {
     check_ranks_equal(bits.len(), point.len())?;
     let curve = Curve::new(kind, bits)?;
     for (axis, (&index, &bits)) in point.iter().zip(bits).enumerate() {
@@ -208,7 +208,7 @@ fn checked_index(kind: Kind, point: &[u64], bits: &[u32]) -> Result<u128, Geomet
 }
 
 /// Checks the arguments of the public functions and returns the cell.
-fn checked_point(kind: Kind, key: u128, bits: &[u32]) -> Result<Vec<u64>, GeometryError> {
+fn checked_point(kind: CurveKind, key: u128, bits: &[u32]) -> Result<Vec<u64>, GeometryError> {
     let curve = Curve::new(kind, bits)?;
     let total: u32 = bits.iter().sum();
     if key.checked_shr(total).is_some_and(|rest| rest != 0) {

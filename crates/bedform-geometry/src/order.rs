@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::curve::{Curve, Kind, State};
+use crate::curve::{Curve, CurveKind, CurveState};
 use crate::error::GeometryError;
 use crate::limits::{CURVE_RANK_MAX, SEQUENCE_CELLS_MAX};
 use crate::shape::{element_count, strides};
@@ -56,8 +56,8 @@ impl Order {
             _ if count == 0 => Ok(Vec::new()),
             Self::RowMajor => Ok((0..count as u64).collect()),
             Self::ColumnMajor => Ok(column_major(grid_shape, count)),
-            Self::Z => along_curve(Kind::Z, grid_shape, count),
-            Self::Hilbert => along_curve(Kind::Hilbert, grid_shape, count),
+            Self::Z => along_curve(CurveKind::Z, grid_shape, count),
+            Self::Hilbert => along_curve(CurveKind::Hilbert, grid_shape, count),
         }
     }
 
@@ -145,7 +145,11 @@ fn column_major(grid_shape: &[u64], count: usize) -> Vec<u64> {
 }
 
 /// Lists the cells of a non-empty grid along a curve.
-fn along_curve(kind: Kind, grid_shape: &[u64], count: usize) -> Result<Vec<u64>, GeometryError> {
+fn along_curve(
+    kind: CurveKind,
+    grid_shape: &[u64],
+    count: usize,
+) -> Result<Vec<u64>, GeometryError> {
     // Axes of size one do not take part.
     let strides = strides(grid_shape);
     let long = || grid_shape.iter().zip(&strides).filter(|(size, _)| **size > 1);
@@ -155,14 +159,14 @@ fn along_curve(kind: Kind, grid_shape: &[u64], count: usize) -> Result<Vec<u64>,
     let curve = Curve::new(kind, &bits)?;
     let offsets = curve.levels().iter().enumerate();
     let offsets = offsets.map(|(level, axes)| corner_offsets(level, axes, &strides)).collect();
-    let mut walk = Walk {
+    let mut walk = CurveWalk {
         curve: &curve,
         offsets,
         origin: vec![0; sizes.len()],
         sizes,
         sequence: Vec::with_capacity(count),
     };
-    walk.descend(curve.levels().len(), 0, State::default());
+    walk.descend(curve.levels().len(), 0, CurveState::default());
     Ok(walk.sequence)
 }
 
@@ -177,7 +181,7 @@ fn corner_offsets(level: usize, axes: &[usize], strides: &[u64]) -> Vec<u64> {
 }
 
 /// A traversal of a curve that skips blocks outside a grid.
-struct Walk<'a> {
+struct CurveWalk<'a> {
     curve: &'a Curve,
     sizes: Vec<u64>,
     /// The result of [`corner_offsets`] for each level.
@@ -187,10 +191,10 @@ struct Walk<'a> {
     sequence: Vec<u64>,
 }
 
-impl Walk<'_> {
+impl CurveWalk<'_> {
     /// Visits the cells of a block of `levels` levels, whose first cell is at position `place` in C
     /// order. The recursion depth is the bits of the longest axis, at most 28.
-    fn descend(&mut self, levels: usize, place: u64, state: State) {
+    fn descend(&mut self, levels: usize, place: u64, state: CurveState) {
         let Some(level) = levels.checked_sub(1) else {
             self.sequence.push(place);
             return;

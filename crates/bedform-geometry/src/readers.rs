@@ -253,13 +253,13 @@ impl GridReaders {
 
     /// Cuts a row into runs that cost at most `bound`, except for runs of one cell.
     fn cut(&self, row: &[usize], bound: f64, stored_max: u64, costs: &AccessCosts) -> Vec<usize> {
-        let (mut firsts, mut run) = (Vec::new(), Run::default());
+        let (mut firsts, mut run) = (Vec::new(), TargetRun::default());
         for (at, &cell) in row.iter().enumerate() {
             let (reads, stored) = (&self.cells[cell], self.stored[cell]);
             let longer = run.load_with(reads, stored);
             if at == 0 || longer.seconds(costs) > bound || longer.stored > stored_max {
                 firsts.push(at);
-                run = Run::default();
+                run = TargetRun::default();
             }
             run.add(reads, stored);
         }
@@ -305,8 +305,8 @@ impl GridReaders {
         middle.clamp(first + 1, end - 1)
     }
 
-    fn run(&self, row: &[usize]) -> Run {
-        let mut run = Run::default();
+    fn run(&self, row: &[usize]) -> TargetRun {
+        let mut run = TargetRun::default();
         row.iter().for_each(|&cell| run.add(&self.cells[cell], self.stored[cell]));
         run
     }
@@ -375,12 +375,12 @@ impl GridReaders {
 
 /// The cells of one target.
 #[derive(Debug, Default)]
-struct Run {
+struct TargetRun {
     processes: HashSet<u32>,
     load: TargetReaders,
 }
 
-impl Run {
+impl TargetRun {
     fn add(&mut self, reads: &[CellReads], stored: u64) {
         self.load = self.load_with(reads, stored);
         self.processes.extend(reads.iter().map(|one| one.process));

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
-use bedform_machine::{Client, Machine, Operation, Workload};
+use bedform_machine::{ClientOperation, ClientWorkload, Machine, Workload};
 use bedform_storage::file_system::LinkPolicy;
 use bedform_storage::{FileSystem, OsFileSystem, Throttle, ThrottleSchedule, Throttled};
 use serde::Deserialize;
@@ -134,7 +134,8 @@ fn make_files(plan: &Plan, root: &Path) {
     for (file, striping) in plan.workload.files.iter().enumerate() {
         let end = plan.workload.clients.iter().flat_map(|client| &client.operations);
         let end = end.map(|operation| match *operation {
-            Operation::Read(of, offset, length) | Operation::Write(of, offset, length)
+            ClientOperation::Read(of, offset, length)
+            | ClientOperation::Write(of, offset, length)
                 if of as usize == file =>
             {
                 offset + length
@@ -173,13 +174,15 @@ impl Run<'_> {
         last.duration_since(*began.lock().unwrap()).as_secs_f64()
     }
 
-    fn client(&self, number: usize, client: &Client) {
+    fn client(&self, number: usize, client: &ClientWorkload) {
         let node = number / self.plan.machine.clients.per_node as usize;
         let in_flight =
             client.requests_in_flight.unwrap_or(self.plan.machine.clients.requests_in_flight);
         let mut rest = client.operations.as_slice();
         while let Some(operation) = rest.first() {
-            let moves = |one: &Operation| matches!(one, Operation::Read(..) | Operation::Write(..));
+            let moves = |one: &ClientOperation| {
+                matches!(one, ClientOperation::Read(..) | ClientOperation::Write(..))
+            };
             let run = rest.iter().take_while(|one| moves(one)).count();
             if run > 0 {
                 self.requests(node, &rest[..run], in_flight);
@@ -187,16 +190,16 @@ impl Run<'_> {
                 continue;
             }
             match operation {
-                Operation::Create(_) | Operation::Open(_) => {
+                ClientOperation::Create(_) | ClientOperation::Open(_) => {
                     self.send();
                     let above = self.metadata.open_directory("", LinkPolicy::Refuse).unwrap();
                     let made = self.metadata.create_file(&above, &format!("made-{number}"));
                     self.metadata.close(made.unwrap()).unwrap();
                 }
-                Operation::Compute(seconds) => {
+                ClientOperation::Compute(seconds) => {
                     std::thread::sleep(Duration::from_secs_f64(*seconds));
                 }
-                Operation::Barrier => {
+                ClientOperation::Barrier => {
                     self.barrier.wait();
                 }
                 other => panic!("{other:?} is not run here"),
@@ -211,7 +214,7 @@ impl Run<'_> {
 
     /// Starts as many threads as requests in flight; each takes the next request when free, and one
     /// thread at a time sends.
-    fn requests(&self, node: usize, operations: &[Operation], in_flight: u32) {
+    fn requests(&self, node: usize, operations: &[ClientOperation], in_flight: u32) {
         let next = Mutex::new(operations.iter());
         std::thread::scope(|scope| {
             for _ in 0..in_flight {
@@ -228,13 +231,13 @@ impl Run<'_> {
         });
     }
 
-    fn request(&self, node: usize, operation: Operation) {
-        let (Operation::Read(file, offset, length) | Operation::Write(file, offset, length)) =
-            operation
+    fn request(&self, node: usize, operation: ClientOperation) {
+        let (ClientOperation::Read(file, offset, length)
+        | ClientOperation::Write(file, offset, length)) = operation
         else {
             return;
         };
-        let is_write = matches!(operation, Operation::Write(..));
+        let is_write = matches!(operation, ClientOperation::Write(..));
         let striping = self.plan.workload.files[file as usize];
         let (count, bytes) = (u64::from(striping.count.unwrap()), striping.bytes.unwrap());
         // Computes the byte ranges of each object stripe by stripe, independently of the

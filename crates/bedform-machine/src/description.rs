@@ -44,7 +44,7 @@ pub struct Machine {
     #[serde(default)]
     pub about: String,
     /// The storage targets.
-    pub targets: Targets,
+    pub targets: TargetCosts,
     /// The processes that read and write.
     pub clients: Clients,
     /// The metadata servers.
@@ -64,7 +64,7 @@ pub struct Machine {
 /// The storage targets; all have equal costs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Targets {
+pub struct TargetCosts {
     /// Number of targets.
     pub count: u32,
     /// `R`: read bandwidth of one target in bytes per second.

@@ -11,8 +11,8 @@ use std::collections::BinaryHeap;
 use crate::description::Machine;
 use crate::error::MachineError;
 use crate::report::{Bound, Simulation};
-use crate::servers::{Counter, Line, Order, Target};
-use crate::workload::{Layout, Operation, Workload};
+use crate::servers::{BandwidthServer, PieceOrder, ServerPool, TargetQueue};
+use crate::workload::{ClientOperation, FileLayout, Workload};
 
 impl Machine {
     /// Simulates `workload` on this machine by the equations of `docs/simulation.md`. Equal
@@ -41,7 +41,7 @@ impl Machine {
     /// ```
     ///
     /// # Errors
-    /// `TooMany` for workloads beyond the limits, before memory is allocated; `Operation` for the
+    /// `TooMany` for workloads beyond the limits, before memory is allocated; `ClientOperation` for the
     /// first operation that does not fit the files or the machine; `Barriers`; as
     /// [`Machine::check`].
     pub fn simulate(&self, workload: &Workload) -> Result<Simulation, MachineError> {
@@ -55,51 +55,51 @@ impl Machine {
 
 /// A scheduled event.
 #[derive(Debug)]
-struct Event {
+struct SimulationEvent {
     time: f64,
     /// Sequence number, which orders events at the same time.
     number: u64,
-    what: What,
+    what: EventAction,
 }
 
 #[derive(Debug)]
-enum What {
+enum EventAction {
     /// A client continues.
     Step(usize),
     /// A piece arrives at its target.
-    Arrive(Flight, Order),
+    Arrive(PieceInFlight, PieceOrder),
     /// A piece starts to move; the time is the end of the move.
-    Move(Flight, f64),
+    Move(PieceInFlight, f64),
     /// A piece of a request ends.
-    End(Flight),
+    End(PieceInFlight),
     /// A request arrives at the metadata servers.
     Metadata(usize, f64),
 }
 
 /// A piece in flight.
 #[derive(Debug, Clone, Copy)]
-struct Flight {
+struct PieceInFlight {
     client: usize,
     request: usize,
     bytes: u64,
     is_write: bool,
 }
 
-impl PartialEq for Event {
+impl PartialEq for SimulationEvent {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Event {}
+impl Eq for SimulationEvent {}
 
-impl PartialOrd for Event {
+impl PartialOrd for SimulationEvent {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Event {
+impl Ord for SimulationEvent {
     /// Reversed, so that a heap returns the earliest event first.
     fn cmp(&self, other: &Self) -> Ordering {
         other.time.total_cmp(&self.time).then(other.number.cmp(&self.number))
@@ -108,7 +108,7 @@ impl Ord for Event {
 
 /// The state of a client.
 #[derive(Debug)]
-struct Progress {
+struct ClientState {
     next: usize,
     in_flight: u32,
     in_flight_max: u32,
@@ -118,25 +118,25 @@ struct Progress {
     /// Time when it can send again.
     free: f64,
     busy_seconds: f64,
-    line: Option<Line>,
+    line: Option<BandwidthServer>,
     ended: f64,
 }
 
 /// The state of a node: its link in both directions, and its device.
 #[derive(Debug)]
-struct Node {
-    inward: Line,
-    outward: Line,
+struct NodeState {
+    inward: BandwidthServer,
+    outward: BandwidthServer,
     /// Lines of its file system client, if that is slower than the link.
-    read: Option<Line>,
-    written: Option<Line>,
+    read: Option<BandwidthServer>,
+    written: Option<BandwidthServer>,
     device_busy: f64,
     device_free: f64,
 }
 
 /// The last write to an object.
 #[derive(Debug, Clone, Copy, Default)]
-struct Written {
+struct LastWrite {
     /// Index of the writing node plus one; 0 if the object was never written.
     node: u32,
     /// Offset of its end in the object.
@@ -148,18 +148,18 @@ struct Written {
 struct Engine<'a> {
     machine: &'a Machine,
     workload: &'a Workload,
-    layouts: Vec<Layout>,
+    layouts: Vec<FileLayout>,
     /// For each file, the index of its first object in `written`.
     objects: Vec<usize>,
     /// For each object, its last write.
-    written: Vec<Written>,
-    events: BinaryHeap<Event>,
+    written: Vec<LastWrite>,
+    events: BinaryHeap<SimulationEvent>,
     foreseen: u64,
-    clients: Vec<Progress>,
-    nodes: Vec<Node>,
-    targets: Vec<Target>,
-    metadata: Counter,
-    fabric: Option<Line>,
+    clients: Vec<ClientState>,
+    nodes: Vec<NodeState>,
+    targets: Vec<TargetQueue>,
+    metadata: ServerPool,
+    fabric: Option<BandwidthServer>,
     /// For each request in flight, the number of its unfinished pieces; and the free indexes of
     /// that list.
     pieces_left: Vec<u32>,
@@ -178,11 +178,11 @@ impl<'a> Engine<'a> {
             count += layout.count as usize;
         }
         let per_node = machine.clients.per_node as usize;
-        let clients: Vec<Progress> = workload
+        let clients: Vec<ClientState> = workload
             .clients
             .iter()
             .enumerate()
-            .map(|(number, client)| Progress {
+            .map(|(number, client)| ClientState {
                 next: 0,
                 in_flight: 0,
                 sent: 0,
@@ -193,14 +193,14 @@ impl<'a> Engine<'a> {
                 node: client.node.map_or(number / per_node, |node| node as usize),
                 free: 0.0,
                 busy_seconds: 0.0,
-                line: machine.clients.bytes_per_second.map(Line::new),
+                line: machine.clients.bytes_per_second.map(BandwidthServer::new),
                 ended: 0.0,
             })
             .collect();
         let nodes = clients.iter().map(|client| client.node + 1).max().unwrap_or(0);
-        let link = || Line::new(machine.clients.link_bytes_per_second);
-        let storage = || machine.clients.storage_bytes_per_second.map(Line::new);
-        let node = || Node {
+        let link = || BandwidthServer::new(machine.clients.link_bytes_per_second);
+        let storage = || machine.clients.storage_bytes_per_second.map(BandwidthServer::new);
+        let node = || NodeState {
             inward: link(),
             outward: link(),
             read: storage(),
@@ -213,14 +213,14 @@ impl<'a> Engine<'a> {
             workload,
             layouts,
             objects,
-            written: vec![Written::default(); count],
+            written: vec![LastWrite::default(); count],
             events: BinaryHeap::new(),
             foreseen: 0,
             clients,
             nodes: (0..nodes).map(|_| node()).collect(),
-            targets: vec![Target::default(); machine.targets.count as usize],
-            metadata: Counter::new(machine.metadata.servers as usize),
-            fabric: machine.fabric.bytes_per_second.map(Line::new),
+            targets: vec![TargetQueue::default(); machine.targets.count as usize],
+            metadata: ServerPool::new(machine.metadata.servers as usize),
+            fabric: machine.fabric.bytes_per_second.map(BandwidthServer::new),
             pieces_left: Vec::new(),
             unused: Vec::new(),
             waiting: 0,
@@ -240,31 +240,31 @@ impl<'a> Engine<'a> {
 
     fn run(&mut self) {
         for client in 0..self.clients.len() {
-            self.foresee(0.0, What::Step(client));
+            self.foresee(0.0, EventAction::Step(client));
         }
-        while let Some(Event { time, what, .. }) = self.events.pop() {
+        while let Some(SimulationEvent { time, what, .. }) = self.events.pop() {
             match what {
-                What::Step(client) => self.step(client, time),
-                What::Arrive(flight, mut order) => {
+                EventAction::Step(client) => self.step(client, time),
+                EventAction::Arrive(flight, mut order) => {
                     if flight.is_write {
                         self.note_write(&flight, &mut order);
                     }
                     let target = &mut self.targets[order.piece.target as usize];
                     let (moving, moved) = target.take(&self.machine.targets, time, &order);
-                    self.foresee(moving, What::Move(flight, moved));
+                    self.foresee(moving, EventAction::Move(flight, moved));
                 }
-                What::Move(flight, moved) => self.carry(flight, time, moved),
-                What::End(flight) => self.end(flight, time),
-                What::Metadata(client, seconds) => {
+                EventAction::Move(flight, moved) => self.carry(flight, time, moved),
+                EventAction::End(flight) => self.end(flight, time),
+                EventAction::Metadata(client, seconds) => {
                     let end = self.metadata.serve(time, seconds);
-                    self.foresee(end, What::Step(client));
+                    self.foresee(end, EventAction::Step(client));
                 }
             }
         }
     }
 
-    fn foresee(&mut self, time: f64, what: What) {
-        self.events.push(Event { time, number: self.foreseen, what });
+    fn foresee(&mut self, time: f64, what: EventAction) {
+        self.events.push(SimulationEvent { time, number: self.foreseen, what });
         self.foreseen += 1;
     }
 
@@ -278,12 +278,13 @@ impl<'a> Engine<'a> {
                 return;
             };
             match operation {
-                Operation::Read(file, offset, length) | Operation::Write(file, offset, length) => {
+                ClientOperation::Read(file, offset, length)
+                | ClientOperation::Write(file, offset, length) => {
                     if state.in_flight == state.in_flight_max {
                         return;
                     }
                     state.next += 1;
-                    let is_write = matches!(operation, Operation::Write(..));
+                    let is_write = matches!(operation, ClientOperation::Write(..));
                     self.send(client, time, is_write, file, (offset, length));
                 }
                 _ if state.in_flight > 0 => return,
@@ -322,9 +323,10 @@ impl<'a> Engine<'a> {
         let mut count = 0;
         for piece in layout.pieces(self.machine.targets.count, offset, length) {
             count += 1;
-            let flight = Flight { client, request, bytes: piece.length, is_write };
-            let order = Order { piece, file, is_write, is_handed_over: false, is_gathered: false };
-            self.foresee(sent, What::Arrive(flight, order));
+            let flight = PieceInFlight { client, request, bytes: piece.length, is_write };
+            let order =
+                PieceOrder { piece, file, is_write, is_handed_over: false, is_gathered: false };
+            self.foresee(sent, EventAction::Arrive(flight, order));
         }
         self.pieces_left[request] = count;
     }
@@ -340,7 +342,7 @@ impl<'a> Engine<'a> {
 
     /// Records a write to an object, and marks the order if another node wrote before, or if caches
     /// have collected the piece with the ones before (equation 2).
-    fn note_write(&mut self, flight: &Flight, order: &mut Order) {
+    fn note_write(&mut self, flight: &PieceInFlight, order: &mut PieceOrder) {
         let object = self.objects[order.file as usize] + order.piece.object as usize;
         let node = u32::try_from(self.clients[flight.client].node).unwrap_or(u32::MAX - 1) + 1;
         let length = order.piece.length;
@@ -350,7 +352,7 @@ impl<'a> Engine<'a> {
         order.is_gathered = before.node != 0
             && before.end == order.piece.offset
             && together <= self.machine.targets.gather_bytes;
-        self.written[object] = Written {
+        self.written[object] = LastWrite {
             node,
             end: order.piece.offset + length,
             gathered: if order.is_gathered { together } else { length },
@@ -358,7 +360,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Moves a piece over the links while its target moves it (equations 3 and 4).
-    fn carry(&mut self, flight: Flight, moving: f64, moved: f64) {
+    fn carry(&mut self, flight: PieceInFlight, moving: f64, moved: f64) {
         let state = &mut self.clients[flight.client];
         let node = &mut self.nodes[state.node];
         let (link, storage) = match flight.is_write {
@@ -369,10 +371,10 @@ impl<'a> Engine<'a> {
         for line in [storage, &mut state.line].into_iter().flatten() {
             over = over.max(line.carry(moving, flight.bytes));
         }
-        self.foresee(over + self.machine.targets.latency_seconds, What::End(flight));
+        self.foresee(over + self.machine.targets.latency_seconds, EventAction::End(flight));
     }
 
-    fn end(&mut self, flight: Flight, time: f64) {
+    fn end(&mut self, flight: PieceInFlight, time: f64) {
         let left = &mut self.pieces_left[flight.request];
         *left -= 1;
         if *left == 0 {
@@ -383,33 +385,35 @@ impl<'a> Engine<'a> {
     }
 
     /// Performs an operation for which the client waits (equations 6 to 10).
-    fn wait(&mut self, client: usize, time: f64, operation: Operation) {
+    fn wait(&mut self, client: usize, time: f64, operation: ClientOperation) {
         let costs = &self.machine.metadata;
         let end = match operation {
             // Clients do not wait for reads and writes here.
-            Operation::Read(..) | Operation::Write(..) => time,
-            Operation::Create(_) => return self.metadata(client, time, costs.create_seconds),
-            Operation::Open(_) => return self.metadata(client, time, costs.open_seconds),
-            Operation::Sync(_) => return self.metadata(client, time, costs.sync_seconds),
-            Operation::Send(bytes, messages) => self.message(client, time, bytes, messages, true),
-            Operation::Receive(bytes, messages) => {
+            ClientOperation::Read(..) | ClientOperation::Write(..) => time,
+            ClientOperation::Create(_) => return self.metadata(client, time, costs.create_seconds),
+            ClientOperation::Open(_) => return self.metadata(client, time, costs.open_seconds),
+            ClientOperation::Sync(_) => return self.metadata(client, time, costs.sync_seconds),
+            ClientOperation::Send(bytes, messages) => {
+                self.message(client, time, bytes, messages, true)
+            }
+            ClientOperation::Receive(bytes, messages) => {
                 self.message(client, time, bytes, messages, false)
             }
-            Operation::LocalRead(bytes) => self.local(client, time, bytes, false),
-            Operation::LocalWrite(bytes) => self.local(client, time, bytes, true),
-            Operation::Compute(seconds) => {
+            ClientOperation::LocalRead(bytes) => self.local(client, time, bytes, false),
+            ClientOperation::LocalWrite(bytes) => self.local(client, time, bytes, true),
+            ClientOperation::Compute(seconds) => {
                 self.clients[client].busy_seconds += seconds;
                 time + seconds
             }
-            Operation::Barrier => return self.barrier(time),
+            ClientOperation::Barrier => return self.barrier(time),
         };
-        self.foresee(end, What::Step(client));
+        self.foresee(end, EventAction::Step(client));
     }
 
     fn metadata(&mut self, client: usize, time: f64, seconds: f64) {
         self.report.metadata_operations += 1;
         let sent = self.ask(client, time);
-        self.foresee(sent, What::Metadata(client, seconds));
+        self.foresee(sent, EventAction::Metadata(client, seconds));
     }
 
     fn message(&mut self, client: usize, time: f64, bytes: u64, count: u64, out: bool) -> f64 {
@@ -452,7 +456,7 @@ impl<'a> Engine<'a> {
         let end = time + self.machine.fabric.message_seconds * f64::from(rounds);
         self.report.barriers.push(end);
         for client in 0..self.clients.len() {
-            self.foresee(end, What::Step(client));
+            self.foresee(end, EventAction::Step(client));
         }
     }
 

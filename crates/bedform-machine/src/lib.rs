@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`Machine`] | targets, clients, links and metadata servers of a description file |
 //! | [`Workload`] | files, and the operations of each client in order |
-//! | [`Pattern`] | a workload described by a few parameters, as in file system benchmarks |
+//! | [`BenchmarkPattern`] | a workload described by a few parameters, as in file system benchmarks |
 //! | [`Machine::simulate`] | runs a workload on a machine |
 //! | [`Simulation`] | the time, the load of each target, and lower bounds of the time |
 //!
@@ -28,12 +28,13 @@ mod workload;
 mod tests;
 
 pub use description::{
-    Clients, DeviceCosts, Fabric, Machine, MetadataCosts, Striping, TARGETS_MAX, Targets,
+    Clients, DeviceCosts, Fabric, Machine, MetadataCosts, Striping, TARGETS_MAX, TargetCosts,
 };
 pub use error::MachineError;
-pub use pattern::{Pattern, PatternShape};
+pub use pattern::{BenchmarkPattern, PatternShape};
 pub use report::{Bound, Simulation, TargetLoad};
-pub use stripes::Piece;
+pub use stripes::RequestPiece;
 pub use workload::{
-    CLIENTS_MAX, Client, FILES_MAX, FileStriping, OPERATIONS_MAX, Operation, PIECES_MAX, Workload,
+    CLIENTS_MAX, ClientOperation, ClientWorkload, FILES_MAX, FileStriping, OPERATIONS_MAX,
+    PIECES_MAX, Workload,
 };

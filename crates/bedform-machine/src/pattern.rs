@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::MachineError;
-use crate::workload::{CLIENTS_MAX, Client, FileStriping, OPERATIONS_MAX, Operation, Workload};
+use crate::workload::{
+    CLIENTS_MAX, ClientOperation, ClientWorkload, FileStriping, OPERATIONS_MAX, Workload,
+};
 
 /// The layout of the clients' bytes in files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +41,7 @@ pub enum PatternShape {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Pattern {
+pub struct BenchmarkPattern {
     /// Layout of the bytes in files.
     pub shape: PatternShape,
     /// Number of clients.
@@ -59,7 +61,7 @@ pub struct Pattern {
     pub stripes: FileStriping,
 }
 
-impl Pattern {
+impl BenchmarkPattern {
     /// Returns the operations of all clients.
     ///
     /// # Errors
@@ -74,18 +76,23 @@ impl Pattern {
                 let file = if is_shared { 0 } else { number };
                 let mut operations = Vec::new();
                 match (self.is_write, is_shared) {
-                    (false, _) => operations.push(Operation::Open(file)),
-                    (true, false) => operations.push(Operation::Create(file)),
+                    (false, _) => operations.push(ClientOperation::Open(file)),
+                    (true, false) => operations.push(ClientOperation::Create(file)),
                     (true, true) if number == 0 => {
-                        operations.extend([Operation::Create(file), Operation::Barrier]);
+                        operations
+                            .extend([ClientOperation::Create(file), ClientOperation::Barrier]);
                     }
                     (true, true) => {
-                        operations.extend([Operation::Barrier, Operation::Open(file)]);
+                        operations.extend([ClientOperation::Barrier, ClientOperation::Open(file)]);
                     }
                 }
                 operations.extend((0..requests).map(|step| self.request(number, file, step)));
-                operations.extend(self.is_write.then_some(Operation::Sync(file)));
-                Client { requests_in_flight: self.requests_in_flight, node: None, operations }
+                operations.extend(self.is_write.then_some(ClientOperation::Sync(file)));
+                ClientWorkload {
+                    requests_in_flight: self.requests_in_flight,
+                    node: None,
+                    operations,
+                }
             })
             .collect();
         Ok(Workload { files: vec![self.stripes; files as usize], clients })
@@ -113,7 +120,7 @@ impl Pattern {
         }
     }
 
-    fn request(&self, client: u32, file: u32, step: u64) -> Operation {
+    fn request(&self, client: u32, file: u32, step: u64) -> ClientOperation {
         let begin = step * self.request_bytes;
         let length = self.request_bytes.min(self.client_bytes - begin);
         let client = u64::from(client);
@@ -124,8 +131,8 @@ impl Pattern {
             PatternShape::Strided => begin * u64::from(self.clients) + client * length,
         };
         match self.is_write {
-            true => Operation::Write(file, offset, length),
-            false => Operation::Read(file, offset, length),
+            true => ClientOperation::Write(file, offset, length),
+            false => ClientOperation::Read(file, offset, length),
         }
     }
 }

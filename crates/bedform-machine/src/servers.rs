@@ -2,19 +2,19 @@
 
 use std::collections::VecDeque;
 
-use crate::description::Targets;
+use crate::description::TargetCosts;
 use crate::report::TargetLoad;
-use crate::stripes::Piece;
+use crate::stripes::RequestPiece;
 
 /// A resource with a bandwidth that serves one transfer after the other.
 #[derive(Debug, Clone)]
-pub(super) struct Line {
+pub(super) struct BandwidthServer {
     seconds_per_byte: f64,
     free: f64,
     pub(super) busy_seconds: f64,
 }
 
-impl Line {
+impl BandwidthServer {
     pub(super) fn new(bytes_per_second: f64) -> Self {
         Self { seconds_per_byte: 1.0 / bytes_per_second, free: 0.0, busy_seconds: 0.0 }
     }
@@ -31,12 +31,12 @@ impl Line {
 
 /// Several equal servers with one queue; the server that is free first serves.
 #[derive(Debug, Clone)]
-pub(super) struct Counter {
+pub(super) struct ServerPool {
     free: Vec<f64>,
     pub(super) busy_seconds: f64,
 }
 
-impl Counter {
+impl ServerPool {
     pub(super) fn new(servers: usize) -> Self {
         Self { free: vec![0.0; servers], busy_seconds: 0.0 }
     }
@@ -54,8 +54,8 @@ impl Counter {
 
 /// A piece to move at a target.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Order {
-    pub(super) piece: Piece,
+pub(super) struct PieceOrder {
+    pub(super) piece: RequestPiece,
     pub(super) file: u32,
     pub(super) is_write: bool,
     /// True if another node wrote to the object last.
@@ -66,7 +66,7 @@ pub(super) struct Order {
 
 /// A storage target with its queue.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Target {
+pub(super) struct TargetQueue {
     free: f64,
     /// File, object and offset at which the last piece ended.
     head: Option<(u32, u32, u64)>,
@@ -75,14 +75,19 @@ pub(super) struct Target {
     pub(super) load: TargetLoad,
 }
 
-impl Target {
+impl TargetQueue {
     /// Accepts a piece that arrives at `time` (equation 2); returns the times when it starts to
     /// move and has moved.
-    pub(super) fn take(&mut self, costs: &Targets, time: f64, order: &Order) -> (f64, f64) {
+    pub(super) fn take(
+        &mut self,
+        costs: &TargetCosts,
+        time: f64,
+        order: &PieceOrder,
+    ) -> (f64, f64) {
         while self.queue.front().is_some_and(|&moved| moved <= time) {
             self.queue.pop_front();
         }
-        let Piece { object, offset, length, .. } = order.piece;
+        let RequestPiece { object, offset, length, .. } = order.piece;
         let place = (order.file, object, offset);
         let is_next = order.is_gathered || self.head == Some(place);
         let seek = if is_next { 0.0 } else { costs.seek_seconds };

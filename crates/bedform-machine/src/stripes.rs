@@ -1,10 +1,10 @@
 //! The pieces of requests to striped files: byte ranges of objects.
 
-use crate::workload::Layout;
+use crate::workload::FileLayout;
 
 /// The contiguous bytes that a request takes from one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
+pub struct RequestPiece {
     /// The target that holds the object.
     pub target: u32,
     /// Index of the object in the file.
@@ -15,7 +15,7 @@ pub struct Piece {
     pub length: u64,
 }
 
-impl Layout {
+impl FileLayout {
     /// Returns the pieces of the `length` bytes from `offset` on, with `targets` targets; none if
     /// `length` is 0. The first piece contains the first byte.
     pub(super) fn pieces(
@@ -23,7 +23,7 @@ impl Layout {
         targets: u32,
         offset: u64,
         length: u64,
-    ) -> impl Iterator<Item = Piece> {
+    ) -> impl Iterator<Item = RequestPiece> {
         let Self { first, count, bytes } = self;
         let width = u64::from(count);
         let end = offset + length;
@@ -43,7 +43,7 @@ impl Layout {
                 }
             };
             let begin = before(offset);
-            Piece {
+            RequestPiece {
                 target: narrow((first + object) % u64::from(targets)),
                 object: narrow(object),
                 offset: begin,

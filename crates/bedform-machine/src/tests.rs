@@ -20,11 +20,11 @@ fn file(first: u64, count: u32, bytes: u64) -> FileStriping {
     FileStriping { first: Some(first), count: Some(count), bytes: Some(bytes) }
 }
 
-fn client(operations: &[Operation]) -> Client {
-    Client { operations: operations.to_vec(), ..Client::default() }
+fn client(operations: &[ClientOperation]) -> ClientWorkload {
+    ClientWorkload { operations: operations.to_vec(), ..ClientWorkload::default() }
 }
 
-fn run(machine: &Machine, files: &[FileStriping], clients: &[Client]) -> Simulation {
+fn run(machine: &Machine, files: &[FileStriping], clients: &[ClientWorkload]) -> Simulation {
     let workload = Workload { files: files.to_vec(), clients: clients.to_vec() };
     machine.simulate(&workload).unwrap()
 }
@@ -41,7 +41,7 @@ fn one_client_and_one_target_take_the_sum_of_all_costs() {
     machine.targets.request_seconds = 0.125;
     machine.targets.latency_seconds = 2.0;
     // Three positions: K * (C + P + S + b / R + D).
-    let reads: Vec<_> = (0..3).map(|place| Operation::Read(0, place * 5000, 100)).collect();
+    let reads: Vec<_> = (0..3).map(|place| ClientOperation::Read(0, place * 5000, 100)).collect();
     let found = run(&machine, &[file(0, 1, 1000)], &[client(&reads)]);
     close(found.seconds, 3.0 * (0.25 + 0.125 + 0.5 + 0.1 + 2.0));
     assert_eq!((found.requests, found.read_bytes, found.targets[0].seeks), (3, 300, 3));
@@ -53,10 +53,10 @@ fn a_target_seeks_only_where_the_next_piece_is_not_the_next_byte() {
     let mut machine = machine(1);
     machine.targets.seek_seconds = 10.0;
     let reads = [
-        Operation::Read(0, 0, 100),
-        Operation::Read(0, 100, 100),
-        Operation::Read(1, 200, 100),
-        Operation::Read(0, 200, 100),
+        ClientOperation::Read(0, 0, 100),
+        ClientOperation::Read(0, 100, 100),
+        ClientOperation::Read(1, 200, 100),
+        ClientOperation::Read(0, 200, 100),
     ];
     let found = run(&machine, &[file(0, 1, 50), file(0, 1, 50)], &[client(&reads)]);
     assert_eq!(found.targets[0].seeks, 3);
@@ -68,7 +68,8 @@ fn what_caches_collect_of_an_object_is_one_seek() {
     let mut machine = machine(1);
     machine.targets.seek_seconds = 10.0;
     // Two files alternately, 50 bytes at a time, from two clients.
-    let writes = |file| (0..6).map(|at| Operation::Write(file, at * 50, 50)).collect::<Vec<_>>();
+    let writes =
+        |file| (0..6).map(|at| ClientOperation::Write(file, at * 50, 50)).collect::<Vec<_>>();
     let (files, clients) = ([file(0, 1, 1000), file(0, 1, 1000)], [writes(0), writes(1)]);
     let clients: Vec<_> = clients.iter().map(|operations| client(operations)).collect();
     for (gather_bytes, seeks) in [(0, 12), (49, 12), (100, 6), (149, 6), (150, 4), (1 << 20, 2)] {
@@ -77,14 +78,17 @@ fn what_caches_collect_of_an_object_is_one_seek() {
         assert_eq!(found.targets[0].seeks, seeks, "{gather_bytes} bytes");
     }
     // A piece that does not continue the object's last piece was not collected with it.
-    let jumps =
-        [Operation::Write(0, 100, 50), Operation::Write(0, 0, 50), Operation::Read(0, 50, 50)];
+    let jumps = [
+        ClientOperation::Write(0, 100, 50),
+        ClientOperation::Write(0, 0, 50),
+        ClientOperation::Read(0, 50, 50),
+    ];
     assert_eq!(run(&machine, &files, &[client(&jumps)]).targets[0].seeks, 2);
 }
 
 #[test]
 fn clients_of_one_target_wait_in_its_queue() {
-    let one = [Operation::Read(0, 0, 100)];
+    let one = [ClientOperation::Read(0, 0, 100)];
     let clients: Vec<_> = (0..7).map(|_| client(&one)).collect();
     let found = run(&machine(1), &[file(0, 1, 1000)], &clients);
     close(found.seconds, 0.7);
@@ -97,7 +101,7 @@ fn clients_of_one_target_wait_in_its_queue() {
 
 #[test]
 fn a_striped_request_is_moved_by_all_its_targets_at_once() {
-    let read = client(&[Operation::Read(0, 0, 4000)]);
+    let read = client(&[ClientOperation::Read(0, 0, 4000)]);
     close(run(&machine(8), &[file(0, 4, 100)], std::slice::from_ref(&read)).seconds, 1.0);
     let found = run(&machine(8), &[file(6, 4, 1000)], &[read]);
     let bytes: Vec<_> = found.targets.iter().map(|load| load.bytes).collect();
@@ -109,7 +113,7 @@ fn a_striped_request_is_moved_by_all_its_targets_at_once() {
 fn requests_that_are_waited_for_one_after_the_other_are_bounded_by_latency() {
     let mut machine = machine(1);
     machine.targets.latency_seconds = 10.0;
-    let read = client(&[Operation::Read(0, 0, 10); 6]);
+    let read = client(&[ClientOperation::Read(0, 0, 10); 6]);
     let found = run(&machine, &[file(0, 1, 1000)], std::slice::from_ref(&read));
     assert_eq!(found.bound(), Some(&Bound { what: "latency", seconds: 60.0 }));
     assert!(found.seconds < 62.0, "{}", found.seconds);
@@ -123,7 +127,8 @@ fn the_link_of_a_node_bounds_its_clients_together() {
     let mut machine = machine(4);
     machine.clients.link_bytes_per_second = 100.0;
     machine.clients.per_node = 2;
-    let clients: Vec<_> = (0..4).map(|file| client(&[Operation::Read(file, 0, 1000)])).collect();
+    let clients: Vec<_> =
+        (0..4).map(|file| client(&[ClientOperation::Read(file, 0, 1000)])).collect();
     let files: Vec<_> = (0..4).map(|target| file(target, 1, 1000)).collect();
     let found = run(&machine, &files, &clients);
     close(found.seconds, 20.0);
@@ -145,7 +150,10 @@ fn reads_and_writes_go_over_a_link_at_the_same_time() {
     let mut machine = machine(2);
     machine.clients.link_bytes_per_second = 100.0;
     machine.clients.per_node = 2;
-    let clients = [client(&[Operation::Read(0, 0, 1000)]), client(&[Operation::Write(1, 0, 1000)])];
+    let clients = [
+        client(&[ClientOperation::Read(0, 0, 1000)]),
+        client(&[ClientOperation::Write(1, 0, 1000)]),
+    ];
     close(run(&machine, &[file(0, 1, 1), file(1, 1, 1)], &clients).seconds, 10.0);
 }
 
@@ -154,7 +162,8 @@ fn requests_in_flight_hide_the_delay_and_not_the_sending() {
     let mut machine = machine(1);
     machine.targets.latency_seconds = 1.0;
     machine.clients.request_seconds = 0.2;
-    let mut reads = client(&(0..4).map(|at| Operation::Read(0, at * 100, 100)).collect::<Vec<_>>());
+    let mut reads =
+        client(&(0..4).map(|at| ClientOperation::Read(0, at * 100, 100)).collect::<Vec<_>>());
     close(run(&machine, &[file(0, 1, 100)], &[reads.clone()]).seconds, 4.0 * 1.3);
     reads.requests_in_flight = Some(4);
     close(run(&machine, &[file(0, 1, 100)], &[reads.clone()]).seconds, 4.0 * 0.2 + 0.1 + 1.0);
@@ -169,11 +178,11 @@ fn metadata_servers_serve_as_many_at_once_as_there_are() {
     machine.metadata =
         MetadataCosts { servers: 2, create_seconds: 0.5, open_seconds: 0.25, sync_seconds: 1.0 };
     let files: Vec<_> = (0..10).map(|_| file(0, 1, 1)).collect();
-    let creates: Vec<_> = (0..10).map(|file| client(&[Operation::Create(file)])).collect();
+    let creates: Vec<_> = (0..10).map(|file| client(&[ClientOperation::Create(file)])).collect();
     let found = run(&machine, &files, &creates);
     close(found.seconds, 2.5);
     assert_eq!(found.bound(), Some(&Bound { what: "metadata", seconds: 2.5 }));
-    let one = [Operation::Create(0), Operation::Open(0), Operation::Sync(0)];
+    let one = [ClientOperation::Create(0), ClientOperation::Open(0), ClientOperation::Sync(0)];
     close(run(&machine, &files, &[client(&one)]).seconds, 1.75);
 }
 
@@ -182,7 +191,7 @@ fn a_lock_changes_hands_when_another_node_writes_to_an_object() {
     let mut machine = machine(2);
     machine.targets.handover_seconds = 5.0;
     machine.clients.per_node = 2;
-    let write = |at| client(&[Operation::Write(0, at, 100)]);
+    let write = |at| client(&[ClientOperation::Write(0, at, 100)]);
     // Clients 0 and 1 share a node; only one node writes the second object.
     let clients = [write(0), write(200), write(400), write(100)];
     let found = run(&machine, &[file(0, 2, 100)], &clients);
@@ -196,7 +205,10 @@ fn messages_take_the_client_the_link_and_the_fabric() {
     let mut machine = machine(1);
     machine.fabric.message_seconds = 0.01;
     let messages = |bytes, count| {
-        [client(&[Operation::Send(bytes, count)]), client(&[Operation::Receive(bytes, count)])]
+        [
+            client(&[ClientOperation::Send(bytes, count)]),
+            client(&[ClientOperation::Receive(bytes, count)]),
+        ]
     };
     close(run(&machine, &[], &messages(1, 50)).seconds, 0.5);
     machine.fabric.bytes_per_second = Some(100.0);
@@ -209,7 +221,7 @@ fn messages_take_the_client_the_link_and_the_fabric() {
 fn a_local_device_serves_its_node_alone() {
     let mut machine = machine(1);
     machine.clients.per_node = 2;
-    let write = client(&[Operation::LocalWrite(100)]);
+    let write = client(&[ClientOperation::LocalWrite(100)]);
     let workload = Workload { files: vec![], clients: vec![write.clone(); 4] };
     assert!(matches!(machine.simulate(&workload), Err(MachineError::Operation { .. })));
     machine.local = Some(DeviceCosts {
@@ -227,16 +239,17 @@ fn a_barrier_waits_for_the_last_and_costs_messages() {
     let clients: Vec<_> = (0..5_u32)
         .map(|number| {
             client(&[
-                Operation::Compute(f64::from(number)),
-                Operation::Barrier,
-                Operation::Compute(1.0),
+                ClientOperation::Compute(f64::from(number)),
+                ClientOperation::Barrier,
+                ClientOperation::Compute(1.0),
             ])
         })
         .collect();
     let found = run(&machine, &[], &clients);
     assert_eq!(found.barriers, [4.0 + 3.0 * 0.5]);
     close(found.seconds, 6.5);
-    let uneven = Workload { files: vec![], clients: vec![clients[0].clone(), Client::default()] };
+    let uneven =
+        Workload { files: vec![], clients: vec![clients[0].clone(), ClientWorkload::default()] };
     let error = machine.simulate(&uneven).unwrap_err();
     assert!(matches!(error, MachineError::Barriers { client: 1, found: 0, wanted: 1 }));
 }
@@ -268,22 +281,22 @@ fn hostile_descriptions_are_errors() {
 
 #[test]
 fn hostile_workloads_are_errors() {
-    let refused = |files: &[FileStriping], operation: Operation| {
+    let refused = |files: &[FileStriping], operation: ClientOperation| {
         let clients = vec![client(&[operation])];
         machine(2).simulate(&Workload { files: files.to_vec(), clients }).unwrap_err().to_string()
     };
     let plain = [file(u64::MAX, u32::MAX, 1)];
-    assert!(refused(&plain, Operation::Read(1, 0, 1)).contains("there is no file 1"));
-    assert!(refused(&plain, Operation::Read(0, 0, 0)).contains("no bytes"));
-    assert!(refused(&plain, Operation::Read(0, u64::MAX, 2)).contains("ends behind byte"));
-    assert!(refused(&plain, Operation::Compute(f64::NAN)).contains("NaN seconds"));
-    assert!(refused(&[file(0, 0, 1)], Operation::Barrier).contains("0 stripes"));
-    assert!(refused(&[file(0, 1, 0)], Operation::Barrier).contains("stripes of 0 bytes"));
-    let clients = vec![Client { node: Some(u32::MAX), ..Client::default() }];
+    assert!(refused(&plain, ClientOperation::Read(1, 0, 1)).contains("there is no file 1"));
+    assert!(refused(&plain, ClientOperation::Read(0, 0, 0)).contains("no bytes"));
+    assert!(refused(&plain, ClientOperation::Read(0, u64::MAX, 2)).contains("ends behind byte"));
+    assert!(refused(&plain, ClientOperation::Compute(f64::NAN)).contains("NaN seconds"));
+    assert!(refused(&[file(0, 0, 1)], ClientOperation::Barrier).contains("0 stripes"));
+    assert!(refused(&[file(0, 1, 0)], ClientOperation::Barrier).contains("stripes of 0 bytes"));
+    let clients = vec![ClientWorkload { node: Some(u32::MAX), ..ClientWorkload::default() }];
     let many = Workload { files: vec![], clients };
     assert!(matches!(machine(1).simulate(&many), Err(MachineError::TooMany { .. })));
     // Without `first`, consecutive files start at consecutive targets.
-    let clients = (0..3).map(|file| client(&[Operation::Read(file, 0, 1)])).collect();
+    let clients = (0..3).map(|file| client(&[ClientOperation::Read(file, 0, 1)])).collect();
     let found = machine(2)
         .simulate(&Workload { files: vec![FileStriping::default(); 3], clients })
         .unwrap();
@@ -292,7 +305,7 @@ fn hostile_workloads_are_errors() {
 
 #[test]
 fn patterns_touch_each_byte_once_and_in_their_order() {
-    let pattern = |shape| Pattern {
+    let pattern = |shape| BenchmarkPattern {
         shape,
         clients: 3,
         client_bytes: 250,
@@ -301,14 +314,14 @@ fn patterns_touch_each_byte_once_and_in_their_order() {
         requests_in_flight: None,
         stripes: FileStriping::default(),
     };
-    let reads = |shape| -> Vec<Vec<Operation>> {
+    let reads = |shape| -> Vec<Vec<ClientOperation>> {
         let workload = pattern(shape).workload().unwrap();
-        let reads = |client: Client| {
-            client.operations.into_iter().filter(|one| matches!(one, Operation::Read(..)))
+        let reads = |client: ClientWorkload| {
+            client.operations.into_iter().filter(|one| matches!(one, ClientOperation::Read(..)))
         };
         workload.clients.into_iter().map(|client| reads(client).collect()).collect()
     };
-    let read = |file, offset, length| Operation::Read(file, offset, length);
+    let read = |file, offset, length| ClientOperation::Read(file, offset, length);
     let second = reads(PatternShape::Contiguous).swap_remove(1);
     assert_eq!(second, [read(0, 250, 100), read(0, 350, 100), read(0, 450, 50)]);
     let second = reads(PatternShape::Strided).swap_remove(1);
@@ -316,24 +329,25 @@ fn patterns_touch_each_byte_once_and_in_their_order() {
     let second = reads(PatternShape::FilePerClient).swap_remove(1);
     assert_eq!(second, [read(1, 0, 100), read(1, 100, 100), read(1, 200, 50)]);
     for shape in [PatternShape::Contiguous, PatternShape::Strided, PatternShape::FilePerClient] {
-        let written = Pattern { is_write: true, ..pattern(shape) }.workload().unwrap();
+        let written = BenchmarkPattern { is_write: true, ..pattern(shape) }.workload().unwrap();
         let found = machine(2).simulate(&written).unwrap();
         assert_eq!((found.written_bytes, found.requests), (750, 9));
-        let hostile = Pattern { clients: u32::MAX, client_bytes: u64::MAX, ..pattern(shape) };
+        let hostile =
+            BenchmarkPattern { clients: u32::MAX, client_bytes: u64::MAX, ..pattern(shape) };
         assert!(matches!(hostile.workload(), Err(MachineError::TooMany { .. })));
-        assert!(Pattern { request_bytes: 0, ..pattern(shape) }.workload().is_err());
+        assert!(BenchmarkPattern { request_bytes: 0, ..pattern(shape) }.workload().is_err());
     }
 }
 
-fn any_operation(files: u32) -> impl Strategy<Value = Operation> {
+fn any_operation(files: u32) -> impl Strategy<Value = ClientOperation> {
     let range = || (0..files, 0_u64..20_000, 1_u64..5000);
     prop_oneof![
-        4 => range().prop_map(|(file, offset, length)| Operation::Read(file, offset, length)),
-        4 => range().prop_map(|(file, offset, length)| Operation::Write(file, offset, length)),
-        1 => (0..files).prop_map(Operation::Create),
-        1 => (0..files).prop_map(Operation::Sync),
-        1 => (0_u64..1000, 0_u64..9).prop_map(|(bytes, count)| Operation::Send(bytes, count)),
-        1 => (0.0..0.5).prop_map(Operation::Compute),
+        4 => range().prop_map(|(file, offset, length)| ClientOperation::Read(file, offset, length)),
+        4 => range().prop_map(|(file, offset, length)| ClientOperation::Write(file, offset, length)),
+        1 => (0..files).prop_map(ClientOperation::Create),
+        1 => (0..files).prop_map(ClientOperation::Sync),
+        1 => (0_u64..1000, 0_u64..9).prop_map(|(bytes, count)| ClientOperation::Send(bytes, count)),
+        1 => (0.0..0.5).prop_map(ClientOperation::Compute),
     ]
 }
 
@@ -350,7 +364,7 @@ prop_compose! {
             files: files.into_iter().map(|(first, count, bytes)| file(first, count, bytes)).collect(),
             clients: clients
                 .into_iter()
-                .map(|(operations, in_flight)| Client {
+                .map(|(operations, in_flight)| ClientWorkload {
                     requests_in_flight: Some(in_flight),
                     node: None,
                     operations,
@@ -420,11 +434,11 @@ proptest! {
     ) {
         let found = machine.simulate(&workload).unwrap();
         prop_assert_eq!(&found, &machine.simulate(&workload).unwrap());
-        let sum = |wanted: fn(&Operation) -> u64| -> u64 {
+        let sum = |wanted: fn(&ClientOperation) -> u64| -> u64 {
             workload.clients.iter().flat_map(|client| &client.operations).map(wanted).sum()
         };
-        let read = sum(|one| if let Operation::Read(.., length) = one { *length } else { 0 });
-        let written = sum(|one| if let Operation::Write(.., length) = one { *length } else { 0 });
+        let read = sum(|one| if let ClientOperation::Read(.., length) = one { *length } else { 0 });
+        let written = sum(|one| if let ClientOperation::Write(.., length) = one { *length } else { 0 });
         prop_assert_eq!((found.read_bytes, found.written_bytes), (read, written));
         prop_assert_eq!(found.targets.iter().map(|load| load.bytes).sum::<u64>(), read + written);
         for bound in &found.bounds {
@@ -436,7 +450,7 @@ proptest! {
         prop_assert!(found.seconds >= written as f64 / 500.0 / all - 1e-9);
         for (client, ended) in workload.clients.iter().zip(&found.clients) {
             let asked = client.operations.iter().filter(|one| {
-                !matches!(one, Operation::Compute(_) | Operation::Send(..))
+                !matches!(one, ClientOperation::Compute(_) | ClientOperation::Send(..))
             });
             prop_assert!(*ended >= asked.count() as f64 * machine.clients.request_seconds - 1e-9);
         }

@@ -39,7 +39,7 @@ pub struct Workload {
     /// The files, counted from 0.
     pub files: Vec<FileStriping>,
     /// The clients, counted from 0; consecutive ones share a node, as many as the machine says.
-    pub clients: Vec<Client>,
+    pub clients: Vec<ClientWorkload>,
 }
 
 /// The striping of a file; missing fields have the machine's values.
@@ -58,7 +58,7 @@ pub struct FileStriping {
 /// The operations of one client.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Client {
+pub struct ClientWorkload {
     /// Number of concurrent requests; by default the machine's.
     #[serde(default)]
     pub requests_in_flight: Option<u32>,
@@ -66,13 +66,13 @@ pub struct Client {
     #[serde(default)]
     pub node: Option<u32>,
     /// Its operations, in order.
-    pub operations: Vec<Operation>,
+    pub operations: Vec<ClientOperation>,
 }
 
 /// One operation of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Operation {
+pub enum ClientOperation {
     /// Reads a file: file, offset, bytes.
     Read(u32, u64, u64),
     /// Writes a file: file, offset, bytes.
@@ -132,7 +132,7 @@ impl Workload {
                     reason,
                 };
                 pieces = pieces.saturating_add(check(operation, &layouts, machine).map_err(wrong)?);
-                waits += u64::from(*operation == Operation::Barrier);
+                waits += u64::from(*operation == ClientOperation::Barrier);
             }
             barriers.push(waits);
         }
@@ -145,7 +145,7 @@ impl Workload {
     }
 
     /// Returns the striping of each file on `machine`.
-    pub(super) fn layouts(&self, machine: &Machine) -> Result<Vec<Layout>, MachineError> {
+    pub(super) fn layouts(&self, machine: &Machine) -> Result<Vec<FileLayout>, MachineError> {
         let targets = machine.targets.count;
         self.files
             .iter()
@@ -158,7 +158,7 @@ impl Workload {
                     return Err(MachineError::Malformed { what: "workload", reason });
                 }
                 let first = file.first.unwrap_or(number * u64::from(count)) % u64::from(targets);
-                Ok(Layout { first, count, bytes })
+                Ok(FileLayout { first, count, bytes })
             })
             .collect()
     }
@@ -166,20 +166,25 @@ impl Workload {
 
 /// The striping of a file: a checked [`FileStriping`] without missing fields.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Layout {
+pub(super) struct FileLayout {
     pub(super) first: u64,
     pub(super) count: u32,
     pub(super) bytes: u64,
 }
 
 /// Returns the number of pieces of an operation, if it is possible.
-fn check(operation: &Operation, files: &[Layout], machine: &Machine) -> Result<u64, String> {
+fn check(
+    operation: &ClientOperation,
+    files: &[FileLayout],
+    machine: &Machine,
+) -> Result<u64, String> {
     let find = |file: u32| {
         let known = usize::try_from(file).ok().and_then(|file| files.get(file));
         known.ok_or_else(|| format!("there is no file {file}, only {}", files.len()))
     };
     match *operation {
-        Operation::Read(file, offset, length) | Operation::Write(file, offset, length) => {
+        ClientOperation::Read(file, offset, length)
+        | ClientOperation::Write(file, offset, length) => {
             let layout = find(file)?;
             let end = offset.checked_add(length).filter(|&end| end <= FILE_BYTES_MAX);
             match (length, end) {
@@ -191,27 +196,27 @@ fn check(operation: &Operation, files: &[Layout], machine: &Machine) -> Result<u
                 }
             }
         }
-        Operation::Create(file) | Operation::Open(file) | Operation::Sync(file) => {
-            find(file).map(|_| 0)
-        }
-        Operation::Send(bytes, messages) | Operation::Receive(bytes, messages) => {
+        ClientOperation::Create(file)
+        | ClientOperation::Open(file)
+        | ClientOperation::Sync(file) => find(file).map(|_| 0),
+        ClientOperation::Send(bytes, messages) | ClientOperation::Receive(bytes, messages) => {
             match bytes.max(messages) <= BYTES_MAX {
                 true => Ok(0),
                 false => Err(format!("more than {BYTES_MAX} bytes or messages")),
             }
         }
-        Operation::LocalRead(bytes) | Operation::LocalWrite(bytes) => {
+        ClientOperation::LocalRead(bytes) | ClientOperation::LocalWrite(bytes) => {
             match (machine.local.is_some(), bytes <= BYTES_MAX) {
                 (true, true) => Ok(0),
                 (false, _) => Err("the nodes of this machine have no device of their own".into()),
                 (_, false) => Err(format!("more than {BYTES_MAX} bytes")),
             }
         }
-        Operation::Compute(seconds) => match (0.0..=SECONDS_MAX).contains(&seconds) {
+        ClientOperation::Compute(seconds) => match (0.0..=SECONDS_MAX).contains(&seconds) {
             true => Ok(0),
             false => Err(format!("it computes for {seconds} seconds")),
         },
-        Operation::Barrier => Ok(0),
+        ClientOperation::Barrier => Ok(0),
     }
 }
 

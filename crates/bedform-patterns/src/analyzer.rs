@@ -9,16 +9,16 @@
 
 use crate::composed::Composed;
 use crate::contiguous::Contiguous;
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::PlaceFingerprint;
 use crate::interleaved::Interleaved;
-use crate::pattern::{Followed, Pattern};
+use crate::pattern::{FollowedPlace, Pattern};
 use crate::rows::RowSteps;
-use crate::{Correlated, Grower, Grown, Place, Settings, Step, Walk};
+use crate::{Correlated, Grower, GrownAccess, Place, Settings, Step, Walk};
 
 /// The kind of pattern that makes a prediction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum PatternKind {
     /// Equal steps, nested to any depth.
     Strided,
     /// Rows of a pattern whose steps repeat as a sequence.
@@ -33,7 +33,7 @@ pub enum Kind {
     Correlated,
 }
 
-impl Kind {
+impl PatternKind {
     /// Returns the name of the kind, for people: `strided`, `composed_rows`, `composed`,
     /// `contiguous`, `interleaved`, `correlated`.
     pub fn name(self) -> &'static str {
@@ -56,9 +56,9 @@ type Places<'a> = Box<dyn Iterator<Item = Place> + 'a>;
 
 /// The result of showing an access to the analyzer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct AnalyzedAccess {
     /// The kind of pattern that predicted it; `None` if none did.
-    pub predicted: Option<Kind>,
+    pub predicted: Option<PatternKind>,
 }
 
 /// An analyzer that finds the patterns of a sequence of accesses and predicts the next places.
@@ -90,11 +90,11 @@ pub struct Analyzer {
     /// Number of accesses that interleaved walks predicted.
     interleaved_count: u32,
     correlated: Correlated,
-    at: Option<(Place, Fingerprint)>,
+    at: Option<(Place, PlaceFingerprint)>,
     /// Of the ordered patterns, the kind that predicts the next place.
-    ordered: Option<Kind>,
+    ordered: Option<PatternKind>,
     /// Of all patterns, the kind that predicts the next place.
-    active: Option<Kind>,
+    active: Option<PatternKind>,
     /// One bit for each of the last accesses, newest lowest: set if an ordered pattern predicted
     /// it.
     record: u16,
@@ -138,7 +138,7 @@ impl Analyzer {
                     self.grower.know(rows.row.clone());
                     self.rows.know(rows);
                 }
-                Pattern::Correlated(Followed { entry, followers }) => {
+                Pattern::Correlated(FollowedPlace { entry, followers }) => {
                     self.correlated.know(&entry, &followers)
                 }
                 Pattern::Contiguous(run) => self.contiguous.know(run),
@@ -151,7 +151,7 @@ impl Analyzer {
         let sequences = self.steps.known().iter().cloned().chain(self.steps.current());
         let correlated = self.correlated.patterns().map(|(entry, followers)| {
             let (entry, followers) = (entry.clone(), followers.into_iter().cloned().collect());
-            Pattern::Correlated(Followed { entry, followers })
+            Pattern::Correlated(FollowedPlace { entry, followers })
         });
         let runs = self.contiguous.known().iter().cloned().chain(self.contiguous.current());
         let rows = self.rows.known().chain(self.rows.current());
@@ -162,22 +162,22 @@ impl Analyzer {
     }
 
     /// Shows the next access to the analyzer.
-    pub fn push(&mut self, place: Place) -> Seen {
+    pub fn push(&mut self, place: Place) -> AnalyzedAccess {
         let fingerprint = place.fingerprint();
         let ordered = self.ordered_had(&place);
-        let was_strided = self.ordered == Some(Kind::Strided);
+        let was_strided = self.ordered == Some(PatternKind::Strided);
         let is_composed = self.push_step(&place, fingerprint);
         self.contiguous.push(self.at.as_ref().map(|(at, _)| at), &place);
         let is_interleaved = self.interleaved.push(&place, fingerprint, ordered.is_none());
         let predicted = match self.active {
-            Some(Kind::Interleaved) => is_interleaved.then_some(Kind::Interleaved),
-            Some(Kind::Correlated) => self.correlated_had(&place),
+            Some(PatternKind::Interleaved) => is_interleaved.then_some(PatternKind::Interleaved),
+            Some(PatternKind::Correlated) => self.correlated_had(&place),
             _ => ordered,
         };
-        if predicted == Some(Kind::Interleaved) {
+        if predicted == Some(PatternKind::Interleaved) {
             self.interleaved_count = self.interleaved_count.saturating_add(1);
         }
-        if predicted.is_none_or(|kind| kind == Kind::Correlated) {
+        if predicted.is_none_or(|kind| kind == PatternKind::Correlated) {
             self.correlated.push_known(&place, fingerprint);
         }
         match &mut self.at {
@@ -189,34 +189,36 @@ impl Analyzer {
         }
         let grown = self.grower.push(place);
         self.is_composed =
-            is_composed && (self.is_composed || was_strided && grown != Grown::Expected);
-        if grown != Grown::Expected {
+            is_composed && (self.is_composed || was_strided && grown != GrownAccess::Expected);
+        if grown != GrownAccess::Expected {
             self.rows.follow(&self.grower, self.at.as_ref().map(|(at, _)| at));
-            if let Grown::Ended(walk) = &grown {
+            if let GrownAccess::Ended(walk) = &grown {
                 self.interleaved.learn(walk);
             }
         }
         self.record = self.record << 1 | u16::from(ordered.is_some());
         self.choose(ordered.is_some());
-        Seen { predicted }
+        AnalyzedAccess { predicted }
     }
 
     /// Returns the predicted next places; without end if the pattern has none.
     pub fn ahead(&self) -> impl Iterator<Item = Place> + '_ {
         let at = self.at.as_ref();
         let places: Option<Places<'_>> = self.active.map(|kind| match kind {
-            Kind::Strided => Box::new(self.grower.ahead().chain(self.rows.ahead())) as Places<'_>,
-            Kind::ComposedRows => Box::new(self.rows.ahead()),
-            Kind::Composed => Box::new(self.steps_ahead()),
-            Kind::Contiguous => Box::new(self.contiguous.ahead(at.map(|(at, _)| at))),
-            Kind::Interleaved => Box::new(self.interleaved.ahead()),
-            Kind::Correlated => Box::new(self.followers().cloned()),
+            PatternKind::Strided => {
+                Box::new(self.grower.ahead().chain(self.rows.ahead())) as Places<'_>
+            }
+            PatternKind::ComposedRows => Box::new(self.rows.ahead()),
+            PatternKind::Composed => Box::new(self.steps_ahead()),
+            PatternKind::Contiguous => Box::new(self.contiguous.ahead(at.map(|(at, _)| at))),
+            PatternKind::Interleaved => Box::new(self.interleaved.ahead()),
+            PatternKind::Correlated => Box::new(self.followers().cloned()),
         });
         places.into_iter().flatten()
     }
 
     /// Returns the kind of pattern that predicts the next places, if any.
-    pub fn serving(&self) -> Option<Kind> {
+    pub fn serving(&self) -> Option<PatternKind> {
         self.active
     }
 
@@ -245,13 +247,13 @@ impl Analyzer {
     }
 
     /// Returns the kind of ordered pattern that predicts `place`, if it does.
-    fn ordered_had(&self, place: &Place) -> Option<Kind> {
+    fn ordered_had(&self, place: &Place) -> Option<PatternKind> {
         let kind = self.ordered?;
         let (at, _) = self.at.as_ref()?;
         let is_next = match kind {
-            Kind::Strided => self.grower.is_next(place),
-            Kind::ComposedRows => self.rows.is_next(place),
-            Kind::Composed => self.steps.is_next(at, place),
+            PatternKind::Strided => self.grower.is_next(place),
+            PatternKind::ComposedRows => self.rows.is_next(place),
+            PatternKind::Composed => self.steps.is_next(at, place),
             _ => false,
         };
         if is_next { Some(kind) } else { self.had_size_apart(kind, at, place) }
@@ -259,20 +261,22 @@ impl Analyzer {
 
     /// Accepts a contiguous access of an unpredicted size, if the pattern also continues at the end
     /// of the last access.
-    fn had_size_apart(&self, kind: Kind, at: &Place, place: &Place) -> Option<Kind> {
+    fn had_size_apart(&self, kind: PatternKind, at: &Place, place: &Place) -> Option<PatternKind> {
         let (axis, _) = self.contiguous.run()?;
         let goes_on = |place: &Place| place.axis_behind(at) == Some(axis);
         let next_goes_on = || match kind {
-            Kind::Strided => self.grower.next_place().is_some_and(|next| goes_on(&next)),
-            Kind::ComposedRows => self.rows.ahead().next().is_some_and(|next| goes_on(&next)),
-            Kind::Composed => self.steps_ahead().next().is_some_and(|next| goes_on(&next)),
-            kind => kind == Kind::Contiguous,
+            PatternKind::Strided => self.grower.next_place().is_some_and(|next| goes_on(&next)),
+            PatternKind::ComposedRows => {
+                self.rows.ahead().next().is_some_and(|next| goes_on(&next))
+            }
+            PatternKind::Composed => self.steps_ahead().next().is_some_and(|next| goes_on(&next)),
+            kind => kind == PatternKind::Contiguous,
         };
-        (goes_on(place) && next_goes_on()).then_some(Kind::Contiguous)
+        (goes_on(place) && next_goes_on()).then_some(PatternKind::Contiguous)
     }
 
     /// Records the step to `place`; returns true if the repeating sequence predicted it.
-    fn push_step(&mut self, place: &Place, fingerprint: Fingerprint) -> bool {
+    fn push_step(&mut self, place: &Place, fingerprint: PlaceFingerprint) -> bool {
         let step = self
             .at
             .as_ref()
@@ -301,24 +305,24 @@ impl Analyzer {
         let is_interleaved = self.interleaved.is_served()
             && (self.ordered.is_none() || self.interleaved.score() > self.record.count_ones());
         self.active = if is_interleaved {
-            Some(Kind::Interleaved)
+            Some(PatternKind::Interleaved)
         } else {
-            self.ordered.or_else(|| self.followers().next().map(|_| Kind::Correlated))
+            self.ordered.or_else(|| self.followers().next().map(|_| PatternKind::Correlated))
         };
     }
 
-    fn ordered_kind(&self) -> Option<Kind> {
+    fn ordered_kind(&self) -> Option<PatternKind> {
         let is_recalled = self.steps.is_recalled() && !self.grower.is_recalled();
         if (self.is_composed || is_recalled || self.is_row_of_sequence()) && self.has_step() {
-            Some(Kind::Composed)
+            Some(PatternKind::Composed)
         } else if self.grower.is_sure() && !self.is_run_across_rows() {
-            Some(Kind::Strided)
+            Some(PatternKind::Strided)
         } else if self.rows.has_next() {
-            Some(Kind::ComposedRows)
+            Some(PatternKind::ComposedRows)
         } else if self.has_step() {
-            Some(Kind::Composed)
+            Some(PatternKind::Composed)
         } else if self.contiguous.is_active() {
-            Some(Kind::Contiguous)
+            Some(PatternKind::Contiguous)
         } else {
             None
         }
@@ -358,8 +362,8 @@ impl Analyzer {
         at.flat_map(|(at, fingerprint)| self.correlated.followers_of(at, *fingerprint))
     }
 
-    fn correlated_had(&self, place: &Place) -> Option<Kind> {
-        self.followers().any(|follower| follower == place).then_some(Kind::Correlated)
+    fn correlated_had(&self, place: &Place) -> Option<PatternKind> {
+        self.followers().any(|follower| follower == place).then_some(PatternKind::Correlated)
     }
 }
 
@@ -408,7 +412,7 @@ mod tests {
         let offsets = [10, 20, 91, 30, 10, 20, 55, 77, 10, 20, 8, 3, 10];
         missed(&mut analyzer, offsets.map(at));
         assert_eq!(analyzer.ahead().collect::<Vec<_>>(), [at(20)]);
-        assert_eq!(analyzer.push(at(20)).predicted, Some(Kind::Correlated));
+        assert_eq!(analyzer.push(at(20)).predicted, Some(PatternKind::Correlated));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::PlaceFingerprint;
 use crate::pattern::Sequence;
 use crate::repeats::{PERIOD_MAX, Repeats};
 use crate::{Place, Step};
@@ -29,7 +29,12 @@ pub(crate) struct Composed {
 
 impl Composed {
     /// Records the next step, which led to `place`; returns true if it was predicted.
-    pub(crate) fn push(&mut self, step: Step, fingerprint: Fingerprint, place: &Place) -> bool {
+    pub(crate) fn push(
+        &mut self,
+        step: Step,
+        fingerprint: PlaceFingerprint,
+        place: &Place,
+    ) -> bool {
         let was_recalled = self.go_on(&step);
         let is_right = self.repeats.record(fingerprint) || was_recalled;
         if let Some(period) = self.repeats.period() {

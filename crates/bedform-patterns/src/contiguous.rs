@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::Place;
-use crate::pattern::Run;
+use crate::pattern::ContiguousAccesses;
 
 /// Smallest number of accesses of a pattern.
 const COUNT_MIN: u64 = 3;
@@ -20,7 +20,7 @@ pub(crate) struct Contiguous {
     start: Option<Place>,
     /// Sizes of the last accesses, newest last.
     sizes: VecDeque<i64>,
-    known: Vec<Run>,
+    known: Vec<ContiguousAccesses>,
     /// True while a known run is assumed to repeat.
     is_recalled: bool,
 }
@@ -64,18 +64,23 @@ impl Contiguous {
     }
 
     /// Returns the current run.
-    pub(crate) fn current(&self) -> Option<Run> {
+    pub(crate) fn current(&self) -> Option<ContiguousAccesses> {
         let (axis, accesses) = self.run.filter(|(_, count)| *count >= COUNT_MIN)?;
-        Some(Run { start: self.start.clone()?, axis, size: self.typical()?, accesses })
+        Some(ContiguousAccesses {
+            start: self.start.clone()?,
+            axis,
+            size: self.typical()?,
+            accesses,
+        })
     }
 
     /// Returns the runs of earlier program runs.
-    pub(crate) fn known(&self) -> &[Run] {
+    pub(crate) fn known(&self) -> &[ContiguousAccesses] {
         &self.known
     }
 
     /// Adds a run of an earlier program run, which is predicted when it starts again.
-    pub(crate) fn know(&mut self, run: Run) {
+    pub(crate) fn know(&mut self, run: ContiguousAccesses) {
         self.known.retain(|known| known.start != run.start);
         self.known.truncate(KNOWN_MAX - 1);
         self.known.push(run);
@@ -101,7 +106,7 @@ impl Contiguous {
     }
 
     fn recall(&mut self, place: &Place) {
-        let fits = |run: &&Run| begins_alike(&run.start, place, run.axis);
+        let fits = |run: &&ContiguousAccesses| begins_alike(&run.start, place, run.axis);
         let known = self.known.iter().rev().find(fits);
         self.is_recalled = known.is_some();
         self.sizes.clear();
@@ -120,7 +125,7 @@ impl Contiguous {
 
     pub(crate) fn heap_bytes(&self) -> usize {
         let starts = self.start.iter().chain(self.known.iter().map(|run| &run.start));
-        let known = size_of::<Run>() * self.known.capacity();
+        let known = size_of::<ContiguousAccesses>() * self.known.capacity();
         8 * self.sizes.capacity() + known + starts.map(Place::heap_bytes).sum::<usize>()
     }
 }

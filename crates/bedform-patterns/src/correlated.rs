@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use smallvec::SmallVec;
 
 use crate::Place;
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::PlaceFingerprint;
 
 /// Number of reads of a place that makes it the entry of a pattern, or a follower part of it.
 pub const OFTEN: u32 = 3;
@@ -18,9 +18,9 @@ pub(crate) const FOLLOWERS_MAX: usize = 16;
 
 /// A place with its count and its followers.
 #[derive(Debug, Clone)]
-struct Entry {
+struct CountedPlace {
     place: Place,
-    fingerprint: Fingerprint,
+    fingerprint: PlaceFingerprint,
     count: u32,
     /// Indexes of followers with their counts, in the order of first occurrence. A place that was
     /// read once has few.
@@ -43,8 +43,8 @@ struct Entry {
 #[derive(Debug, Clone)]
 pub struct Correlated {
     /// Indexed by number.
-    entries: Vec<Entry>,
-    numbers: HashMap<Fingerprint, u32>,
+    entries: Vec<CountedPlace>,
+    numbers: HashMap<PlaceFingerprint, u32>,
     /// Numbers of the last places.
     recent: VecDeque<u32>,
     often: u32,
@@ -75,7 +75,7 @@ impl Correlated {
         self.push_known(place, place.fingerprint());
     }
 
-    pub(crate) fn push_known(&mut self, place: &Place, fingerprint: Fingerprint) {
+    pub(crate) fn push_known(&mut self, place: &Place, fingerprint: PlaceFingerprint) {
         let Some(number) = self.number(place, fingerprint) else { return };
         for before in self.recent.iter().filter(|before| **before != number) {
             self.entries[*before as usize].follow(number);
@@ -96,7 +96,7 @@ impl Correlated {
     pub(crate) fn followers_of(
         &self,
         place: &Place,
-        fingerprint: Fingerprint,
+        fingerprint: PlaceFingerprint,
     ) -> impl Iterator<Item = &Place> {
         let entry = self.numbers.get(&fingerprint).map(|number| &self.entries[*number as usize]);
         let entry = entry.filter(|entry| entry.count >= self.often && entry.place == *place);
@@ -132,14 +132,17 @@ impl Correlated {
         }
     }
 
-    fn often_after<'a>(&'a self, entry: Option<&'a Entry>) -> impl Iterator<Item = &'a Place> {
+    fn often_after<'a>(
+        &'a self,
+        entry: Option<&'a CountedPlace>,
+    ) -> impl Iterator<Item = &'a Place> {
         let followers = entry.map_or(&[][..], |entry| &entry.followers);
         let often = followers.iter().filter(|(_, count)| *count >= self.often);
         often.filter_map(|(number, _)| Some(&self.entries.get(*number as usize)?.place))
     }
 
     /// Returns the number of a place, added if new; `None` if another place has its fingerprint.
-    fn number(&mut self, place: &Place, fingerprint: Fingerprint) -> Option<u32> {
+    fn number(&mut self, place: &Place, fingerprint: PlaceFingerprint) -> Option<u32> {
         if let Some(&number) = self.numbers.get(&fingerprint) {
             return (self.entries[number as usize].place == *place).then_some(number);
         }
@@ -148,7 +151,7 @@ impl Correlated {
         }
         let number = u32::try_from(self.entries.len()).ok()?;
         let (place, followers) = (place.clone(), SmallVec::new());
-        self.entries.push(Entry { place, fingerprint, count: 0, followers });
+        self.entries.push(CountedPlace { place, fingerprint, count: 0, followers });
         self.numbers.insert(fingerprint, number);
         Some(number)
     }
@@ -156,7 +159,7 @@ impl Correlated {
     /// Drops the places that were read once, or all places if that leaves too many.
     fn make_room(&mut self) {
         let kept = self.entries.iter().filter(|entry| entry.count > 1).count();
-        let is_kept = |entry: &Entry| entry.count > 1 && kept < PLACES_MAX / 2;
+        let is_kept = |entry: &CountedPlace| entry.count > 1 && kept < PLACES_MAX / 2;
         let mut numbers = 0..;
         let number = |entry| if is_kept(entry) { numbers.next() } else { None };
         let new: Vec<Option<u32>> = self.entries.iter().map(number).collect();
@@ -181,20 +184,20 @@ impl Correlated {
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
-        let spilled = |entry: &Entry| {
+        let spilled = |entry: &CountedPlace| {
             let followers = &entry.followers;
             entry.place.heap_bytes()
                 + if followers.spilled() { 8 * followers.capacity() } else { 0 }
         };
-        let table = self.numbers.capacity() * (size_of::<(Fingerprint, u32)>() + 1);
-        size_of::<Entry>() * self.entries.capacity()
+        let table = self.numbers.capacity() * (size_of::<(PlaceFingerprint, u32)>() + 1);
+        size_of::<CountedPlace>() * self.entries.capacity()
             + self.entries.iter().map(spilled).sum::<usize>()
             + 8 * table / 7
             + 4 * self.recent.capacity()
     }
 }
 
-impl Entry {
+impl CountedPlace {
     fn follow(&mut self, number: u32) {
         let known = self.followers.iter_mut().find(|(known, _)| *known == number);
         if let Some((_, count)) = known {

@@ -9,7 +9,7 @@
 //! counts one unpredicted access as predicted.
 
 /// The fingerprint of a place or a step.
-pub(crate) type Fingerprint = u64;
+pub(crate) type PlaceFingerprint = u64;
 
 /// Factors of the bounds of 32 axes; further axes reuse them.
 const FACTORS: [u64; 64] = factors();
@@ -29,7 +29,7 @@ const fn factors() -> [u64; 64] {
 
 /// Returns the fingerprint of a step.
 #[inline]
-pub(crate) fn of_step(moves: &[i64]) -> Fingerprint {
+pub(crate) fn of_step(moves: &[i64]) -> PlaceFingerprint {
     let factors = FACTORS.iter().cycle();
     let terms =
         moves.iter().zip(factors).map(|(by, factor)| by.cast_unsigned().wrapping_mul(*factor));
@@ -38,13 +38,13 @@ pub(crate) fn of_step(moves: &[i64]) -> Fingerprint {
 
 /// Returns the fingerprint of a place; the rank is part of it.
 #[inline]
-pub(crate) fn of_place(bounds: &[i64]) -> Fingerprint {
+pub(crate) fn of_place(bounds: &[i64]) -> PlaceFingerprint {
     of_step(bounds).wrapping_add((bounds.len() as u64).wrapping_mul(0xD1B5_4A32_D192_ED03))
 }
 
 /// Returns the slot in a table of 2^bits slots, up to 2^16: the highest bits, which vary most.
 #[inline]
-pub(crate) fn slot(fingerprint: Fingerprint, bits: u32) -> usize {
+pub(crate) fn slot(fingerprint: PlaceFingerprint, bits: u32) -> usize {
     usize::from((fingerprint >> 48) as u16 >> (u16::BITS - bits))
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Divider {
 impl Divider {
     /// Makes the divider of a step; `None` for steps whose fingerprint leaves too few bits to
     /// distinguish numbers.
-    pub(crate) fn new(step: Fingerprint) -> Option<Self> {
+    pub(crate) fn new(step: PlaceFingerprint) -> Option<Self> {
         let zeros = step.trailing_zeros();
         if zeros > 32 {
             return None;
@@ -76,7 +76,7 @@ impl Divider {
 
     /// Returns the number of steps in `difference`; `None` if it is not a multiple.
     #[inline]
-    pub(crate) fn steps(self, difference: Fingerprint) -> Option<i64> {
+    pub(crate) fn steps(self, difference: PlaceFingerprint) -> Option<i64> {
         if difference & ((1 << self.zeros) - 1) != 0 {
             return None;
         }

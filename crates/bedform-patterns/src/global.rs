@@ -21,7 +21,7 @@ const PROCESSES_MAX: usize = 1 << 20;
 /// The distribution of one level's elements among processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Decomposition {
+enum GlobalDecomposition {
     /// Runs of elements of the outermost level.
     Blocks,
     /// Every P-th element of the innermost level, for P processes.
@@ -47,7 +47,7 @@ enum Decomposition {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Global {
     walk: Walk,
-    decomposition: Decomposition,
+    decomposition: GlobalDecomposition,
     /// Number of processes from which it was merged; 0 if unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     processes: u64,
@@ -78,9 +78,9 @@ pub fn merge(per_process: &[Walk]) -> Option<Global> {
     let processes = per_process.len() as u64;
     let merged = |walk, decomposition| Global { walk, decomposition, processes };
     blocks(&walks)
-        .map(|walk| merged(walk, Decomposition::Blocks))
-        .or_else(|| cyclic(&walks).map(|walk| merged(walk, Decomposition::Cyclic)))
-        .or_else(|| pieces(&walks).map(|walk| merged(walk, Decomposition::Pieces)))
+        .map(|walk| merged(walk, GlobalDecomposition::Blocks))
+        .or_else(|| cyclic(&walks).map(|walk| merged(walk, GlobalDecomposition::Cyclic)))
+        .or_else(|| pieces(&walks).map(|walk| merged(walk, GlobalDecomposition::Pieces)))
 }
 
 impl Global {
@@ -105,8 +105,10 @@ impl Global {
     pub fn split(&self, processes: usize) -> Vec<Walk> {
         let processes = processes.min(PROCESSES_MAX);
         match self.decomposition {
-            Decomposition::Blocks | Decomposition::Pieces => spread(&self.walk, processes),
-            Decomposition::Cyclic => self.split_cyclic(processes),
+            GlobalDecomposition::Blocks | GlobalDecomposition::Pieces => {
+                spread(&self.walk, processes)
+            }
+            GlobalDecomposition::Cyclic => self.split_cyclic(processes),
         }
     }
 

@@ -22,7 +22,7 @@ const KNOWN_MAX: usize = 32;
 
 /// The relation of an access to the pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Grown {
+pub enum GrownAccess {
     /// The access was predicted.
     Expected,
     /// The access was unpredictable; the pattern grew by it or starts with it.
@@ -33,7 +33,7 @@ pub enum Grown {
 
 /// The current row of a pattern whose step between rows is not sure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RowUnderWay<'a> {
+pub struct CurrentRow<'a> {
     /// Start of the previous row.
     pub before: &'a Place,
     /// Start of the row.
@@ -44,7 +44,7 @@ pub struct RowUnderWay<'a> {
 
 /// One level while the pattern grows.
 #[derive(Debug, Clone)]
-struct Row {
+struct LevelState {
     /// First place of the level in the current row.
     start: Place,
     step: Option<Step>,
@@ -56,7 +56,7 @@ struct Row {
     length: Option<u64>,
 }
 
-impl Row {
+impl LevelState {
     fn new(start: Place) -> Self {
         Self { start, step: None, is_sure: false, seen: 1, length: None }
     }
@@ -69,12 +69,12 @@ impl Row {
 /// The rows of a pattern, innermost first, with the last access.
 #[derive(Debug, Clone)]
 struct Odometer {
-    rows: Vec<Row>,
+    rows: Vec<LevelState>,
     at: Place,
 }
 
 /// The next move: its level, its step, and its start.
-struct Next<'a> {
+struct NextMove<'a> {
     level: usize,
     from: &'a Place,
     step: &'a Step,
@@ -83,7 +83,7 @@ struct Next<'a> {
 
 impl Odometer {
     fn new(at: Place) -> Self {
-        Self { rows: vec![Row::new(at.clone())], at }
+        Self { rows: vec![LevelState::new(at.clone())], at }
     }
 
     /// Returns the level that moves next: the number of levels if all are full.
@@ -91,11 +91,11 @@ impl Odometer {
         self.rows.iter().take_while(|row| row.is_full()).count()
     }
 
-    fn next(&self) -> Option<Next<'_>> {
+    fn next(&self) -> Option<NextMove<'_>> {
         let level = self.level();
         let row = self.rows.get(level)?;
         let from = if level == 0 { &self.at } else { &self.rows[level - 1].start };
-        Some(Next { level, from, step: row.step.as_ref()?, is_sure: row.is_sure })
+        Some(NextMove { level, from, step: row.step.as_ref()?, is_sure: row.is_sure })
     }
 
     fn move_to(&mut self, level: usize, place: Place) {
@@ -110,7 +110,7 @@ impl Odometer {
     /// Returns the sure and complete part of the pattern; `None` if there is none.
     fn whole(&self) -> Option<Walk> {
         for (level, row) in self.rows.iter().enumerate().rev() {
-            let is_whole = self.rows[..level].iter().all(Row::is_full);
+            let is_whole = self.rows[..level].iter().all(LevelState::is_full);
             let count = if is_whole { row.seen } else { row.seen - 1 };
             if count >= COUNT_MIN && row.is_sure {
                 let top = Level { step: row.step.clone()?, count };
@@ -128,7 +128,7 @@ impl Odometer {
     }
 
     fn below(&self, level: usize, top: Option<Level>) -> Option<Vec<Level>> {
-        let whole = |row: &Row| Some(Level { step: row.step.clone()?, count: row.length? });
+        let whole = |row: &LevelState| Some(Level { step: row.step.clone()?, count: row.length? });
         self.rows[..level].iter().map(whole).chain(top.map(Some)).collect()
     }
 }
@@ -170,10 +170,10 @@ impl Grower {
     }
 
     /// Records the next access.
-    pub fn push(&mut self, place: Place) -> Grown {
+    pub fn push(&mut self, place: Place) -> GrownAccess {
         let Some(odometer) = &mut self.odometer else {
             self.begin(place);
-            return Grown::New;
+            return GrownAccess::New;
         };
         match odometer.next() {
             Some(next) if place.is_after(next.from, next.step) => {
@@ -181,10 +181,10 @@ impl Grower {
                 let was_sure = std::mem::replace(&mut odometer.rows[level].is_sure, true);
                 odometer.move_to(level, place);
                 if was_sure {
-                    return Grown::Expected;
+                    return GrownAccess::Expected;
                 }
                 self.recall();
-                Grown::New
+                GrownAccess::New
             }
             _ => self.turn(place),
         }
@@ -254,7 +254,7 @@ impl Grower {
                 .rows
                 .iter()
                 .map(|row| row.start.heap_bytes() + row.step.as_ref().map_or(0, Step::heap_bytes));
-            size_of::<Row>() * odometer.rows.capacity() + own.sum::<usize>()
+            size_of::<LevelState>() * odometer.rows.capacity() + own.sum::<usize>()
         });
         let known = self.known.iter().map(Walk::heap_bytes).sum::<usize>();
         rows + known + size_of::<Walk>() * self.known.capacity()
@@ -267,12 +267,12 @@ impl Grower {
 
     /// Returns the current row, if rows are complete but their step is not sure, with the start of
     /// the previous row.
-    pub fn row(&self) -> Option<RowUnderWay<'_>> {
+    pub fn row(&self) -> Option<CurrentRow<'_>> {
         let odometer = self.odometer.as_ref()?;
         let sure = odometer.rows.iter().take_while(|row| row.is_sure).count();
         let start = &odometer.rows.get(sure.checked_sub(1)?)?.start;
         let before = &odometer.rows.get(sure)?.start;
-        Some(RowUnderWay { before, start, levels: odometer.below(sure, None)? })
+        Some(CurrentRow { before, start, levels: odometer.below(sure, None)? })
     }
 
     /// Ends the current pattern, remembers it, and returns it, if it is one.
@@ -296,8 +296,8 @@ impl Grower {
     }
 
     /// Handles an unpredicted place: a row has ended, or the pattern.
-    fn turn(&mut self, place: Place) -> Grown {
-        let Some(odometer) = &mut self.odometer else { return Grown::New };
+    fn turn(&mut self, place: Place) -> GrownAccess {
+        let Some(odometer) = &mut self.odometer else { return GrownAccess::New };
         if self.is_recalled {
             return self.turn_back(place);
         }
@@ -308,48 +308,48 @@ impl Grower {
         // A single place, or a wrong guess: the step is another one.
         if level == 0 && !row.is_sure {
             let step = odometer.at.step_to(&place);
-            *row = Row { step, seen: 2, ..Row::new(odometer.at.clone()) };
+            *row = LevelState { step, seen: 2, ..LevelState::new(odometer.at.clone()) };
             if row.step.is_none() {
-                *row = Row::new(place.clone());
+                *row = LevelState::new(place.clone());
             }
             odometer.at = place;
-            return Grown::New;
+            return GrownAccess::New;
         }
         // Equal rows at unequal steps.
         if level == last && level > 0 && !row.is_sure {
             let ended = odometer.whole();
             let from = odometer.rows[level - 1].start.clone();
             let step = from.step_to(&place);
-            odometer.rows[level] = Row { step, seen: 1, ..Row::new(from) };
+            odometer.rows[level] = LevelState { step, seen: 1, ..LevelState::new(from) };
             odometer.move_to(level, place);
             return self.ended(ended);
         }
         let step = row.start.step_to(&place);
         if is_top && row.seen >= COUNT_MIN && last + 1 < LEVELS_MAX && step.is_some() {
             row.length = Some(row.seen);
-            let above = Row { step, seen: 1, ..Row::new(row.start.clone()) };
+            let above = LevelState { step, seen: 1, ..LevelState::new(row.start.clone()) };
             odometer.rows.push(above);
             odometer.move_to(last + 1, place);
-            return Grown::New;
+            return GrownAccess::New;
         }
         self.start_again(place)
     }
 
     /// Ends the pattern; the next one may continue from its last place.
-    fn start_again(&mut self, place: Place) -> Grown {
+    fn start_again(&mut self, place: Place) -> GrownAccess {
         let last = self.odometer.as_ref().map(|odometer| odometer.at.clone());
         let ended = self.end();
         self.begin(place);
         if let (Some(odometer), Some(last), false) = (&mut self.odometer, last, self.is_recalled)
             && let Some(step) = last.step_to(&odometer.at)
         {
-            odometer.rows = vec![Row { step: Some(step), seen: 2, ..Row::new(last) }];
+            odometer.rows = vec![LevelState { step: Some(step), seen: 2, ..LevelState::new(last) }];
         }
-        ended.map_or(Grown::New, Grown::Ended)
+        ended.map_or(GrownAccess::New, GrownAccess::Ended)
     }
 
     /// Drops a recalled pattern that did not repeat; the part seen so far may continue.
-    fn turn_back(&mut self, place: Place) -> Grown {
+    fn turn_back(&mut self, place: Place) -> GrownAccess {
         self.is_recalled = false;
         if let Some(odometer) = &mut self.odometer {
             odometer.rows.truncate(1);
@@ -361,15 +361,15 @@ impl Grower {
         }
         match self.push(place) {
             // The recalled pattern did not predict the place.
-            Grown::Expected => Grown::New,
+            GrownAccess::Expected => GrownAccess::New,
             grown => grown,
         }
     }
 
-    fn ended(&mut self, walk: Option<Walk>) -> Grown {
-        let Some(walk) = walk else { return Grown::New };
+    fn ended(&mut self, walk: Option<Walk>) -> GrownAccess {
+        let Some(walk) = walk else { return GrownAccess::New };
         self.remember(walk.clone());
-        Grown::Ended(walk)
+        GrownAccess::Ended(walk)
     }
 
     fn remember(&mut self, walk: Walk) {
@@ -399,15 +399,15 @@ impl Grower {
 
 /// Returns the rows of a known pattern that starts at `start`, with `seen` places seen. The
 /// outermost of several rows may be longer this time.
-fn rows_of(walk: &Walk, start: &Place, seen: u64) -> Vec<Row> {
-    let row = |level: &Level| Row {
+fn rows_of(walk: &Walk, start: &Place, seen: u64) -> Vec<LevelState> {
+    let row = |level: &Level| LevelState {
         start: start.clone(),
         step: Some(level.step.clone()),
         is_sure: true,
         seen: 1,
         length: Some(level.count),
     };
-    let mut rows: Vec<Row> = walk.levels.iter().map(row).collect();
+    let mut rows: Vec<LevelState> = walk.levels.iter().map(row).collect();
     rows[0].seen = seen;
     if let [_, .., top] = rows.as_mut_slice() {
         top.length = None;
@@ -430,7 +430,10 @@ mod tests {
     }
 
     fn missed(grower: &mut Grower, places: impl IntoIterator<Item = Place>) -> usize {
-        places.into_iter().filter(|place| grower.push(place.clone()) != Grown::Expected).count()
+        places
+            .into_iter()
+            .filter(|place| grower.push(place.clone()) != GrownAccess::Expected)
+            .count()
     }
 
     fn walk(start: i64, levels: &[(i64, u64)]) -> Walk {
@@ -487,7 +490,7 @@ mod tests {
         let rows = starts.map(|start| walk(start, &[(3, 4)]));
         let mut ended = Vec::new();
         for place in rows.iter().flat_map(Walk::places) {
-            if let Grown::Ended(walk) = grower.push(place) {
+            if let GrownAccess::Ended(walk) = grower.push(place) {
                 ended.push(walk);
             }
         }
@@ -538,7 +541,7 @@ mod tests {
                 let place = Place::new([(offset, offset.saturating_add(1))]);
                 let expected = grower.ahead().next();
                 let grown = grower.push(place.clone());
-                prop_assert_eq!(expected == Some(place), grown == Grown::Expected);
+                prop_assert_eq!(expected == Some(place), grown == GrownAccess::Expected);
                 prop_assert!(grower.ahead().take(50).count() <= 50);
                 prop_assert!(grower.known().count() <= KNOWN_MAX);
             }

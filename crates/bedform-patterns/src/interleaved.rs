@@ -12,14 +12,14 @@
 //! many close to each other. Each predicted walk that fails raises the doubt, each that continues
 //! lowers it. While searches fail, they become rarer.
 //!
-//! Rows of equal length teach [`Shapes`] their length: then the next row is predicted before its
+//! Rows of equal length teach [`RowShapes`] their length: then the next row is predicted before its
 //! first place is read.
 
 use std::cmp::Reverse;
 
-use crate::fingerprint::{self, Fingerprint};
+use crate::fingerprint::{self, PlaceFingerprint};
 use crate::recent::RecentAccesses;
-use crate::shapes::{NextRow, Shapes};
+use crate::shapes::{NextRow, RowShapes};
 use crate::walker::{TRUE, WINDOW, Walker};
 use crate::{Place, Walk};
 
@@ -54,11 +54,11 @@ pub(crate) struct Interleaved {
     time: u64,
     recent: RecentAccesses,
     walkers: Vec<Walker>,
-    shapes: Shapes,
+    shapes: RowShapes,
     /// Number of very next places that must have come before a new walk makes predictions.
     doubt: u32,
     /// Recently read places by slot, with their time; recorded only while walks make predictions.
-    lately: Vec<(Fingerprint, u64)>,
+    lately: Vec<(PlaceFingerprint, u64)>,
     /// One bit for each of the last accesses, newest lowest: set if a walk predicted it.
     record: u16,
     /// Time when a walk last started to make predictions.
@@ -81,7 +81,7 @@ impl Interleaved {
             time: 0,
             recent: RecentAccesses::default(),
             walkers: Vec::new(),
-            shapes: Shapes::default(),
+            shapes: RowShapes::default(),
             doubt: DOUBT_MIN,
             lately: Vec::new(),
             record: 0,
@@ -96,7 +96,7 @@ impl Interleaved {
     pub(crate) fn push(
         &mut self,
         place: &Place,
-        fingerprint: Fingerprint,
+        fingerprint: PlaceFingerprint,
         is_missed: bool,
     ) -> bool {
         self.time += 1;
@@ -168,7 +168,7 @@ impl Interleaved {
     }
 
     /// Finds the walks that contain a place; returns true if one of them predicted it.
-    fn follow(&mut self, place: &Place, fingerprint: Fingerprint) -> bool {
+    fn follow(&mut self, place: &Place, fingerprint: PlaceFingerprint) -> bool {
         let mut served = None;
         let mut at = 0;
         while at < self.walkers.len() {
@@ -265,7 +265,7 @@ impl Interleaved {
 
     /// Handles an access outside all walks: the start of a row, an extension of a row at either
     /// end, or a new walk.
-    fn look(&mut self, place: &Place, fingerprint: Fingerprint) {
+    fn look(&mut self, place: &Place, fingerprint: PlaceFingerprint) {
         if let Some(row) = self.shapes.row_at(place, fingerprint)
             && self.make_room()
         {
@@ -292,7 +292,7 @@ impl Interleaved {
     }
 
     /// Checks if a walk started before its assumed start.
-    fn goes_before(&mut self, place: &Place, fingerprint: Fingerprint) -> bool {
+    fn goes_before(&mut self, place: &Place, fingerprint: PlaceFingerprint) -> bool {
         for walker in &mut self.walkers {
             let before = walker.number(fingerprint).filter(|number| (-BEFORE..0).contains(number));
             let Some(by) = before.map(i64::unsigned_abs).filter(|_| walker.next < WINDOW) else {
@@ -311,7 +311,7 @@ impl Interleaved {
     }
 
     /// Checks if a row is longer than assumed.
-    fn goes_beyond(&mut self, place: &Place, fingerprint: Fingerprint) -> bool {
+    fn goes_beyond(&mut self, place: &Place, fingerprint: PlaceFingerprint) -> bool {
         let beyond = |walker: &mut Walker| {
             walker.go_beyond(place, fingerprint, self.time).then_some(walker.step_fingerprint)
         };
@@ -324,7 +324,7 @@ impl Interleaved {
     }
 
     /// Searches for a new walk.
-    fn begin(&mut self, place: &Place, fingerprint: Fingerprint) {
+    fn begin(&mut self, place: &Place, fingerprint: PlaceFingerprint) {
         let Some(progression) = self.recent.progression(place, fingerprint) else { return };
         let Some(mut walker) = Walker::through(progression, &self.recent, self.time) else {
             return;
@@ -410,7 +410,7 @@ impl Interleaved {
     }
 
     /// Records that a place was read.
-    fn keep(&mut self, fingerprint: Fingerprint) {
+    fn keep(&mut self, fingerprint: PlaceFingerprint) {
         self.lately.resize(LATELY_SEEN.into(), (0, 0));
         self.lately[lately(fingerprint)] = (fingerprint, self.time);
     }
@@ -443,12 +443,12 @@ fn in_turn<'a>(walkers: impl Iterator<Item = &'a Walker>) -> Vec<Vec<&'a Walker>
     turns.into_iter().map(|(_, turn)| turn).collect()
 }
 
-fn lately(fingerprint: Fingerprint) -> usize {
+fn lately(fingerprint: PlaceFingerprint) -> usize {
     fingerprint::slot(fingerprint, LATELY_SEEN.trailing_zeros())
 }
 
 /// Returns true if a place was among the last accesses.
-fn was_lately(seen: &[(Fingerprint, u64)], fingerprint: Fingerprint, time: u64) -> bool {
+fn was_lately(seen: &[(PlaceFingerprint, u64)], fingerprint: PlaceFingerprint, time: u64) -> bool {
     let seen = seen.get(lately(fingerprint));
     seen.is_some_and(|(other, at)| *other == fingerprint && time - at < LATELY && *at > 0)
 }

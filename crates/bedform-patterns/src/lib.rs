@@ -40,11 +40,13 @@ mod shapes;
 mod walk;
 mod walker;
 
-pub use analyzer::{Analyzer, Kind, Seen};
+pub use analyzer::{AnalyzedAccess, Analyzer, PatternKind};
 pub use correlated::{Correlated, OFTEN};
 pub use global::{Global, Globals, merge};
-pub use grower::{Grower, Grown, RowUnderWay};
-pub use pattern::{Followed, PATTERNS_MAX, Pattern, Patterns, Rows, Run, Sequence};
+pub use grower::{CurrentRow, Grower, GrownAccess};
+pub use pattern::{
+    ContiguousAccesses, FollowedPlace, PATTERNS_MAX, Pattern, Patterns, Rows, Sequence,
+};
 pub use place::{Place, RANK_MAX, Step};
 pub use repeats::{PERIOD_MAX, Repeats};
 pub use settings::Settings;

@@ -28,9 +28,9 @@ pub enum Pattern {
     /// Rows at steps that repeat as a sequence.
     Rows(Rows),
     /// Places that are often read after another place.
-    Correlated(Followed),
+    Correlated(FollowedPlace),
     /// Accesses that each start at the end of the previous one.
-    Contiguous(Run),
+    Contiguous(ContiguousAccesses),
 }
 
 /// Accesses whose steps repeat.
@@ -56,7 +56,7 @@ pub struct Rows {
 /// A place and the places that are often read after it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "SavedFollowed")]
-pub struct Followed {
+pub struct FollowedPlace {
     /// The place.
     pub entry: Place,
     /// Places that often follow it.
@@ -66,7 +66,7 @@ pub struct Followed {
 /// Contiguous accesses of any size.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "SavedRun")]
-pub struct Run {
+pub struct ContiguousAccesses {
     /// The first place.
     pub start: Place,
     /// The axis along which they continue.
@@ -127,7 +127,7 @@ impl TryFrom<SavedRows> for Rows {
     }
 }
 
-impl TryFrom<SavedFollowed> for Followed {
+impl TryFrom<SavedFollowed> for FollowedPlace {
     type Error = Wrong;
 
     fn try_from(SavedFollowed { entry, followers }: SavedFollowed) -> Result<Self, Wrong> {
@@ -138,7 +138,7 @@ impl TryFrom<SavedFollowed> for Followed {
     }
 }
 
-impl TryFrom<SavedRun> for Run {
+impl TryFrom<SavedRun> for ContiguousAccesses {
     type Error = Wrong;
 
     fn try_from(saved: SavedRun) -> Result<Self, Wrong> {

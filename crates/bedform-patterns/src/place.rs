@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use crate::fingerprint::{self, Fingerprint};
+use crate::fingerprint::{self, PlaceFingerprint};
 
 /// Largest number of axes of a place in a file.
 pub const RANK_MAX: usize = 32;
 
 /// Bounds of up to four axes are stored inline, because each access makes a place.
-type Bounds = SmallVec<[i64; 8]>;
+type InlineBounds = SmallVec<[i64; 8]>;
 
 /// A box of an array or a byte range of a file: for each axis, the first position and the position
 /// after the last.
@@ -24,12 +24,12 @@ type Bounds = SmallVec<[i64; 8]>;
 /// ```
 #[derive(Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(try_from = "Vec<i64>", into = "Vec<i64>")]
-pub struct Place(Bounds);
+pub struct Place(InlineBounds);
 
 /// The moves of all bounds from one place to the next.
 #[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Vec<i64>", into = "Vec<i64>")]
-pub struct Step(Bounds);
+pub struct Step(InlineBounds);
 
 impl Place {
     /// Makes a place from its bounds along each axis.
@@ -105,7 +105,7 @@ impl Place {
     }
 
     /// Returns the linear fingerprint of the place.
-    pub(crate) fn fingerprint(&self) -> Fingerprint {
+    pub(crate) fn fingerprint(&self) -> PlaceFingerprint {
         fingerprint::of_place(&self.0)
     }
 
@@ -148,7 +148,7 @@ impl Step {
         self.0.iter().fold(0, |sum: u64, by| sum.saturating_add(by.unsigned_abs()))
     }
 
-    pub(crate) fn fingerprint(&self) -> Fingerprint {
+    pub(crate) fn fingerprint(&self) -> PlaceFingerprint {
         fingerprint::of_step(&self.0)
     }
 
@@ -158,29 +158,29 @@ impl Step {
 }
 
 #[inline]
-fn both(one: &[i64], other: &[i64], act: impl Fn(i64, i64) -> Option<i64>) -> Option<Bounds> {
+fn both(one: &[i64], other: &[i64], act: impl Fn(i64, i64) -> Option<i64>) -> Option<InlineBounds> {
     if one.len() != other.len() {
         return None;
     }
-    let mut all = Bounds::from_slice(one);
+    let mut all = InlineBounds::from_slice(one);
     for (own, other) in all.iter_mut().zip(other) {
         *own = act(*own, *other)?;
     }
     Some(all)
 }
 
-fn heap_bytes(bounds: &Bounds) -> usize {
+fn heap_bytes(bounds: &InlineBounds) -> usize {
     if bounds.spilled() { bounds.capacity() * size_of::<i64>() } else { 0 }
 }
 
-fn checked(bounds: &[i64]) -> Result<Bounds, &'static str> {
+fn checked(bounds: &[i64]) -> Result<InlineBounds, &'static str> {
     if bounds.len() % 2 == 1 {
         return Err("a bound without the other one of its axis");
     }
     if bounds.len() > 2 * RANK_MAX {
         return Err("more axes than an array has");
     }
-    Ok(Bounds::from_slice(bounds))
+    Ok(InlineBounds::from_slice(bounds))
 }
 
 /// The common impls of both types: cheap clones, and checked deserialization.
@@ -188,7 +188,7 @@ macro_rules! bounds {
     ($type:ident) => {
         impl Clone for $type {
             fn clone(&self) -> Self {
-                Self(Bounds::from_slice(&self.0))
+                Self(InlineBounds::from_slice(&self.0))
             }
 
             fn clone_from(&mut self, other: &Self) {

@@ -5,7 +5,7 @@
 //! ones, in any order. Fingerprints are linear, so two places determine the fingerprint of the
 //! third. A search over [`KEPT`] places takes a few hundred nanoseconds.
 
-use crate::fingerprint::{self, Fingerprint};
+use crate::fingerprint::{self, PlaceFingerprint};
 use crate::{Place, Step};
 
 /// Number of recent accesses.
@@ -25,43 +25,43 @@ pub(crate) struct RecentAccesses {
     places: Vec<Place>,
     /// Index at which the next one is stored.
     end: usize,
-    table: Option<Box<Table>>,
+    table: Option<Box<RecentTable>>,
 }
 
 /// Fingerprints by index, and indexes by slot. The sizes are fixed because a search consists almost
 /// entirely of lookups.
 #[derive(Debug, Clone)]
-struct Table {
-    fingerprints: [Fingerprint; KEPT],
+struct RecentTable {
+    fingerprints: [PlaceFingerprint; KEPT],
     /// For each slot, the index of its newest place. An older place in the same slot is not found;
     /// a later place of its walk is.
     slots: [u8; 1 << SLOT_BITS],
 }
 
-impl Table {
+impl RecentTable {
     #[inline]
-    fn index(&self, fingerprint: Fingerprint) -> Option<usize> {
+    fn index(&self, fingerprint: PlaceFingerprint) -> Option<usize> {
         let at = usize::from(self.slots[slot(fingerprint) % self.slots.len()]) % KEPT;
         (self.fingerprints[at] == fingerprint).then_some(at)
     }
 }
 
 impl RecentAccesses {
-    pub(crate) fn push(&mut self, place: &Place, fingerprint: Fingerprint) {
+    pub(crate) fn push(&mut self, place: &Place, fingerprint: PlaceFingerprint) {
         let at = self.end;
         match self.places.get_mut(at) {
             Some(kept) => kept.clone_from(place),
             None => self.places.push(place.clone()),
         }
         let table = self.table.get_or_insert_with(|| {
-            Box::new(Table { fingerprints: [0; KEPT], slots: [0; 1 << SLOT_BITS] })
+            Box::new(RecentTable { fingerprints: [0; KEPT], slots: [0; 1 << SLOT_BITS] })
         });
         table.fingerprints[at] = fingerprint;
         table.slots[slot(fingerprint)] = u8::try_from(at).unwrap_or(0);
         self.end = (at + 1) % KEPT;
     }
 
-    pub(crate) fn has(&self, fingerprint: Fingerprint) -> bool {
+    pub(crate) fn has(&self, fingerprint: PlaceFingerprint) -> bool {
         self.get(fingerprint).is_some()
     }
 
@@ -69,7 +69,7 @@ impl RecentAccesses {
     pub(crate) fn progression(
         &self,
         newest: &Place,
-        fingerprint: Fingerprint,
+        fingerprint: PlaceFingerprint,
     ) -> Option<Progression> {
         let table = self.table.as_ref()?;
         let (mut shortest, mut found) = (u64::MAX, None);
@@ -89,13 +89,13 @@ impl RecentAccesses {
         behind.or_else(|| progression([place, newest, self.get(inner)?])).map(Progression::forwards)
     }
 
-    fn get(&self, fingerprint: Fingerprint) -> Option<&Place> {
+    fn get(&self, fingerprint: PlaceFingerprint) -> Option<&Place> {
         self.places.get(self.table.as_ref()?.index(fingerprint)?)
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
         let places = self.places.iter().map(Place::heap_bytes).sum::<usize>();
-        let table = self.table.as_ref().map_or(0, |_| size_of::<Table>());
+        let table = self.table.as_ref().map_or(0, |_| size_of::<RecentTable>());
         places + self.places.capacity() * size_of::<Place>() + table
     }
 }
@@ -120,7 +120,7 @@ fn progression(places: [&Place; 3]) -> Option<Progression> {
         .then(|| Progression { first: first.clone(), step })
 }
 
-fn slot(fingerprint: Fingerprint) -> usize {
+fn slot(fingerprint: PlaceFingerprint) -> usize {
     fingerprint::slot(fingerprint, SLOT_BITS)
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::fingerprint::{Divider, Fingerprint};
+use crate::fingerprint::{Divider, PlaceFingerprint};
 use crate::walker::Walker;
 use crate::{Level, Place, Step, Walk};
 
@@ -21,10 +21,10 @@ const ROWS_AHEAD: u64 = 64;
 
 /// A row that was started.
 #[derive(Debug, Clone)]
-struct Row {
-    step: Fingerprint,
+struct StartedRow {
+    step: PlaceFingerprint,
     start: Place,
-    fingerprint: Fingerprint,
+    fingerprint: PlaceFingerprint,
     /// Its length, once it has ended.
     length: Option<u64>,
 }
@@ -33,7 +33,7 @@ struct Row {
 #[derive(Debug, Clone)]
 pub(crate) struct Shape {
     step: Step,
-    fingerprint: Fingerprint,
+    fingerprint: PlaceFingerprint,
     length: Option<u64>,
     rows: Option<(Step, Divider)>,
     /// False while predicted rows fail to come.
@@ -51,12 +51,12 @@ pub(crate) struct NextRow {
 
 /// All shapes, and the rows from which they were learned.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Shapes {
+pub(crate) struct RowShapes {
     shapes: VecDeque<Shape>,
-    rows: VecDeque<Row>,
+    rows: VecDeque<StartedRow>,
 }
 
-impl Shapes {
+impl RowShapes {
     /// Learns from a pattern of ordered accesses.
     pub(crate) fn learn(&mut self, walk: &Walk) {
         let [row, above @ ..] = walk.levels.as_slice() else { return };
@@ -71,12 +71,12 @@ impl Shapes {
     }
 
     /// Returns true if rows with this step are known.
-    pub(crate) fn knows(&self, step: Fingerprint) -> bool {
+    pub(crate) fn knows(&self, step: PlaceFingerprint) -> bool {
         self.find(step).is_some()
     }
 
     /// Returns the length of rows with this step.
-    pub(crate) fn length(&self, step: Fingerprint) -> Option<u64> {
+    pub(crate) fn length(&self, step: PlaceFingerprint) -> Option<u64> {
         self.find(step)?.length
     }
 
@@ -102,7 +102,7 @@ impl Shapes {
         if self.rows.len() >= ROWS_MAX {
             self.rows.pop_front();
         }
-        self.rows.push_back(Row {
+        self.rows.push_back(StartedRow {
             step: walker.step_fingerprint,
             start: walker.start.clone(),
             fingerprint: walker.start_fingerprint,
@@ -111,7 +111,7 @@ impl Shapes {
     }
 
     /// Moves the start of a row to an earlier place.
-    pub(crate) fn begin_before(&mut self, start: Fingerprint, walker: &Walker) {
+    pub(crate) fn begin_before(&mut self, start: PlaceFingerprint, walker: &Walker) {
         let row = self
             .rows
             .iter_mut()
@@ -145,7 +145,7 @@ impl Shapes {
     }
 
     /// Forgets the length of rows with this step, since one was longer.
-    pub(crate) fn forget_length(&mut self, step: Fingerprint) {
+    pub(crate) fn forget_length(&mut self, step: PlaceFingerprint) {
         if let Some(shape) = self.find_mut(step) {
             shape.length = None;
         }
@@ -164,7 +164,7 @@ impl Shapes {
     /// Returns the free rows that follow the row at `start`, nearest first.
     pub(crate) fn free_rows(
         &self,
-        step: Fingerprint,
+        step: PlaceFingerprint,
         start: &Place,
     ) -> impl Iterator<Item = NextRow> + '_ {
         let shape = self.find(step).filter(|shape| shape.is_followed);
@@ -181,7 +181,7 @@ impl Shapes {
     }
 
     /// Returns the row that starts at a place, if it is near the newest row of a shape.
-    pub(crate) fn row_at(&self, place: &Place, fingerprint: Fingerprint) -> Option<NextRow> {
+    pub(crate) fn row_at(&self, place: &Place, fingerprint: PlaceFingerprint) -> Option<NextRow> {
         let near = |shape: &&Shape| {
             let steps = shape.rows.as_ref().and_then(|(_, divider)| {
                 divider.steps(fingerprint.wrapping_sub(shape.newest.fingerprint()))
@@ -216,15 +216,15 @@ impl Shapes {
             })
     }
 
-    fn is_begun(&self, step: Fingerprint, start: Fingerprint) -> bool {
+    fn is_begun(&self, step: PlaceFingerprint, start: PlaceFingerprint) -> bool {
         self.rows.iter().any(|row| row.fingerprint == start && row.step == step)
     }
 
-    fn find(&self, step: Fingerprint) -> Option<&Shape> {
+    fn find(&self, step: PlaceFingerprint) -> Option<&Shape> {
         self.shapes.iter().find(|shape| shape.fingerprint == step)
     }
 
-    fn find_mut(&mut self, step: Fingerprint) -> Option<&mut Shape> {
+    fn find_mut(&mut self, step: PlaceFingerprint) -> Option<&mut Shape> {
         self.shapes.iter_mut().find(|shape| shape.fingerprint == step)
     }
 
@@ -247,9 +247,9 @@ impl Shapes {
 
     /// Searches for three rows at equal steps, including the newest, once their length is known;
     /// the shortest step is chosen.
-    fn find_rows(&mut self, step: Fingerprint) {
+    fn find_rows(&mut self, step: PlaceFingerprint) {
         let Some(shape) = self.find(step).filter(|shape| shape.length.is_some()) else { return };
-        let rows: Vec<&Row> = self.rows.iter().filter(|row| row.step == step).collect();
+        let rows: Vec<&StartedRow> = self.rows.iter().filter(|row| row.step == step).collect();
         let known = shape.rows.as_ref().map_or(u64::MAX, |(step, _)| step.distance());
         let shortest = steps_of_three(&rows).min_by_key(Step::distance);
         let found = shortest.filter(|step| step.distance() < known);
@@ -264,8 +264,8 @@ impl Shapes {
 
     pub(crate) fn heap_bytes(&self) -> usize {
         let rows = self.rows.iter().map(|row| row.start.heap_bytes());
-        let own =
-            size_of::<Row>() * self.rows.capacity() + size_of::<Shape>() * self.shapes.capacity();
+        let own = size_of::<StartedRow>() * self.rows.capacity()
+            + size_of::<Shape>() * self.shapes.capacity();
         let shapes = self.shapes.iter().map(|shape| {
             let above = shape.rows.as_ref().map_or(0, |(step, _)| step.heap_bytes());
             above + shape.step.heap_bytes() + shape.newest.heap_bytes()
@@ -276,7 +276,7 @@ impl Shapes {
 
 /// Returns the steps by which the newest row and two others are equally spaced, from older to
 /// newer.
-fn steps_of_three(rows: &[&Row]) -> impl Iterator<Item = Step> {
+fn steps_of_three(rows: &[&StartedRow]) -> impl Iterator<Item = Step> {
     let (new, others) =
         rows.split_last().map_or((None, &[][..]), |(new, others)| (Some(new), others));
     others.iter().zip(new.into_iter().cycle()).filter_map(|(old, new)| {

@@ -1,6 +1,6 @@
 //! A walker: one of several concurrent walks, with a possibly disturbed order.
 
-use crate::fingerprint::{Divider, Fingerprint};
+use crate::fingerprint::{Divider, PlaceFingerprint};
 use crate::recent::{Progression, RecentAccesses};
 use crate::{Level, Place, Step, Walk};
 
@@ -24,9 +24,9 @@ const HOLE_MAX: u32 = 40;
 #[derive(Debug, Clone)]
 pub(crate) struct Walker {
     pub(crate) start: Place,
-    pub(crate) start_fingerprint: Fingerprint,
+    pub(crate) start_fingerprint: PlaceFingerprint,
     pub(crate) step: Step,
-    pub(crate) step_fingerprint: Fingerprint,
+    pub(crate) step_fingerprint: PlaceFingerprint,
     divider: Divider,
     /// The first unseen number.
     pub(crate) next: u64,
@@ -97,7 +97,7 @@ impl Walker {
     }
 
     /// Marks the next places that were already seen.
-    pub(crate) fn mark(&mut self, was_seen: impl Fn(Fingerprint) -> bool) {
+    pub(crate) fn mark(&mut self, was_seen: impl Fn(PlaceFingerprint) -> bool) {
         let mut fingerprint = self.fingerprint(self.next);
         let numbers = self.length.map_or(WINDOW, |length| length.saturating_sub(self.next));
         for offset in 0..WINDOW.min(numbers) {
@@ -112,7 +112,7 @@ impl Walker {
 
     /// Returns the number of a place on the walk; negative before the start.
     #[inline]
-    pub(crate) fn number(&self, fingerprint: Fingerprint) -> Option<i64> {
+    pub(crate) fn number(&self, fingerprint: PlaceFingerprint) -> Option<i64> {
         self.divider.steps(fingerprint.wrapping_sub(self.start_fingerprint))
     }
 
@@ -129,7 +129,7 @@ impl Walker {
 
     /// Returns the distance of a place from the next number, if the place may come.
     #[inline]
-    pub(crate) fn offset(&self, place: &Place, fingerprint: Fingerprint) -> Option<u64> {
+    pub(crate) fn offset(&self, place: &Place, fingerprint: PlaceFingerprint) -> Option<u64> {
         let signed = self.number(fingerprint)?;
         let number = u64::try_from(signed).ok()?;
         let offset = number.checked_sub(self.next).filter(|offset| *offset < WINDOW)?;
@@ -173,7 +173,12 @@ impl Walker {
     }
 
     /// Removes the assumed length of the walk if a place lies just past its end.
-    pub(crate) fn go_beyond(&mut self, place: &Place, fingerprint: Fingerprint, at: u64) -> bool {
+    pub(crate) fn go_beyond(
+        &mut self,
+        place: &Place,
+        fingerprint: PlaceFingerprint,
+        at: u64,
+    ) -> bool {
         let beyond = self.length.and_then(|length| {
             let number = self.number(fingerprint)?;
             let by = u64::try_from(number).ok()?.checked_sub(length)?;
@@ -245,7 +250,7 @@ impl Walker {
         (self.reached >= 3).then(|| Walk { start: self.start.clone(), levels: vec![level] })
     }
 
-    fn fingerprint(&self, number: u64) -> Fingerprint {
+    fn fingerprint(&self, number: u64) -> PlaceFingerprint {
         self.start_fingerprint.wrapping_add(self.step_fingerprint.wrapping_mul(number))
     }
 

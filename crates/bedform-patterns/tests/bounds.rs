@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use bedform_patterns::{
-    Analyzer, Followed, Global, Level, Pattern, Patterns, Place, Rows, Run, Sequence, Settings,
-    Walk, merge,
+    Analyzer, ContiguousAccesses, FollowedPlace, Global, Level, Pattern, Patterns, Place, Rows,
+    Sequence, Settings, Walk, merge,
 };
 use proptest::prelude::*;
 
@@ -77,8 +77,16 @@ fn known_patterns_that_nobody_checked_end_where_they_are_none() {
             Pattern::Walk(row.clone()),
             Pattern::Rows(Rows { row, steps: vec![step(1)] }),
             Pattern::Sequence(Sequence { start: tile(&[0]), steps: vec![step(rank); 600] }),
-            Pattern::Contiguous(Run { start: tile(&[0]), axis: 7, size: i64::MAX, accesses: 0 }),
-            Pattern::Correlated(Followed { entry: tile(&[0]), followers: vec![tile(&[0; 9]); 99] }),
+            Pattern::Contiguous(ContiguousAccesses {
+                start: tile(&[0]),
+                axis: 7,
+                size: i64::MAX,
+                accesses: 0,
+            }),
+            Pattern::Correlated(FollowedPlace {
+                entry: tile(&[0]),
+                followers: vec![tile(&[0; 9]); 99],
+            }),
         ]);
         for at in [0, 1, 2, 0, 5] {
             analyzer.push(tile(&[at]));

@@ -2,7 +2,7 @@
 //! loaded.
 #![allow(clippy::unwrap_used)]
 
-use bedform_patterns::{Analyzer, Kind, Level, Pattern, Patterns, Place, Walk};
+use bedform_patterns::{Analyzer, Level, Pattern, PatternKind, Patterns, Place, Walk};
 use proptest::prelude::*;
 
 fn at(offset: i64) -> Place {
@@ -72,7 +72,7 @@ fn contiguous_accesses_of_any_size_are_served_after_three() {
     assert_eq!(misses(&places), (3, 1));
     let mut analyzer = Analyzer::default();
     missed(&mut analyzer, &places[..6]);
-    assert_eq!(analyzer.push(places[6].clone()).predicted, Some(Kind::Contiguous));
+    assert_eq!(analyzer.push(places[6].clone()).predicted, Some(PatternKind::Contiguous));
     let ahead: Vec<Place> = analyzer.ahead().take(2).collect();
     assert_eq!(ahead, [(140, 148), (148, 156)].map(|bounds| Place::new([(2, 3), bounds])));
 }
@@ -135,7 +135,7 @@ fn what_follows_a_place_often_is_known_when_loaded() {
     let mut loaded = loaded(&analyzer);
     assert_eq!(loaded.push(at(10)).predicted, None);
     assert_eq!(loaded.ahead().collect::<Vec<_>>(), [at(20)]);
-    assert_eq!(loaded.push(at(20)).predicted, Some(Kind::Correlated));
+    assert_eq!(loaded.push(at(20)).predicted, Some(PatternKind::Correlated));
 }
 
 #[test]
@@ -176,10 +176,10 @@ proptest! {
         for place in places {
             let ahead: Vec<Place> = analyzer.ahead().take(3000).collect();
             match analyzer.push(place.clone()).predicted {
-                Some(Kind::Strided | Kind::Composed | Kind::ComposedRows) => {
+                Some(PatternKind::Strided | PatternKind::Composed | PatternKind::ComposedRows) => {
                     prop_assert_eq!(ahead.first(), Some(&place));
                 }
-                Some(Kind::Contiguous) => {
+                Some(PatternKind::Contiguous) => {
                     let begins = |next: &Place| next.bounds().zip(place.bounds()).all(|(next, own)| next.0 == own.0);
                     prop_assert!(ahead.first().is_some_and(begins));
                 }

@@ -1,7 +1,7 @@
 //! Accesses whose order is disturbed by several workers.
 #![allow(clippy::unwrap_used)]
 
-use bedform_patterns::{Analyzer, Kind, Place};
+use bedform_patterns::{Analyzer, PatternKind, Place};
 
 /// A tile of an array of two axes.
 fn tile(row: i64, column: i64) -> Place {
@@ -162,7 +162,9 @@ fn interleaved_walks_are_told_from_others_by_their_kind() {
         .into_iter()
         .map(|place| analyzer.push(place).predicted)
         .collect();
-    assert!(kinds[500..].iter().filter(|kind| **kind == Some(Kind::Interleaved)).count() > 900);
+    assert!(
+        kinds[500..].iter().filter(|kind| **kind == Some(PatternKind::Interleaved)).count() > 900
+    );
     let rows = analyzer.walks().filter(|walk| walk.levels.len() == 2 && walk.levels[0].count == 40);
     // The four blocks are adjacent.
     let rows: Vec<_> = rows.map(|walk| (walk.start, walk.levels[1].count)).collect();
@@ -220,7 +222,7 @@ fn what_interleaved_walks_predict_is_near_ahead() {
         let ahead: Vec<Place> =
             if number % 7 == 0 { analyzer.ahead().take(400).collect() } else { Vec::new() };
         let predicted = analyzer.push(place.clone()).predicted;
-        if number % 7 == 0 && predicted == Some(Kind::Interleaved) {
+        if number % 7 == 0 && predicted == Some(PatternKind::Interleaved) {
             assert!(ahead.contains(place), "{number}");
         }
     }

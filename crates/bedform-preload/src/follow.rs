@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 
-use bedform_patterns::{Analyzer, Kind, Place};
+use bedform_patterns::{Analyzer, PatternKind, Place};
 
 use crate::record::KINDS;
 
@@ -100,7 +100,7 @@ impl ReadSequence {
         };
         match predicted {
             // It is one of several candidates, so the window has no order.
-            Some(Kind::Correlated) => self.window.clear(),
+            Some(PatternKind::Correlated) => self.window.clear(),
             Some(_) => {
                 self.right = self.right.saturating_add(1);
                 outcome.was_advised = self.pass(run.bytes());
@@ -261,15 +261,15 @@ fn run_of(place: &Place, file_bytes: u64) -> Option<FileRange> {
 }
 
 /// Returns the index of a pattern's kind in the counters of a [`crate::record::Record`].
-fn index(kind: Kind, is_contiguous: bool) -> usize {
+fn index(kind: PatternKind, is_contiguous: bool) -> usize {
     match kind {
-        Kind::Correlated => 4,
-        Kind::Contiguous => 0,
+        PatternKind::Correlated => 4,
+        PatternKind::Contiguous => 0,
         _ if is_contiguous => 0,
-        Kind::Strided => 1,
-        Kind::ComposedRows => 2,
-        Kind::Composed => 3,
-        Kind::Interleaved => 5,
+        PatternKind::Strided => 1,
+        PatternKind::ComposedRows => 2,
+        PatternKind::Composed => 3,
+        PatternKind::Interleaved => 5,
         _ => KINDS - 1,
     }
 }

@@ -13,7 +13,7 @@ from .._errors import BedformError
 from ._output import EXIT_ERROR, EXIT_NO, JsonOption, emit, help_of, paragraph
 
 if TYPE_CHECKING:
-    from .._place_check import Trial
+    from .._place_check import FunctionTest
 
 
 def register(app: typer.Typer) -> None:
@@ -56,7 +56,7 @@ def check(
         raise typer.Exit(EXIT_NO)
 
 
-def _lines(trial: Trial) -> list[str]:
+def _lines(trial: FunctionTest) -> list[str]:
     word = "yes" if trial.works else "NO " if trial.needed else "no "
     line = f"{word}  {trial.what}"
     return [line] if trial.works else [line, f"     {trial.says}"]

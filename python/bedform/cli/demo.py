@@ -54,7 +54,7 @@ def demo(
 
     size_bytes = parse_bytes(size)
     with progress("demo", is_bytes=False) as report:
-        request = demonstration.Request(
+        request = demonstration.DemoOptions(
             input_file=input_file,
             variable=variable,
             size=size_bytes,

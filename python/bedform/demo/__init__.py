@@ -15,7 +15,7 @@ Promises
 from __future__ import annotations
 
 from .conversion import convert
-from .files import Request
+from .files import DemoOptions
 from .replication import replicate
 
-__all__ = ["Request", "convert", "replicate"]
+__all__ = ["DemoOptions", "convert", "replicate"]

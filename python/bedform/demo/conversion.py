@@ -17,13 +17,13 @@ from rich.console import Group
 import bedform as bf
 
 from .._text import format_bytes, format_seconds, format_shape
-from .files import STORE, Request, bytes_below, files_below, prepare
+from .files import STORE, DemoOptions, bytes_below, files_below, prepare
 from .picture import Panel, draw
 from .race import (
     PLACES,
     QUICK_REPEATS,
-    Reader,
-    Result,
+    DemoReader,
+    DemoReadTimes,
     bedform_reader,
     h5py_reader,
     how_cold,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Conversion:
+class DemoConversion:
     """The converted store and the measured times."""
 
     field: Field
@@ -54,7 +54,7 @@ class Conversion:
     build_seconds: float
     convert_seconds: float
     readers: tuple[str, ...]
-    results: tuple[Result, ...]
+    results: tuple[DemoReadTimes, ...]
     cold: str
     load: str
     picture: str
@@ -89,7 +89,7 @@ class Conversion:
         return Group(rows_of(self.readers, self.results), *texts(["", *lines]))
 
 
-def convert(request: Request) -> Conversion:
+def convert(request: DemoOptions) -> DemoConversion:
     """Build or open the input, convert it, measure the readers, draw the picture.
 
     Raises
@@ -115,7 +115,7 @@ def convert(request: Request) -> Conversion:
         picture = subject.named(".svg")
         panels = [Panel("cold reads: open, read, close", results)]
         picture.write_text(draw(field, tuple(readers), panels, f"{cold}; {load}"))
-        done = Conversion(
+        done = DemoConversion(
             field=field,
             store=str(store),
             store_bytes=bytes_below(store),
@@ -162,7 +162,7 @@ def _convert(field: Field, store: Path, progress: Callable[[int, int], None]) ->
     return time.monotonic() - started
 
 
-def _readers(field: Field, store: Path) -> tuple[dict[str, Reader], tuple[str, ...]]:
+def _readers(field: Field, store: Path) -> tuple[dict[str, DemoReader], tuple[str, ...]]:
     """Returns the readers by name: h5py first, Bedform last."""
     objects = tuple(files_below(store))
     readers = {"h5py": h5py_reader(field)}
@@ -177,6 +177,6 @@ def _readers(field: Field, store: Path) -> tuple[dict[str, Reader], tuple[str, .
             array = zarr.open_array(str(store), path=field.variable, mode="r")
             return np.asarray(array[selection])
 
-        readers["zarr-python"] = Reader(read_zarr, objects)
+        readers["zarr-python"] = DemoReader(read_zarr, objects)
     readers["Bedform"] = bedform_reader(store, field.variable, objects)
     return readers, notes

@@ -33,7 +33,7 @@ def ignore(*_: object) -> None:
 
 
 @dataclass(frozen=True)
-class Request:
+class DemoOptions:
     """The options of a demo."""
 
     input_file: Path | None = None
@@ -74,7 +74,7 @@ class Subject:
         for path in self.built:
             path.unlink(missing_ok=True)
 
-    def where(self, request: Request, *directories: Path) -> str:
+    def where(self, request: DemoOptions, *directories: Path) -> str:
         """Returns a line on the kept files and the command that deletes them."""
         size = sum(map(bytes_below, directories))
         size += self.field.stored_bytes if request.input_file is None else 0
@@ -88,7 +88,7 @@ def default_directory() -> Path:
     return Path(base) / "bedform" / "demo"
 
 
-def prepare(request: Request) -> Subject:
+def prepare(request: DemoOptions) -> Subject:
     """Builds or opens the input, in a directory with space for the demo.
 
     Raises

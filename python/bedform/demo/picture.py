@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .field import Field
-    from .race import Result
+    from .race import DemoReadTimes
 
 WIDTH, SHOWN_WIDTH = 440, 620
 LEFT, RIGHT = 108, 158
@@ -44,7 +44,7 @@ class Panel:
     """Rows of a picture under a common title."""
 
     title: str
-    results: Sequence[Result]
+    results: Sequence[DemoReadTimes]
 
 
 def draw(field: Field, readers: Sequence[str], panels: Sequence[Panel], footnote: str) -> str:

@@ -31,7 +31,7 @@ _PROBES = 64
 _WARM = "NOT cold"
 
 
-class Place(NamedTuple):
+class ReadPosition(NamedTuple):
     """The place of a read, as fractions of the first axis, the rows and the columns."""
 
     first: float
@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 #: One per round. They include the ends of the columns and the last row. In the built-in field they
 #: lie in the sea, since constant values over land read fast.
-PLACES = (Place(0.5, 0.4, 0.0), Place(0.0, 0.5, 1.0), Place(1.0, 1.0, 0.8))
+PLACES = (ReadPosition(0.5, 0.4, 0.0), ReadPosition(0.0, 0.5, 1.0), ReadPosition(1.0, 1.0, 0.8))
 #: Weight of maps in proportion to series and planes.
 MAPS_WEIGHT = 5.0
 
@@ -51,7 +51,7 @@ QUICK_SECONDS, QUICK_REPEATS = 0.2, 5
 
 
 @dataclass(frozen=True)
-class Reader:
+class DemoReader:
     """A function that reads a selection, and the files that it reads."""
 
     read: Callable[[Selection], np.ndarray[Any, Any]]
@@ -59,7 +59,7 @@ class Reader:
 
 
 @dataclass(frozen=True)
-class Result:
+class DemoReadTimes:
     """One line: the median seconds of each reader for one kind of read."""
 
     name: str
@@ -70,26 +70,26 @@ class Result:
     places: int = 1
 
 
-def h5py_reader(field: Field) -> Reader:
+def h5py_reader(field: Field) -> DemoReader:
     """Returns the reader that uses h5py on the file."""
 
     def read(selection: Selection) -> np.ndarray[Any, Any]:
         with h5py.File(field.path) as file:
             return np.asarray(file[field.variable][selection])
 
-    return Reader(read, (Path(field.path),))
+    return DemoReader(read, (Path(field.path),))
 
 
 def bedform_reader(
     path: str | os.PathLike[str], variable: str, objects: Iterable[Path], *, replicas: bool = True
-) -> Reader:
+) -> DemoReader:
     """Returns the reader that uses Bedform on a file or store, with or without replicas."""
 
     def read(selection: Selection) -> np.ndarray[Any, Any]:
         with bf.open(path, replicas=replicas, cache=0) as opened:
             return np.asarray(opened[variable][selection])
 
-    return Reader(read, tuple(objects))
+    return DemoReader(read, tuple(objects))
 
 
 def typical_reads(dims: Sequence[str]) -> dict[tuple[str, ...], float]:
@@ -124,10 +124,12 @@ def hot_region(shape: Sequence[int]) -> list[range]:
     return region
 
 
-def selections(region: Sequence[range], shape: Sequence[int], place: Place) -> dict[str, Selection]:
+def selections(
+    region: Sequence[range], shape: Sequence[int], place: ReadPosition
+) -> dict[str, Selection]:
     """Returns one selection of each kind in a region, at a place.
 
-    >>> selections([range(4), range(8, 16)], (4, 20), Place(1.0, 0.0, 0.5))
+    >>> selections([range(4), range(8, 16)], (4, 20), ReadPosition(1.0, 0.0, 0.5))
     {'map': (3, slice(8, 16, None)), 'series': (slice(None, None, None), 12), 'box': \
 (slice(3, 4, None), slice(11, 13, None))}
     """
@@ -163,11 +165,11 @@ def lines_in(region: Sequence[range], shape: Sequence[int]) -> dict[str, list[Se
 
 
 def selections_outside(
-    region: Sequence[range], shape: Sequence[int], place: Place
+    region: Sequence[range], shape: Sequence[int], place: ReadPosition
 ) -> dict[str, Selection]:
     """Returns a map and a series before a region of :func:`hot_region`, if there is space.
 
-    >>> selections_outside(hot_region((9, 24, 40)), (9, 24, 40), Place(0.0, 0.5, 0.5))
+    >>> selections_outside(hot_region((9, 24, 40)), (9, 24, 40), ReadPosition(0.0, 0.5, 0.5))
     {'outside: map': (0, slice(0, 14, None), slice(None, None, None)), \
 'outside: series': (slice(None, None, None), 6, 20)}
     """
@@ -191,10 +193,10 @@ def _quarter(along: range, share: float) -> slice:
 
 
 def measure(
-    readers: Mapping[str, Reader],
+    readers: Mapping[str, DemoReader],
     lines: Mapping[str, Sequence[Selection]],
     progress: Callable[[int, int], None],
-) -> tuple[Result, ...]:
+) -> tuple[DemoReadTimes, ...]:
     """Measures every reader on every line, one selection of each per round.
 
     Raises
@@ -225,7 +227,7 @@ def measure(
             done += len(readers)
             progress(done, total)
     return tuple(
-        Result(
+        DemoReadTimes(
             kind,
             *shown[kind],
             {name: statistics.median(taken[kind, name]) for name in readers},
@@ -236,8 +238,8 @@ def measure(
 
 
 def _in_turn(
-    readers: Mapping[str, Reader], kind: str, repeats: Mapping[str, int]
-) -> Iterator[tuple[str, Reader]]:
+    readers: Mapping[str, DemoReader], kind: str, repeats: Mapping[str, int]
+) -> Iterator[tuple[str, DemoReader]]:
     """Iterates over all readers, repeatedly for kinds whose first read was quick."""
     done = 0
     while done < repeats.get(kind, 1):

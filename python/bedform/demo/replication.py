@@ -26,12 +26,12 @@ from rich.text import Text
 import bedform as bf
 
 from .._text import format_bytes, format_seconds, format_shape
-from .files import REPLICAS, Request, Subject, bytes_below, files_below, prepare
+from .files import REPLICAS, DemoOptions, Subject, bytes_below, files_below, prepare
 from .picture import Panel, draw
 from .race import (
     PLACES,
     QUICK_REPEATS,
-    Result,
+    DemoReadTimes,
     bedform_reader,
     h5py_reader,
     hot_region,
@@ -58,7 +58,7 @@ _SETTINGS = ("BEDFORM_CONFIG", "BEDFORM_REPLICAS", "BEDFORM_SIDECAR_BYTES", "BED
 
 
 @dataclass(frozen=True)
-class Trial:
+class BudgetRun:
     """The steps of one budget with their times, and the measured reads."""
 
     budget: str
@@ -72,7 +72,7 @@ class Trial:
     sidecar_bytes: int
     #: Fraction of the file's bytes.
     share: float
-    results: tuple[Result, ...]
+    results: tuple[DemoReadTimes, ...]
     notes: tuple[str, ...]
 
     def summary(self) -> str:
@@ -92,7 +92,7 @@ class Replication:
     field: Field
     build_seconds: float
     readers: tuple[str, ...]
-    trials: tuple[Trial, ...]
+    trials: tuple[BudgetRun, ...]
     cold: str
     load: str
     picture: str
@@ -121,7 +121,7 @@ class Replication:
         return Group(*parts, *texts([*lines, f"picture: {self.picture}"]))
 
 
-def replicate(request: Request) -> Replication:
+def replicate(request: DemoOptions) -> Replication:
     """Build or open the input, make replicas for its reads, measure, draw the picture.
 
     Raises
@@ -160,8 +160,8 @@ def replicate(request: Request) -> Replication:
 
 def _concluded(
     subject: Subject,
-    request: Request,
-    trials: tuple[Trial, ...],
+    request: DemoOptions,
+    trials: tuple[BudgetRun, ...],
     cold: str,
     load: str,
     sidecars: list[Path],
@@ -192,13 +192,13 @@ def _concluded(
 
 def _try(
     subject: Subject,
-    request: Request,
+    request: DemoOptions,
     budget: str,
     about: str,
     sidecar: Path,
     region: list[range],
     outside: list[dict[str, Selection]] | None = None,
-) -> tuple[Trial, str]:
+) -> tuple[BudgetRun, str]:
     """Watches reads of a region, learns, optimizes and measures; also returns the coldness."""
     field = subject.field
     lines = lines_in(region, field.shape)
@@ -228,7 +228,7 @@ def _try(
         results = measure(dict(zip(READERS, readers, strict=True)), lines, request.progress)
     stored = bytes_below(sidecar)
     arrays = learned["knowledge"]["arrays"].values()
-    trial = Trial(
+    trial = BudgetRun(
         budget=budget,
         title=title,
         watched_reads=sum(array["read"]["reads"] for array in arrays),
@@ -250,7 +250,7 @@ def _described(replica: dict[str, Any]) -> str:
     return f"a replica of {shape} in chunks of {chunks}, {replica['order']}"
 
 
-def _watch(field: Field, lines: dict[str, list[Selection]], request: Request) -> float:
+def _watch(field: Field, lines: dict[str, list[Selection]], request: DemoOptions) -> float:
     """Makes every read once while it is recorded."""
     reader = bedform_reader(field.path, field.variable, ())
     started = time.monotonic()

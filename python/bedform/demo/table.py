@@ -13,10 +13,10 @@ from .race import spell_gain
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from .race import Result
+    from .race import DemoReadTimes
 
 
-def rows_of(readers: Sequence[str], results: Sequence[Result]) -> Table:
+def rows_of(readers: Sequence[str], results: Sequence[DemoReadTimes]) -> Table:
     """Returns the times of all readers, and the ratio of the first to the last."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("read")

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use super::{
-    Attribute, ChunkMap, ChunkMapError, ChunkTable, ForeignArray, ForeignStorage, RefusedMember,
+    ChunkMap, ChunkMapError, ChunkTable, ForeignArray, ForeignAttribute, ForeignStorage,
+    RefusedMember,
 };
 use crate::{DataType, Limits, ObjectPath};
 
@@ -254,7 +255,7 @@ pub(crate) fn check_table(table: &ChunkTable, bounds: &ChunkBounds, file_bytes: 
     Ok(())
 }
 
-fn check_attributes(attributes: &[(String, Attribute)], limits: &Limits) -> Result {
+fn check_attributes(attributes: &[(String, ForeignAttribute)], limits: &Limits) -> Result {
     let mut names = HashSet::with_capacity(attributes.len());
     let mut bytes = 0_u64;
     for (name, attribute) in attributes {
@@ -263,9 +264,11 @@ fn check_attributes(attributes: &[(String, Attribute)], limits: &Limits) -> Resu
         }
         bytes += name.len() as u64
             + match attribute {
-                Attribute::Text(text) => text.len() as u64,
-                Attribute::Texts(texts) => texts.iter().map(|text| text.len() as u64 + 8).sum(),
-                Attribute::Values(values) => {
+                ForeignAttribute::Text(text) => text.len() as u64,
+                ForeignAttribute::Texts(texts) => {
+                    texts.iter().map(|text| text.len() as u64 + 8).sum()
+                }
+                ForeignAttribute::Values(values) => {
                     let item_size = values.data_type.item_size();
                     let shape = values.shape.as_deref().unwrap_or_default();
                     let needed = match item_size {

@@ -84,7 +84,7 @@ pub(super) mod hexadecimal {
     pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Vec<u8>, D::Error> {
-        deserializer.deserialize_str(Text)
+        deserializer.deserialize_str(HexadecimalVisitor)
     }
 }
 
@@ -93,7 +93,7 @@ pub(super) mod optional_hexadecimal {
 
     #[derive(Deserialize)]
     #[serde(transparent)]
-    struct Bytes(#[serde(with = "hexadecimal")] Vec<u8>);
+    struct HexadecimalBytes(#[serde(with = "hexadecimal")] Vec<u8>);
 
     pub(in super::super) fn serialize<S: Serializer>(
         bytes: &Option<Vec<u8>>,
@@ -105,7 +105,7 @@ pub(super) mod optional_hexadecimal {
     pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<Vec<u8>>, D::Error> {
-        Ok(Option::<Bytes>::deserialize(deserializer)?.map(|bytes| bytes.0))
+        Ok(Option::<HexadecimalBytes>::deserialize(deserializer)?.map(|bytes| bytes.0))
     }
 }
 
@@ -121,9 +121,9 @@ fn to_text(bytes: &[u8]) -> String {
 
 /// A visitor that decodes hexadecimal digits straight from the document, without a copy of the
 /// text.
-struct Text;
+struct HexadecimalVisitor;
 
-impl Visitor<'_> for Text {
+impl Visitor<'_> for HexadecimalVisitor {
     type Value = Vec<u8>;
 
     fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

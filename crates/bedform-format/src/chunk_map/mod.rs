@@ -58,7 +58,7 @@ pub struct ChunkMap {
 
 /// The result of parsing the first bytes of a file whose header is its chunk map.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Header {
+pub enum ParsedHeader {
     /// The chunk map.
     Complete(Box<ChunkMap>),
     /// The header is longer than the given bytes: try again with at least this many.
@@ -103,7 +103,7 @@ pub struct ForeignGroup {
     /// Path inside the file; empty for the root.
     pub path: String,
     /// Attributes in file order, without those that netCDF libraries hide.
-    pub attributes: Vec<(String, Attribute)>,
+    pub attributes: Vec<(String, ForeignAttribute)>,
     /// Dimensions that the group itself defines.
     pub dimensions: Vec<ForeignDimension>,
     /// Members that are not shown, because they are in another file or have an invalid name. Also
@@ -159,9 +159,9 @@ pub struct ForeignArray {
     /// Name of each axis.
     pub dimension_names: Option<Vec<String>>,
     /// Attributes in file order, without those that netCDF libraries hide.
-    pub attributes: Vec<(String, Attribute)>,
+    pub attributes: Vec<(String, ForeignAttribute)>,
     /// Storage properties from the file, for people and for xarray.
-    pub encoding: Encoding,
+    pub encoding: ForeignEncoding,
     /// Location of the bytes.
     pub storage: ForeignStorage,
 }
@@ -169,14 +169,14 @@ pub struct ForeignArray {
 /// The storage properties of a foreign variable, in the terms of its format.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Encoding {
+pub struct ForeignEncoding {
     /// Type as NumPy's name with byte order (`<f4`), `str` for text of variable length, or the
     /// library's name of any other type.
     pub dtype: String,
     /// Chunk shape of a chunked variable.
     pub chunks: Option<Vec<u64>>,
     /// Filters, in the order in which a writer applies them.
-    pub filters: Vec<Filter>,
+    pub filters: Vec<ForeignFilter>,
     /// Members of an enumeration.
     pub enumeration: Option<Enumeration>,
     /// True if the file names no dimension of the variable, so that the names were made up.
@@ -190,7 +190,7 @@ pub struct Encoding {
 /// A filter of an HDF5 dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Filter {
+pub struct ForeignFilter {
     /// Registered identifier.
     pub id: u32,
     /// Parameters.
@@ -210,7 +210,7 @@ pub struct Enumeration {
 /// The value of an attribute.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Attribute {
+pub enum ForeignAttribute {
     /// Text.
     Text(String),
     /// A list of texts.

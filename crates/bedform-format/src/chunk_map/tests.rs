@@ -22,8 +22,8 @@ fn array(path: &str, shape: &[u64], storage: ForeignStorage) -> ForeignArray {
         endian: Endian::Big,
         fill_value: Some(vec![0x7f, 0xc0, 0, 0]),
         dimension_names: Some((0..shape.len()).map(|axis| format!("axis{axis}")).collect()),
-        attributes: vec![("units".into(), Attribute::Text("K \"\u{e9}".into()))],
-        encoding: Encoding { dtype: ">f4".into(), ..Encoding::default() },
+        attributes: vec![("units".into(), ForeignAttribute::Text("K \"\u{e9}".into()))],
+        encoding: ForeignEncoding { dtype: ">f4".into(), ..ForeignEncoding::default() },
         storage,
     }
 }
@@ -78,17 +78,19 @@ fn small() -> ChunkMap {
     let mut values = array("values", &[], ForeignStorage::Compact { data: vec![1, 2, 3, 4] });
     values.attributes.push((
         "_FillValue".into(),
-        Attribute::Values(AttributeValues {
+        ForeignAttribute::Values(AttributeValues {
             data_type: DataType::Float64,
             endian: Endian::Little,
             shape: None,
             data: f64::NAN.to_le_bytes().to_vec(),
         }),
     ));
-    values.attributes.push(("flags".into(), Attribute::Texts(vec!["a".into(), String::new()])));
+    values
+        .attributes
+        .push(("flags".into(), ForeignAttribute::Texts(vec!["a".into(), String::new()])));
     values.encoding.enumeration =
         Some(Enumeration { name: String::new(), members: vec![("A".into(), "-1".into())] });
-    values.encoding.filters = vec![Filter { id: 32_015, values: vec![3] }];
+    values.encoding.filters = vec![ForeignFilter { id: 32_015, values: vec![3] }];
     let mut text = array("text", &[2], ForeignStorage::Native { reason: "text".into() });
     (text.data_type, text.fill_value) = (Some(DataType::String), None);
     let mut compound = array("compound", &[2], ForeignStorage::Native { reason: "why".into() });
@@ -185,7 +187,7 @@ fn claims_that_cannot_be_true_of_the_file_are_refused() {
         filter_masks: vec![0, 0],
     };
     let no_fill = |array: ForeignArray| ForeignArray { fill_value: Some(vec![1]), ..array };
-    let duplicate = ("units".to_owned(), Attribute::Text(String::new()));
+    let duplicate = ("units".to_owned(), ForeignAttribute::Text(String::new()));
     let mut twice_named = array("a", &[], ForeignStorage::Empty);
     twice_named.attributes.push(duplicate);
     let big = 1 << 62;
@@ -336,8 +338,8 @@ proptest! {
             AttributeValues { data_type: DataType::Int8, endian: Endian::Little, shape, data };
         if let Some(array) = arrays.first_mut() {
             array.attributes = vec![
-                (text.clone(), Attribute::Text(text)),
-                (format!("x{name}"), Attribute::Values(values)),
+                (text.clone(), ForeignAttribute::Text(text)),
+                (format!("x{name}"), ForeignAttribute::Values(values)),
             ];
             array.attributes.dedup_by(|a, b| a.0 == b.0);
         }

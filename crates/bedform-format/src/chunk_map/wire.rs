@@ -76,7 +76,7 @@ impl ChunkMap {
     /// [`ChunkMapError`]; memory use on the way is at most 16 times the input.
     pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, ChunkMapError> {
         let length = |what| ChunkMapError::Length { bytes: bytes.len() as u64, what };
-        let mut reader = Reader { rest: bytes };
+        let mut reader = MapReader { rest: bytes };
         if reader.take(MAGIC.len()) != Some(&MAGIC) {
             return Err(ChunkMapError::NotAChunkMap);
         }
@@ -228,11 +228,11 @@ impl ChunkTable {
 }
 
 /// A reader of the remaining bytes; each read returns `None` if too few are left.
-pub(crate) struct Reader<'a> {
+pub(crate) struct MapReader<'a> {
     pub(crate) rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> MapReader<'a> {
     pub(crate) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (head, rest) = self.rest.split_at_checked(count)?;
         self.rest = rest;
@@ -253,7 +253,7 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn table(&mut self) -> Option<ChunkTable> {
         let count = usize::try_from(self.u64()?).ok()?;
-        let mut columns = Reader { rest: self.take(count.checked_mul(ENTRY_BYTES)?)? };
+        let mut columns = MapReader { rest: self.take(count.checked_mul(ENTRY_BYTES)?)? };
         let mut column = || Some(numbers(columns.take(count * 8)?));
         let (indexes, offsets, lengths) = (column()?, column()?, column()?);
         let (masks, _) = columns.rest.as_chunks::<4>();

@@ -15,7 +15,7 @@ const GAP_BYTES: u64 = 16 << 10;
 
 /// The announced and fetched pieces of the file, by offset.
 #[derive(Default)]
-pub(super) struct Ahead {
+pub(super) struct ReadaheadCache {
     pieces: BTreeMap<u64, Rc<Vec<u8>>>,
     oldest_first: VecDeque<u64>,
     bytes: u64,
@@ -23,7 +23,7 @@ pub(super) struct Ahead {
     is_useless: bool,
 }
 
-impl Ahead {
+impl ReadaheadCache {
     pub(super) fn is_useless(&self) -> bool {
         self.is_useless
     }

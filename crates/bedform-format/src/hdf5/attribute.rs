@@ -1,14 +1,14 @@
 //! Attributes: small named values of objects.
 
 use super::btree_v2;
-use super::cursor::{Block, Cursor};
+use super::cursor::{Cursor, FileBlock};
 use super::dataspace::Dataspace;
 use super::datatype::Datatype;
 use super::error::{Hdf5Error, Result};
 use super::fractal_heap::FractalHeap;
 use super::object_header::{FLAG_SHARED, MessageKind, ObjectHeader};
 use super::shared::{self, SharedBody};
-use super::source::Source;
+use super::source::CountedFile;
 
 /// A small named value of an object.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,8 +37,8 @@ const ATTRIBUTE_ID_BYTES: usize = 8;
 
 /// Reads the attributes of the object with this header, in creation order if the object tracks it,
 /// else by name.
-pub(super) fn read_all(source: &Source<'_>, header: &ObjectHeader) -> Result<Vec<Attribute>> {
-    let mut found = Collected { source, attributes: Vec::new(), bytes: 0 };
+pub(super) fn read_all(source: &CountedFile<'_>, header: &ObjectHeader) -> Result<Vec<Attribute>> {
+    let mut found = AttributeCollector { source, attributes: Vec::new(), bytes: 0 };
     for message in header.all(MessageKind::ATTRIBUTE) {
         let SharedBody { block, .. } = shared::body_of(source, message)?;
         found.add(&block, message.order.map(u32::from))?;
@@ -55,14 +55,14 @@ pub(super) fn read_all(source: &Source<'_>, header: &ObjectHeader) -> Result<Vec
     Ok(attributes)
 }
 
-struct Collected<'s, 'r> {
-    source: &'s Source<'r>,
+struct AttributeCollector<'s, 'r> {
+    source: &'s CountedFile<'r>,
     attributes: Vec<Attribute>,
     bytes: u64,
 }
 
-impl Collected<'_, '_> {
-    fn add(&mut self, block: &Block, order: Option<u32>) -> Result {
+impl AttributeCollector<'_, '_> {
+    fn add(&mut self, block: &FileBlock, order: Option<u32>) -> Result {
         let bytes_max = self.source.limits.attributes_bytes_max;
         self.bytes = self.bytes.saturating_add(block.bytes.len() as u64);
         if self.bytes > bytes_max {
@@ -109,7 +109,11 @@ impl Attribute {
         bytes.saturating_add(self.datatype.weight())
     }
 
-    fn decode(source: &Source<'_>, mut cursor: Cursor<'_>, order: Option<u32>) -> Result<Self> {
+    fn decode(
+        source: &CountedFile<'_>,
+        mut cursor: Cursor<'_>,
+        order: Option<u32>,
+    ) -> Result<Self> {
         let start = cursor;
         let [version, flags] = cursor.array()?;
         if !(1..=3).contains(&version) {
@@ -145,7 +149,7 @@ impl Attribute {
 
 /// Decodes the datatype in a part of a message, or the shared datatype that the part refers to.
 pub(super) fn datatype_at(
-    source: &Source<'_>,
+    source: &CountedFile<'_>,
     cursor: Cursor<'_>,
     is_shared: bool,
 ) -> Result<Datatype> {
@@ -157,7 +161,11 @@ pub(super) fn datatype_at(
     Ok(Datatype { committed, ..Datatype::decode(block.cursor(), depth_max)? })
 }
 
-fn dataspace_at(source: &Source<'_>, cursor: Cursor<'_>, is_shared: bool) -> Result<Dataspace> {
+fn dataspace_at(
+    source: &CountedFile<'_>,
+    cursor: Cursor<'_>,
+    is_shared: bool,
+) -> Result<Dataspace> {
     let rank_max = source.limits.rank_max;
     if !is_shared {
         return Dataspace::decode(cursor, rank_max);

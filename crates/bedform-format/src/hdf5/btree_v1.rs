@@ -2,7 +2,7 @@
 
 use super::cursor::Cursor;
 use super::error::Result;
-use super::source::{ANNOUNCED_MAX, Source};
+use super::source::{ANNOUNCED_MAX, CountedFile};
 
 /// The kind of object that a tree indexes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,24 +23,24 @@ const BELOW_MAX: usize = 1 << 14;
 type TakeEntry<'a> = &'a mut dyn FnMut(Cursor<'_>, u64) -> Result;
 
 /// A tree during a walk.
-struct Tree<'s, 'r> {
-    source: &'s Source<'r>,
+struct NodeTree<'s, 'r> {
+    source: &'s CountedFile<'r>,
     kind: TreeKind,
     key_bytes: usize,
 }
 
 /// Calls `take` with the key and the address of each leaf entry, in order.
 pub(super) fn for_each(
-    source: &Source<'_>,
+    source: &CountedFile<'_>,
     address: u64,
     kind: TreeKind,
     key_bytes: usize,
     take: TakeEntry<'_>,
 ) -> Result {
-    Tree { source, kind, key_bytes }.visit(&[address], None, take)
+    NodeTree { source, kind, key_bytes }.visit(&[address], None, take)
 }
 
-impl Tree<'_, '_> {
+impl NodeTree<'_, '_> {
     /// Visits nodes of one level, then their children, and announces each batch to the readahead.
     fn visit(&self, nodes: &[u64], expected: Option<u8>, take: TakeEntry<'_>) -> Result {
         let node_bytes = self.node_bytes();

@@ -2,7 +2,7 @@
 
 use super::cursor::{Cursor, bytes_for};
 use super::error::Result;
-use super::source::{ANNOUNCED_MAX, Source};
+use super::source::{ANNOUNCED_MAX, CountedFile};
 
 /// Largest depth of a tree; a deeper one would hold more records than there are addresses.
 const DEPTH_MAX: u16 = 40;
@@ -13,8 +13,8 @@ const NODE_OVERHEAD: u64 = 10;
 pub(super) type TakeRecord<'a> = &'a mut dyn FnMut(u8, Cursor<'_>) -> Result;
 
 /// The header of a tree.
-struct Tree<'s, 'r> {
-    source: &'s Source<'r>,
+struct RecordTree<'s, 'r> {
+    source: &'s CountedFile<'r>,
     kind: u8,
     record_bytes: u16,
     /// For each level, from the leaves up, the width in bytes of the count of all records below.
@@ -26,14 +26,14 @@ struct Tree<'s, 'r> {
 }
 
 /// A reference to a node, as its parent stores it.
-struct Node {
+struct NodePointer {
     address: u64,
     records: u16,
 }
 
 /// Calls `take` with every record of the tree at `address`, whose kind must be one of `kinds`.
 pub(super) fn for_each(
-    source: &Source<'_>,
+    source: &CountedFile<'_>,
     address: u64,
     kinds: &[u8],
     take: TakeRecord<'_>,
@@ -59,13 +59,13 @@ pub(super) fn for_each(
     if depth > DEPTH_MAX || record_bytes == 0 {
         return Err(cursor.corrupt(format!("a B-tree of {depth} levels")));
     }
-    let tree = Tree::new(source, kind, record_bytes, u64::from(node_bytes), depth);
-    tree.visit(&Node { address, records }, depth, take)
+    let tree = RecordTree::new(source, kind, record_bytes, u64::from(node_bytes), depth);
+    tree.visit(&NodePointer { address, records }, depth, take)
 }
 
-impl<'s, 'r> Tree<'s, 'r> {
+impl<'s, 'r> RecordTree<'s, 'r> {
     fn new(
-        source: &'s Source<'r>,
+        source: &'s CountedFile<'r>,
         kind: u8,
         record_bytes: u16,
         node_bytes: u64,
@@ -94,7 +94,7 @@ impl<'s, 'r> Tree<'s, 'r> {
     }
 
     /// Visits all records of a node and its descendants, in order.
-    fn visit(&self, node: &Node, level: u16, take: TakeRecord<'_>) -> Result {
+    fn visit(&self, node: &NodePointer, level: u16, take: TakeRecord<'_>) -> Result {
         let records_bytes = u64::from(node.records).saturating_mul(self.record_bytes.into());
         let pointer_count = if level == 0 { 0 } else { u64::from(node.records).saturating_add(1) };
         let total_width = match level {
@@ -124,7 +124,7 @@ impl<'s, 'r> Tree<'s, 'r> {
             cursor.skip(total_width)?;
             let records = u16::try_from(count)
                 .map_err(|_| cursor.corrupt(format!("{count} records in a node")))?;
-            children.push(Node { address, records });
+            children.push(NodePointer { address, records });
         }
         for batch in children.chunks(ANNOUNCED_MAX) {
             self.source.announce(batch.iter().map(|child| (child.address, self.node_bytes)))?;

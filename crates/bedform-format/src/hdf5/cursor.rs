@@ -11,14 +11,14 @@ pub(super) struct Widths {
 
 /// A piece of the file in memory.
 #[derive(Debug, Clone)]
-pub(super) struct Block {
+pub(super) struct FileBlock {
     pub(super) bytes: Vec<u8>,
     /// Offset of the first byte in the file.
     pub(super) at: u64,
     pub(super) widths: Widths,
 }
 
-impl Block {
+impl FileBlock {
     pub(super) fn cursor(&self) -> Cursor<'_> {
         Cursor { rest: &self.bytes, at: self.at, widths: self.widths }
     }

@@ -44,7 +44,7 @@ pub enum TypeKind {
         tag: Vec<u8>,
     },
     /// A record.
-    Compound(Vec<Member>),
+    Compound(Vec<CompoundMember>),
     /// A reference.
     Reference(ReferenceKind),
     /// An integer with named values.
@@ -133,7 +133,7 @@ pub enum Padding {
 
 /// A member of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Member {
+pub struct CompoundMember {
     /// Its name.
     pub name: Vec<u8>,
     /// Offset in the record, in bytes.
@@ -308,7 +308,7 @@ impl Nested {
             if offset.checked_add(datatype.size).is_none_or(|end| end > size) {
                 return Err(start.corrupt("a member that ends behind its record"));
             }
-            members.push(Member { name, offset, datatype });
+            members.push(CompoundMember { name, offset, datatype });
         }
         if members.is_empty() {
             return Err(cursor.corrupt("a record without members"));

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Hdf5File, Layout, LinkTarget, ManyRead, ObjectKind, ReadAt, ReadError, chunk_map};
+use super::{Hdf5File, Hdf5Layout, LinkTarget, ManyRead, ObjectKind, ReadAt, ReadError, chunk_map};
 use crate::Limits;
 use crate::chunk_map::SourceVersion;
 
@@ -63,7 +63,7 @@ pub fn look_at_everything(bytes: &[u8]) {
                 }
                 Ok(())
             });
-            if let Layout::Contiguous { offset: Some(offset), length: Some(length) } =
+            if let Hdf5Layout::Contiguous { offset: Some(offset), length: Some(length) } =
                 dataset.layout
             {
                 extents.push((offset, length));

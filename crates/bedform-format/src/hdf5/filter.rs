@@ -58,7 +58,7 @@ pub(super) fn decode_pipeline(mut cursor: Cursor<'_>) -> Result<Vec<PipelineFilt
 
 /// The value of elements that were never written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FillValue {
+pub enum Hdf5FillValue {
     /// Arbitrary.
     Undefined,
     /// Zeros.
@@ -70,7 +70,7 @@ pub enum FillValue {
 const FLAG_UNDEFINED: u8 = 0x10;
 const FLAG_HAS_VALUE: u8 = 0x20;
 
-impl FillValue {
+impl Hdf5FillValue {
     pub(super) fn decode(mut cursor: Cursor<'_>) -> Result<Self> {
         let version = cursor.u8()?;
         match version {
@@ -95,13 +95,13 @@ impl FillValue {
 }
 
 /// Reads the length of an element, and the element.
-fn element(mut cursor: Cursor<'_>) -> Result<FillValue> {
+fn element(mut cursor: Cursor<'_>) -> Result<Hdf5FillValue> {
     match cursor.u32()? {
-        0 => Ok(FillValue::Default),
-        length if length > i32::MAX.unsigned_abs() => Ok(FillValue::Undefined),
+        0 => Ok(Hdf5FillValue::Default),
+        length if length > i32::MAX.unsigned_abs() => Ok(Hdf5FillValue::Undefined),
         length => {
             let length = usize::try_from(length).unwrap_or(usize::MAX);
-            Ok(FillValue::Value(cursor.take(length)?.to_vec()))
+            Ok(Hdf5FillValue::Value(cursor.take(length)?.to_vec()))
         }
     }
 }

@@ -8,13 +8,13 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::btree_v2;
-use super::cursor::{Block, Cursor, bytes_for};
+use super::cursor::{Cursor, FileBlock, bytes_for};
 use super::error::{Hdf5Error, Result};
-use super::source::Source;
+use super::source::CountedFile;
 
 /// An open heap.
 pub(super) struct FractalHeap<'s, 'r> {
-    source: &'s Source<'r>,
+    source: &'s CountedFile<'r>,
     address: u64,
     id_bytes: usize,
     /// True if direct blocks have checksums.
@@ -35,7 +35,7 @@ pub(super) struct FractalHeap<'s, 'r> {
 /// blocks are random.
 #[derive(Default)]
 struct DirectBlocks {
-    kept: HashMap<u64, Rc<Block>>,
+    kept: HashMap<u64, Rc<FileBlock>>,
     bytes: u64,
 }
 
@@ -69,7 +69,7 @@ const FLAG_CHECKSUMS: u8 = 0x02;
 const TINY_SHORT_MAX: usize = 16;
 
 impl<'s, 'r> FractalHeap<'s, 'r> {
-    pub(super) fn open(source: &'s Source<'r>, address: u64) -> Result<Self> {
+    pub(super) fn open(source: &'s CountedFile<'r>, address: u64) -> Result<Self> {
         let (addresses, lengths) = (source.widths.address, source.widths.length);
         let fixed = 26_u64.saturating_add(u64::from(addresses).saturating_mul(3));
         let length = fixed.saturating_add(u64::from(lengths).saturating_mul(12));
@@ -122,9 +122,9 @@ impl<'s, 'r> FractalHeap<'s, 'r> {
     }
 
     /// Returns the object with this heap ID.
-    pub(super) fn object(&self, id: &[u8]) -> Result<Block> {
+    pub(super) fn object(&self, id: &[u8]) -> Result<FileBlock> {
         let (at, widths) = (self.source.offset_of(self.address)?, self.source.widths);
-        let id = Block { bytes: id.to_vec(), at, widths };
+        let id = FileBlock { bytes: id.to_vec(), at, widths };
         let mut cursor = id.cursor();
         let first = cursor.u8()?;
         match first >> 4 {
@@ -139,7 +139,7 @@ impl<'s, 'r> FractalHeap<'s, 'r> {
         }
     }
 
-    fn managed(&self, offset: u64, length: u64) -> Result<Block> {
+    fn managed(&self, offset: u64, length: u64) -> Result<FileBlock> {
         self.source.spend(length)?;
         let (block, start) = self.direct_block_of(offset)?;
         let from = usize::try_from(offset.saturating_sub(start)).unwrap_or(usize::MAX);
@@ -147,12 +147,12 @@ impl<'s, 'r> FractalHeap<'s, 'r> {
         cursor.skip(from)?;
         let at = cursor.at();
         let bytes = cursor.take(usize::try_from(length).unwrap_or(usize::MAX))?.to_vec();
-        Ok(Block { bytes, at, widths: block.widths })
+        Ok(FileBlock { bytes, at, widths: block.widths })
     }
 
     /// Reads an object too large for a direct block. Its heap ID holds its extent, or a key of the
     /// index of such objects.
-    fn huge(&self, mut cursor: Cursor<'_>) -> Result<Block> {
+    fn huge(&self, mut cursor: Cursor<'_>) -> Result<FileBlock> {
         let widths = self.source.widths;
         let direct_bytes = usize::from(widths.address).saturating_add(widths.length.into());
         if direct_bytes < self.id_bytes {
@@ -174,17 +174,17 @@ impl<'s, 'r> FractalHeap<'s, 'r> {
     }
 
     /// Reads an object that is stored in its heap ID.
-    fn tiny(&self, first: u8, mut cursor: Cursor<'_>) -> Result<Block> {
+    fn tiny(&self, first: u8, mut cursor: Cursor<'_>) -> Result<FileBlock> {
         let low = usize::from(first & 0x0f);
         let is_short = self.id_bytes.saturating_sub(1) <= TINY_SHORT_MAX.saturating_add(1);
         let length = if is_short { low } else { low << 8 | usize::from(cursor.u8()?) };
         let at = cursor.at();
         let bytes = cursor.take(length.saturating_add(1))?.to_vec();
-        Ok(Block { bytes, at, widths: self.source.widths })
+        Ok(FileBlock { bytes, at, widths: self.source.widths })
     }
 
     /// Returns the direct block that contains `offset`, and the offset of the block's first byte.
-    fn direct_block_of(&self, offset: u64) -> Result<(Rc<Block>, u64)> {
+    fn direct_block_of(&self, offset: u64) -> Result<(Rc<FileBlock>, u64)> {
         let missing = || Hdf5Error::corrupt(self.address, "a heap object that is not in its heap");
         let mut address = self.root.ok_or_else(missing)?;
         if self.root_rows == 0 {
@@ -208,7 +208,7 @@ impl<'s, 'r> FractalHeap<'s, 'r> {
         Err(missing())
     }
 
-    fn direct_block(&self, address: u64, length: u64) -> Result<Rc<Block>> {
+    fn direct_block(&self, address: u64, length: u64) -> Result<Rc<FileBlock>> {
         if let Some(block) = self.direct.borrow().kept.get(&address) {
             return Ok(Rc::clone(block));
         }
@@ -263,7 +263,7 @@ impl<'s, 'r> FractalHeap<'s, 'r> {
 }
 
 impl DirectBlocks {
-    fn keep(&mut self, address: u64, block: &Rc<Block>, bytes_max: u64) {
+    fn keep(&mut self, address: u64, block: &Rc<FileBlock>, bytes_max: u64) {
         let bytes = block.bytes.len() as u64;
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > bytes_max {

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::cursor::{Block, Cursor};
+use super::cursor::{Cursor, FileBlock};
 use super::error::{Hdf5Error, Result};
-use super::source::Source;
+use super::source::CountedFile;
 
 /// A reference to an object in a global heap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,11 +20,11 @@ pub(super) struct HeapReference {
 /// A cache of the collections that were read.
 #[derive(Default)]
 pub(super) struct GlobalHeaps {
-    kept: RefCell<Kept>,
+    kept: RefCell<CollectionCache>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct CollectionCache {
     collections: HashMap<u64, Rc<Collection>>,
     bytes: usize,
 }
@@ -34,7 +34,7 @@ const KEPT_BYTES_MAX: usize = 16 << 20;
 
 /// A collection: objects stored together, by index.
 struct Collection {
-    block: Block,
+    block: FileBlock,
     /// Offset in the block and length of each object, in bytes.
     objects: HashMap<u32, (usize, usize)>,
 }
@@ -49,9 +49,13 @@ impl HeapReference {
 
 impl GlobalHeaps {
     /// Returns the referenced object; empty for an empty reference.
-    pub(super) fn object(&self, source: &Source<'_>, reference: HeapReference) -> Result<Block> {
+    pub(super) fn object(
+        &self,
+        source: &CountedFile<'_>,
+        reference: HeapReference,
+    ) -> Result<FileBlock> {
         let Some(address) = reference.collection.filter(|address| *address != 0) else {
-            return Ok(Block { bytes: Vec::new(), at: 0, widths: source.widths });
+            return Ok(FileBlock { bytes: Vec::new(), at: 0, widths: source.widths });
         };
         let collection = self.collection(source, address)?;
         let found = collection.objects.get(&reference.index);
@@ -64,10 +68,10 @@ impl GlobalHeaps {
         let mut cursor = block.cursor();
         cursor.skip(start)?;
         let at = cursor.at();
-        Ok(Block { bytes: cursor.take(length)?.to_vec(), at, widths: block.widths })
+        Ok(FileBlock { bytes: cursor.take(length)?.to_vec(), at, widths: block.widths })
     }
 
-    fn collection(&self, source: &Source<'_>, address: u64) -> Result<Rc<Collection>> {
+    fn collection(&self, source: &CountedFile<'_>, address: u64) -> Result<Rc<Collection>> {
         if let Some(collection) = self.kept.borrow().collections.get(&address) {
             return Ok(Rc::clone(collection));
         }
@@ -85,7 +89,7 @@ impl GlobalHeaps {
 }
 
 impl Collection {
-    fn read(source: &Source<'_>, address: u64) -> Result<Self> {
+    fn read(source: &CountedFile<'_>, address: u64) -> Result<Self> {
         let lengths = u64::from(source.widths.length);
         let head = source.block(address, lengths.saturating_add(8))?;
         let mut cursor = head.cursor();

@@ -2,16 +2,16 @@
 
 use super::btree_v1::{self, TreeKind};
 use super::btree_v2;
-use super::cursor::{Block, Cursor};
+use super::cursor::{Cursor, FileBlock};
 use super::error::{Hdf5Error, Result};
 use super::fractal_heap::FractalHeap;
 use super::link::{Link, LinkTarget};
 use super::object_header::{MessageKind, ObjectHeader};
-use super::source::Source;
+use super::source::CountedFile;
 
 /// The links of a group.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Links {
+pub struct GroupLinks {
     /// The links, in creation order if the group tracks it, else by name.
     pub links: Vec<Link>,
     /// True if the group tracks the creation order of links.
@@ -26,16 +26,16 @@ const LINK_ID_BYTES: usize = 7;
 const ENTRY_IS_SOFT_LINK: u32 = 2;
 
 /// The links of a group while they are read.
-struct Listing<'s, 'r> {
-    source: &'s Source<'r>,
-    links: Links,
+struct LinkCollector<'s, 'r> {
+    source: &'s CountedFile<'r>,
+    links: GroupLinks,
     /// Bytes of all names and link targets.
     bytes: u64,
 }
 
 /// Reads the links of the group with this header.
-pub(super) fn read_links(source: &Source<'_>, header: &ObjectHeader) -> Result<Links> {
-    let mut listing = Listing { source, links: Links::default(), bytes: 0 };
+pub(super) fn read_links(source: &CountedFile<'_>, header: &ObjectHeader) -> Result<GroupLinks> {
+    let mut listing = LinkCollector { source, links: GroupLinks::default(), bytes: 0 };
     if let Some(message) = header.find(MessageKind::LINK_INFORMATION) {
         listing.read_new(header, message.cursor())?;
     } else if let Some(message) = header.find(MessageKind::SYMBOL_TABLE) {
@@ -56,7 +56,7 @@ pub(super) fn read_links(source: &Source<'_>, header: &ObjectHeader) -> Result<L
     Ok(found)
 }
 
-impl Listing<'_, '_> {
+impl LinkCollector<'_, '_> {
     fn add(&mut self, link: Link) -> Result {
         let target = match &link.target {
             LinkTarget::Soft(path) => path.len(),
@@ -110,7 +110,7 @@ impl Listing<'_, '_> {
     }
 
     /// Reads the links of one symbol table node.
-    fn read_symbols(&mut self, address: u64, names: &Block) -> Result {
+    fn read_symbols(&mut self, address: u64, names: &FileBlock) -> Result {
         let source = self.source;
         let head = source.block(address, 8)?;
         let mut cursor = head.cursor();
@@ -141,7 +141,7 @@ impl Listing<'_, '_> {
 }
 
 /// Reads the data of a local heap, which holds the names of an old group.
-fn read_local_heap(source: &Source<'_>, address: u64) -> Result<Block> {
+fn read_local_heap(source: &CountedFile<'_>, address: u64) -> Result<FileBlock> {
     let (addresses, lengths) = (u64::from(source.widths.address), u64::from(source.widths.length));
     let length = lengths.saturating_mul(2).saturating_add(addresses).saturating_add(8);
     let block = source.block(address, length)?;
@@ -154,7 +154,7 @@ fn read_local_heap(source: &Source<'_>, address: u64) -> Result<Block> {
     source.block(cursor.required_address()?, bytes)
 }
 
-fn text_at(names: &Block, offset: u64) -> Result<Vec<u8>> {
+fn text_at(names: &FileBlock, offset: u64) -> Result<Vec<u8>> {
     let mut cursor = names.cursor();
     cursor.skip(usize::try_from(offset).unwrap_or(usize::MAX))?;
     let text = cursor.zero_terminated()?;

@@ -2,12 +2,12 @@
 
 use super::cursor::Cursor;
 use super::error::{Hdf5Error, Result};
-use super::source::Source;
+use super::source::CountedFile;
 
 /// The storage layout of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Layout {
+pub enum Hdf5Layout {
     /// The elements are in the object header.
     Compact(Vec<u8>),
     /// The elements are in one extent.
@@ -70,8 +70,8 @@ impl ChunkLayout {
     }
 }
 
-impl Layout {
-    pub(super) fn decode(source: &Source<'_>, mut cursor: Cursor<'_>) -> Result<Self> {
+impl Hdf5Layout {
+    pub(super) fn decode(source: &CountedFile<'_>, mut cursor: Cursor<'_>) -> Result<Self> {
         let version = cursor.u8()?;
         match version {
             1 | 2 => decode_old(source, cursor),
@@ -81,20 +81,20 @@ impl Layout {
     }
 }
 
-fn decode_old(source: &Source<'_>, mut cursor: Cursor<'_>) -> Result<Layout> {
+fn decode_old(source: &CountedFile<'_>, mut cursor: Cursor<'_>) -> Result<Hdf5Layout> {
     let [rank, class] = cursor.array()?;
     cursor.skip(5)?;
     match class {
         0 => {
             cursor.skip(usize::from(rank).saturating_mul(4))?;
             let length = usize::try_from(cursor.u32()?).unwrap_or(usize::MAX);
-            Ok(Layout::Compact(cursor.take(length)?.to_vec()))
+            Ok(Hdf5Layout::Compact(cursor.take(length)?.to_vec()))
         }
         // The shape follows, in numbers too narrow for long axes; the dataspace has it.
         1 => {
             let address = cursor.address()?;
             let offset = address.map(|address| source.offset_of(address)).transpose()?;
-            Ok(Layout::Contiguous { offset, length: None })
+            Ok(Hdf5Layout::Contiguous { offset, length: None })
         }
         2 => {
             let address = cursor.address()?;
@@ -104,17 +104,17 @@ fn decode_old(source: &Source<'_>, mut cursor: Cursor<'_>) -> Result<Layout> {
     }
 }
 
-fn decode_new(source: &Source<'_>, mut cursor: Cursor<'_>, version: u8) -> Result<Layout> {
+fn decode_new(source: &CountedFile<'_>, mut cursor: Cursor<'_>, version: u8) -> Result<Hdf5Layout> {
     match cursor.u8()? {
         0 => {
             let length = cursor.u16()?;
-            Ok(Layout::Compact(cursor.take(length.into())?.to_vec()))
+            Ok(Hdf5Layout::Compact(cursor.take(length.into())?.to_vec()))
         }
         1 => {
             let address = cursor.address()?;
             let length = cursor.length()?;
             let offset = address.map(|address| source.extent_of(address, length)).transpose()?;
-            Ok(Layout::Contiguous { offset, length: Some(length) })
+            Ok(Hdf5Layout::Contiguous { offset, length: Some(length) })
         }
         2 if version == 3 => {
             let rank = cursor.u8()?;
@@ -122,19 +122,19 @@ fn decode_new(source: &Source<'_>, mut cursor: Cursor<'_>, version: u8) -> Resul
             chunks(source, &mut cursor, rank, 4, address)
         }
         2 => decode_indexed(source, cursor),
-        3 => Ok(Layout::Virtual),
+        3 => Ok(Hdf5Layout::Virtual),
         class => Err(cursor.corrupt(format!("layout class {class}"))),
     }
 }
 
 /// Reads the shape of chunks, followed by the bytes of an element.
 fn chunks(
-    source: &Source<'_>,
+    source: &CountedFile<'_>,
     cursor: &mut Cursor<'_>,
     rank: u8,
     width: usize,
     address: Option<u64>,
-) -> Result<Layout> {
+) -> Result<Hdf5Layout> {
     let rank_max = source.limits.rank_max;
     if usize::from(rank) > rank_max.saturating_add(1) {
         return Err(Hdf5Error::limit(format!("chunks of {rank} dimensions, {rank_max} allowed")));
@@ -150,17 +150,17 @@ fn chunks(
     if layout.chunk_bytes().is_none() {
         return Err(start.corrupt("chunks of more than 2^64 bytes"));
     }
-    Ok(Layout::Chunked(layout))
+    Ok(Hdf5Layout::Chunked(layout))
 }
 
 /// Decodes the chunked layout of versions 4 and 5, which have several kinds of index.
-fn decode_indexed(source: &Source<'_>, mut cursor: Cursor<'_>) -> Result<Layout> {
+fn decode_indexed(source: &CountedFile<'_>, mut cursor: Cursor<'_>) -> Result<Hdf5Layout> {
     let [flags, rank, width] = cursor.array()?;
     if flags & !(EDGES_UNFILTERED | SINGLE_IS_FILTERED) != 0 {
         return Err(Hdf5Error::unknown(format!("chunk flags {flags:#x}")));
     }
     let layout = chunks(source, &mut cursor, rank, width.into(), None)?;
-    let Layout::Chunked(mut layout) = layout else { return Ok(layout) };
+    let Hdf5Layout::Chunked(mut layout) = layout else { return Ok(layout) };
     let kind = cursor.u8()?;
     // Further creation parameters are skipped: the header of the index repeats them.
     layout.index = match kind {
@@ -185,5 +185,5 @@ fn decode_indexed(source: &Source<'_>, mut cursor: Cursor<'_>) -> Result<Layout>
     };
     layout.edges_unfiltered = flags & EDGES_UNFILTERED != 0;
     layout.address = cursor.address()?;
-    Ok(Layout::Chunked(layout))
+    Ok(Hdf5Layout::Chunked(layout))
 }

@@ -75,26 +75,26 @@ pub use chunk_map::{
 };
 pub use dataspace::Dataspace;
 pub use datatype::{
-    BitRange, ByteOrder, Datatype, FloatFormat, Member, Padding, ReferenceKind, TextFormat,
+    BitRange, ByteOrder, CompoundMember, Datatype, FloatFormat, Padding, ReferenceKind, TextFormat,
     TypeKind,
 };
 pub use error::{Hdf5Error, ReadError};
 pub use everything::look_at_everything;
-pub use filter::{FillValue, PipelineFilter};
-pub use group::Links;
-pub use layout::{ChunkIndex, ChunkLayout, Layout};
+pub use filter::{Hdf5FillValue, PipelineFilter};
+pub use group::GroupLinks;
+pub use layout::{ChunkIndex, ChunkLayout, Hdf5Layout};
 pub use link::{Link, LinkTarget};
-pub use object::{Dataset, Object, ObjectKind};
+pub use object::{Dataset, Hdf5Object, ObjectKind};
 pub use source::{ManyRead, ReadAt};
 pub use superblock::Superblock;
-pub use value::Value;
+pub use value::Hdf5Value;
 
 /// Recommended length of blocks on local disks, in bytes.
 pub const BLOCK_BYTES: usize = 64 << 10;
 
 /// An open HDF5 file.
 pub struct Hdf5File<'r> {
-    source: source::Source<'r>,
+    source: source::CountedFile<'r>,
     superblock: Superblock,
     heaps: global_heap::GlobalHeaps,
 }
@@ -120,7 +120,7 @@ impl<'r> Hdf5File<'r> {
         block_bytes: usize,
         limits: &Limits,
     ) -> Result<Self, Hdf5Error> {
-        Self::of(source::Source::new(reader, size, block_bytes, limits))
+        Self::of(source::CountedFile::new(reader, size, block_bytes, limits))
     }
 
     /// As [`Hdf5File::open`], but ignores checksums, which a fuzzer's input never satisfies.
@@ -134,12 +134,12 @@ impl<'r> Hdf5File<'r> {
         block_bytes: usize,
         limits: &Limits,
     ) -> Result<Self, Hdf5Error> {
-        let mut source = source::Source::new(reader, size, block_bytes, limits);
+        let mut source = source::CountedFile::new(reader, size, block_bytes, limits);
         source.checks_sums = false;
         Self::of(source)
     }
 
-    fn of(mut source: source::Source<'r>) -> Result<Self, Hdf5Error> {
+    fn of(mut source: source::CountedFile<'r>) -> Result<Self, Hdf5Error> {
         let superblock = superblock::read(&mut source)?;
         Ok(Self { source, superblock, heaps: global_heap::GlobalHeaps::default() })
     }
@@ -158,15 +158,15 @@ impl<'r> Hdf5File<'r> {
     ///
     /// # Errors
     /// [`Hdf5Error`].
-    pub fn object(&self, address: u64) -> Result<Object, Hdf5Error> {
-        Object::read(&self.source, address)
+    pub fn object(&self, address: u64) -> Result<Hdf5Object, Hdf5Error> {
+        Hdf5Object::read(&self.source, address)
     }
 
     /// Reads the links of a group; empty for other objects.
     ///
     /// # Errors
     /// [`Hdf5Error`].
-    pub fn links(&self, group: &Object) -> Result<Links, Hdf5Error> {
+    pub fn links(&self, group: &Hdf5Object) -> Result<GroupLinks, Hdf5Error> {
         group::read_links(&self.source, &group.header)
     }
 
@@ -174,7 +174,7 @@ impl<'r> Hdf5File<'r> {
     ///
     /// # Errors
     /// [`Hdf5Error`].
-    pub fn attributes(&self, object: &Object) -> Result<Vec<Attribute>, Hdf5Error> {
+    pub fn attributes(&self, object: &Hdf5Object) -> Result<Vec<Attribute>, Hdf5Error> {
         attribute::read_all(&self.source, &object.header)
     }
 
@@ -183,12 +183,12 @@ impl<'r> Hdf5File<'r> {
     ///
     /// # Errors
     /// [`Hdf5Error`].
-    pub fn values(&self, attribute: &Attribute) -> Result<Vec<Value>, Hdf5Error> {
+    pub fn values(&self, attribute: &Attribute) -> Result<Vec<Hdf5Value>, Hdf5Error> {
         let bytes_left = Cell::new(self.source.limits.attributes_bytes_max);
         let decoder = value::Decoder { source: &self.source, heaps: &self.heaps, bytes_left };
         let count = attribute.space.element_count().unwrap_or(u64::MAX);
         let bytes = attribute.data.clone();
-        let block = cursor::Block { bytes, at: attribute.at, widths: self.source.widths };
+        let block = cursor::FileBlock { bytes, at: attribute.at, widths: self.source.widths };
         let depth_max = self.source.limits.type_depth_max;
         decoder.elements(&attribute.datatype, count, &mut block.cursor(), depth_max)
     }
@@ -200,7 +200,9 @@ impl<'r> Hdf5File<'r> {
     /// [`Hdf5Error`], and any error of `take`.
     pub fn chunks(&self, dataset: &Dataset, take: TakeChunk<'_>) -> Result<(), Hdf5Error> {
         match &dataset.layout {
-            Layout::Chunked(layout) => chunk_index::for_each(&self.source, dataset, layout, take),
+            Hdf5Layout::Chunked(layout) => {
+                chunk_index::for_each(&self.source, dataset, layout, take)
+            }
             _ => Ok(()),
         }
     }

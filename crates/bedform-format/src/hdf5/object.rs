@@ -4,15 +4,15 @@ use super::attribute::datatype_at;
 use super::dataspace::Dataspace;
 use super::datatype::Datatype;
 use super::error::{Hdf5Error, Result};
-use super::filter::{FillValue, PipelineFilter, decode_pipeline};
-use super::layout::Layout;
+use super::filter::{Hdf5FillValue, PipelineFilter, decode_pipeline};
+use super::layout::Hdf5Layout;
 use super::object_header::{FLAG_SHARED, MessageKind, ObjectHeader};
 use super::shared;
-use super::source::Source;
+use super::source::CountedFile;
 
 /// An object of a file.
 #[derive(Debug, Clone)]
-pub struct Object {
+pub struct Hdf5Object {
     /// Kind of the object, with the content of a dataset or datatype.
     pub kind: ObjectKind,
     pub(super) header: ObjectHeader,
@@ -37,14 +37,14 @@ pub struct Dataset {
     /// Type of the elements.
     pub datatype: Datatype,
     /// Value of elements that were never written.
-    pub fill_value: FillValue,
+    pub fill_value: Hdf5FillValue,
     /// Filters of chunks, in the order in which a writer applies them.
     pub filters: Vec<PipelineFilter>,
     /// Storage layout of the elements.
-    pub layout: Layout,
+    pub layout: Hdf5Layout,
 }
 
-impl Object {
+impl Hdf5Object {
     /// Returns the address of the object header.
     pub fn address(&self) -> u64 {
         self.header.address
@@ -55,7 +55,7 @@ impl Object {
         self.header.attribute_order_tracked
     }
 
-    pub(super) fn read(source: &Source<'_>, address: u64) -> Result<Self> {
+    pub(super) fn read(source: &CountedFile<'_>, address: u64) -> Result<Self> {
         let header = ObjectHeader::read(source, address)?;
         let has = |kind| header.find(kind).is_some();
         let kind = if has(MessageKind::SYMBOL_TABLE) || has(MessageKind::LINK_INFORMATION) {
@@ -78,14 +78,14 @@ impl Dataset {
     pub(super) fn weight(&self) -> u64 {
         let filters = self.filters.iter().map(|filter| filter.values.len().saturating_mul(4));
         let fixed = match &self.layout {
-            Layout::Compact(data) => data.len(),
+            Hdf5Layout::Compact(data) => data.len(),
             _ => 0,
         };
         let bytes = filters.fold(fixed, usize::saturating_add) as u64;
         bytes.saturating_add(self.datatype.weight())
     }
 
-    fn read(source: &Source<'_>, header: &ObjectHeader) -> Result<Self> {
+    fn read(source: &CountedFile<'_>, header: &ObjectHeader) -> Result<Self> {
         let body = |kind| header.find(kind).map(|message| shared::body_of(source, message));
         let missing = |what: &str| {
             let at = source.offset_of(header.address).unwrap_or(header.address);
@@ -102,9 +102,9 @@ impl Dataset {
         };
         let layout = header.find(MessageKind::LAYOUT).ok_or_else(|| missing("a layout"))?;
         let layout = if header.find(MessageKind::EXTERNAL_FILES).is_some() {
-            Layout::External
+            Hdf5Layout::External
         } else {
-            Layout::decode(source, layout.cursor())?
+            Hdf5Layout::decode(source, layout.cursor())?
         };
         let dataset =
             Self { space, datatype, fill_value: fill_value(source, header)?, filters, layout };
@@ -114,7 +114,7 @@ impl Dataset {
 
     /// Checks that the shape, the type and the layout are consistent.
     fn check(&self) -> std::result::Result<(), &'static str> {
-        if let Layout::Chunked(layout) = &self.layout {
+        if let Hdf5Layout::Chunked(layout) = &self.layout {
             if layout.shape.len() != self.space.shape().len() {
                 return Err("a shape of the rank of its chunks");
             }
@@ -126,12 +126,14 @@ impl Dataset {
     }
 }
 
-fn fill_value(source: &Source<'_>, header: &ObjectHeader) -> Result<FillValue> {
+fn fill_value(source: &CountedFile<'_>, header: &ObjectHeader) -> Result<Hdf5FillValue> {
     if let Some(message) = header.find(MessageKind::FILL_VALUE) {
-        return FillValue::decode(shared::body_of(source, message)?.block.cursor());
+        return Hdf5FillValue::decode(shared::body_of(source, message)?.block.cursor());
     }
     match header.find(MessageKind::OLD_FILL_VALUE) {
-        Some(message) => FillValue::decode_old(shared::body_of(source, message)?.block.cursor()),
-        None => Ok(FillValue::Undefined),
+        Some(message) => {
+            Hdf5FillValue::decode_old(shared::body_of(source, message)?.block.cursor())
+        }
+        None => Ok(Hdf5FillValue::Undefined),
     }
 }

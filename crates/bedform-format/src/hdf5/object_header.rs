@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::cursor::{Block, Cursor};
+use super::cursor::{Cursor, FileBlock};
 use super::error::{Hdf5Error, Result};
-use super::source::Source;
+use super::source::CountedFile;
 
 /// The type number of a header message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub(super) struct Message {
     pub(super) flags: u8,
     /// Creation order, if the header tracks it.
     pub(super) order: Option<u16>,
-    pub(super) body: Block,
+    pub(super) body: FileBlock,
 }
 
 impl Message {
@@ -76,7 +76,7 @@ pub(super) struct ObjectHeader {
 }
 
 /// A header while its pieces are read.
-struct Pieces {
+struct HeaderPieces {
     messages: Vec<Message>,
     /// Addresses and lengths of pieces still to read, and addresses of all known pieces.
     pending: Vec<(u64, u64)>,
@@ -88,9 +88,9 @@ struct Pieces {
 }
 
 impl ObjectHeader {
-    pub(super) fn read(source: &Source<'_>, address: u64) -> Result<Self> {
+    pub(super) fn read(source: &CountedFile<'_>, address: u64) -> Result<Self> {
         let prefix = source.block_up_to(address, NEW_PREFIX_BYTES)?;
-        let mut pieces = Pieces {
+        let mut pieces = HeaderPieces {
             messages: Vec::new(),
             pending: Vec::new(),
             met: HashSet::from([address]),
@@ -118,8 +118,13 @@ impl ObjectHeader {
     }
 }
 
-impl Pieces {
-    fn read_old(&mut self, source: &Source<'_>, address: u64, mut prefix: Cursor<'_>) -> Result {
+impl HeaderPieces {
+    fn read_old(
+        &mut self,
+        source: &CountedFile<'_>,
+        address: u64,
+        mut prefix: Cursor<'_>,
+    ) -> Result {
         let start = prefix;
         let [version, _] = prefix.array()?;
         if version != 1 {
@@ -138,7 +143,7 @@ impl Pieces {
         Ok(())
     }
 
-    fn read_new(&mut self, source: &Source<'_>, address: u64, prefix: &Block) -> Result {
+    fn read_new(&mut self, source: &CountedFile<'_>, address: u64, prefix: &FileBlock) -> Result {
         let mut cursor = prefix.cursor();
         cursor.signature(*b"OHDR")?;
         cursor.version(2, "the object header")?;
@@ -216,7 +221,7 @@ impl Pieces {
         }
         let at = cursor.at();
         let bytes = cursor.take(length.into())?.to_vec();
-        let body = Block { bytes, at, widths: cursor.widths() };
+        let body = FileBlock { bytes, at, widths: cursor.widths() };
         Ok(Message { kind: MessageKind(kind), flags, order, body })
     }
 

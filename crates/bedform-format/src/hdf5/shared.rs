@@ -1,14 +1,14 @@
 //! Shared messages: committed datatypes, and the file's table of shared messages.
 
-use super::cursor::{Block, Cursor};
+use super::cursor::{Cursor, FileBlock};
 use super::error::{Hdf5Error, Result};
 use super::fractal_heap::FractalHeap;
 use super::object_header::{FLAG_SHARED, Message, MessageKind, ObjectHeader};
-use super::source::Source;
+use super::source::CountedFile;
 
 /// The body of a message, stored in its header or elsewhere.
 pub(super) struct SharedBody {
-    pub(super) block: Block,
+    pub(super) block: FileBlock,
     /// Address of the committed datatype that contains it, if one does.
     pub(super) committed: Option<u64>,
 }
@@ -19,7 +19,7 @@ const IN_HEAP: u8 = 1;
 const HEAP_ID_BYTES: usize = 8;
 
 /// Returns the body of a message of a header.
-pub(super) fn body_of(source: &Source<'_>, message: &Message) -> Result<SharedBody> {
+pub(super) fn body_of(source: &CountedFile<'_>, message: &Message) -> Result<SharedBody> {
     if message.flags & FLAG_SHARED != 0 {
         return resolve(source, message.kind, message.cursor());
     }
@@ -28,7 +28,7 @@ pub(super) fn body_of(source: &Source<'_>, message: &Message) -> Result<SharedBo
 
 /// Returns the body of the shared message that `reference` names.
 pub(super) fn resolve(
-    source: &Source<'_>,
+    source: &CountedFile<'_>,
     kind: MessageKind,
     mut reference: Cursor<'_>,
 ) -> Result<SharedBody> {
@@ -58,7 +58,7 @@ pub(super) fn resolve(
 
 /// Returns the body of a message that only the table of shared messages locates.
 pub(super) fn in_table(
-    source: &Source<'_>,
+    source: &CountedFile<'_>,
     kind: MessageKind,
     start: &Cursor<'_>,
     id: &[u8],

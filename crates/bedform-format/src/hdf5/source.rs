@@ -4,9 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
-use super::ahead::Ahead;
+use super::ahead::ReadaheadCache;
 use super::checksum::lookup3;
-use super::cursor::{Block, Widths};
+use super::cursor::{FileBlock, Widths};
 use super::error::{Hdf5Error, ReadError, Result};
 use super::superblock::SharedMessageTable;
 use crate::Limits;
@@ -59,7 +59,7 @@ const CHUNK_NODE_CHILDREN: u64 = 64;
 pub(super) const ANNOUNCED_MAX: usize = 256;
 
 /// An open file with its cache of blocks.
-pub(super) struct Source<'r> {
+pub(super) struct CountedFile<'r> {
     reader: &'r dyn ReadAt,
     size: u64,
     /// Offset of address 0 in the file.
@@ -73,19 +73,19 @@ pub(super) struct Source<'r> {
     /// Largest number of children of a node in a version 1 B-tree of chunks.
     pub(super) chunk_node_children: u64,
     block_bytes: usize,
-    blocks: RefCell<Blocks>,
-    ahead: RefCell<Ahead>,
+    blocks: RefCell<BlockCache>,
+    ahead: RefCell<ReadaheadCache>,
     bytes_allowed: u64,
     bytes_left: Cell<u64>,
 }
 
 #[derive(Default)]
-struct Blocks {
+struct BlockCache {
     kept: HashMap<u64, Rc<Vec<u8>>>,
     oldest_first: VecDeque<u64>,
 }
 
-impl<'r> Source<'r> {
+impl<'r> CountedFile<'r> {
     pub(super) fn new(
         reader: &'r dyn ReadAt,
         size: u64,
@@ -136,7 +136,7 @@ impl<'r> Source<'r> {
     }
 
     /// Reads `length` bytes at an address.
-    pub(super) fn block(&self, address: u64, length: u64) -> Result<Block> {
+    pub(super) fn block(&self, address: u64, length: u64) -> Result<FileBlock> {
         let at = self.extent_of(address, length)?;
         let bytes_max = self.limits.metadata_bytes_max;
         if length > bytes_max {
@@ -144,25 +144,25 @@ impl<'r> Source<'r> {
         }
         self.spend(length)?;
         let bytes = self.fetch(at, length)?;
-        Ok(Block { bytes, at, widths: self.widths })
+        Ok(FileBlock { bytes, at, widths: self.widths })
     }
 
     /// Reads up to `length` bytes at an address; fewer at the end of the file.
-    pub(super) fn block_up_to(&self, address: u64, length: u64) -> Result<Block> {
+    pub(super) fn block_up_to(&self, address: u64, length: u64) -> Result<FileBlock> {
         let left = self.size.saturating_sub(self.offset_of(address)?);
         self.block(address, length.min(left))
     }
 
     /// Reads `length` bytes at an address, verifies the checksum in the last four, and returns the
     /// others.
-    pub(super) fn checked_block(&self, address: u64, length: u64) -> Result<Block> {
+    pub(super) fn checked_block(&self, address: u64, length: u64) -> Result<FileBlock> {
         let mut block = self.block(address, length)?;
         self.take_checksum(&mut block)?;
         Ok(block)
     }
 
     /// Verifies and removes the checksum in the last four bytes of a block.
-    pub(super) fn take_checksum(&self, block: &mut Block) -> Result {
+    pub(super) fn take_checksum(&self, block: &mut FileBlock) -> Result {
         let Some((body, stored)) = block.bytes.split_last_chunk::<4>() else {
             return Err(Hdf5Error::corrupt(block.at, "no room for a checksum"));
         };
@@ -265,7 +265,7 @@ impl<'r> Source<'r> {
     }
 }
 
-impl Blocks {
+impl BlockCache {
     fn keep(&mut self, number: u64, block: &Rc<Vec<u8>>, count_max: usize) {
         while self.oldest_first.len() >= count_max.max(1) {
             if let Some(oldest) = self.oldest_first.pop_front() {

@@ -1,9 +1,9 @@
 //! The superblock: the base address, the widths of numbers, and the address of the root group.
 
-use super::cursor::{Block, Cursor, Widths};
+use super::cursor::{Cursor, FileBlock, Widths};
 use super::error::{Hdf5Error, Result};
 use super::object_header::{MessageKind, ObjectHeader};
-use super::source::Source;
+use super::source::CountedFile;
 
 /// First bytes of a superblock.
 pub(super) const SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
@@ -41,7 +41,7 @@ pub(super) struct SharedMessageTable {
 
 /// Finds and reads the superblock, and sets the base, widths and table of shared messages of the
 /// source.
-pub(super) fn read(source: &mut Source<'_>) -> Result<Superblock> {
+pub(super) fn read(source: &mut CountedFile<'_>) -> Result<Superblock> {
     source.base = find(source)?;
     let block = source.block_up_to(0, SUPERBLOCK_BYTES)?;
     let mut cursor = block.cursor();
@@ -63,7 +63,7 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<Superblock> {
 }
 
 /// Searches for the superblock, which lies at offset 0, 512, 1024, 2048 and so on.
-fn find(source: &Source<'_>) -> Result<u64> {
+fn find(source: &CountedFile<'_>) -> Result<u64> {
     let mut at = 0_u64;
     while at < source.size() {
         let block = source.block_up_to(at, SIGNATURE.len() as u64)?;
@@ -75,7 +75,7 @@ fn find(source: &Source<'_>) -> Result<u64> {
     Err(Hdf5Error::NotHdf5)
 }
 
-fn set_widths(source: &mut Source<'_>, cursor: &mut Cursor<'_>) -> Result {
+fn set_widths(source: &mut CountedFile<'_>, cursor: &mut Cursor<'_>) -> Result {
     let [address, length] = cursor.array()?;
     let is_known = |width| matches!(width, 2 | 4 | 8);
     if !is_known(address) || !is_known(length) {
@@ -86,7 +86,7 @@ fn set_widths(source: &mut Source<'_>, cursor: &mut Cursor<'_>) -> Result {
 }
 
 /// Reads the address of the root group from a superblock of version 0 or 1.
-fn read_old(source: &mut Source<'_>, mut cursor: Cursor<'_>, version: u8) -> Result<u64> {
+fn read_old(source: &mut CountedFile<'_>, mut cursor: Cursor<'_>, version: u8) -> Result<u64> {
     cursor.version(0, "the free space storage")?;
     cursor.version(0, "the root symbol table entry")?;
     cursor.skip(1)?;
@@ -100,7 +100,7 @@ fn read_old(source: &mut Source<'_>, mut cursor: Cursor<'_>, version: u8) -> Res
         cursor.skip(2)?;
     }
     let widths = source.widths;
-    let block = Block { bytes: cursor.rest().to_vec(), at: cursor.at(), widths };
+    let block = FileBlock { bytes: cursor.rest().to_vec(), at: cursor.at(), widths };
     let mut cursor = block.cursor();
     let base = cursor.required_address()?;
     cursor.address()?;
@@ -114,13 +114,13 @@ fn read_old(source: &mut Source<'_>, mut cursor: Cursor<'_>, version: u8) -> Res
 }
 
 /// Reads the addresses of the root group and the extension from a superblock of version 2 or 3.
-fn read_new(source: &mut Source<'_>, block: &Block) -> Result<(u64, Option<u64>)> {
+fn read_new(source: &mut CountedFile<'_>, block: &FileBlock) -> Result<(u64, Option<u64>)> {
     let mut cursor = block.cursor();
     cursor.skip(SIGNATURE.len().saturating_add(1))?;
     set_widths(source, &mut cursor)?;
     let length = 16_usize.saturating_add(usize::from(source.widths.address).saturating_mul(4));
     let bytes = block.bytes.get(..length).unwrap_or(&block.bytes).to_vec();
-    let mut block = Block { bytes, at: block.at, widths: source.widths };
+    let mut block = FileBlock { bytes, at: block.at, widths: source.widths };
     source.take_checksum(&mut block)?;
     let mut cursor = block.cursor();
     cursor.skip(12)?;
@@ -132,7 +132,7 @@ fn read_new(source: &mut Source<'_>, block: &Block) -> Result<(u64, Option<u64>)
 
 /// Checks that the file has the stored length. The stored end is relative to the original start of
 /// the file; a user block that was added later shifts it.
-fn check_end(source: &Source<'_>, cursor: &mut Cursor<'_>, stored_base: u64) -> Result {
+fn check_end(source: &CountedFile<'_>, cursor: &mut Cursor<'_>, stored_base: u64) -> Result {
     let before = *cursor;
     let stored = cursor.required_address()?;
     let end = stored.checked_sub(stored_base).and_then(|bytes| bytes.checked_add(source.base));
@@ -145,7 +145,7 @@ fn check_end(source: &Source<'_>, cursor: &mut Cursor<'_>, stored_base: u64) -> 
     }
 }
 
-fn read_extension(source: &mut Source<'_>, address: u64) -> Result {
+fn read_extension(source: &mut CountedFile<'_>, address: u64) -> Result {
     let header = ObjectHeader::read(source, address)?;
     for message in &header.messages {
         match message.kind {

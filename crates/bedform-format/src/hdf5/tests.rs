@@ -31,7 +31,7 @@ fn with_file<T>(bytes: &[u8], take: impl FnOnce(&Hdf5File<'_>) -> T) -> T {
 }
 
 /// Returns the object at a path of hard links.
-fn object_at(file: &Hdf5File<'_>, path: &str) -> Object {
+fn object_at(file: &Hdf5File<'_>, path: &str) -> Hdf5Object {
     let mut object = file.object(file.superblock().root).unwrap();
     for name in path.split('/') {
         let links = file.links(&object).unwrap().links;
@@ -147,7 +147,7 @@ fn every_kind_of_index_has_all_chunks() {
     with_file(NEW, |file| {
         for (name, index, expected) in kinds {
             let dataset = dataset_at(file, name);
-            let Layout::Chunked(layout) = &dataset.layout else { panic!("{name}") };
+            let Hdf5Layout::Chunked(layout) = &dataset.layout else { panic!("{name}") };
             assert_eq!(layout.index, index);
             let mut positions = HashSet::new();
             let mut take = |chunk: Chunk<'_>| {
@@ -169,14 +169,17 @@ fn attributes_have_their_values() {
             let found = attributes.iter().find(|other| other.name == name.as_bytes()).unwrap();
             file.values(found).unwrap()
         };
-        let text = |text: &str| Value::Text(text.as_bytes().to_vec());
+        let text = |text: &str| Hdf5Value::Text(text.as_bytes().to_vec());
         assert_eq!(value("units"), [text("K")]);
         assert_eq!(value("names"), [text("one"), text("two")]);
-        assert_eq!(value("range"), [Value::Float(-1.5), Value::Float(2.5)]);
-        assert_eq!(value("flag"), [Value::Integer(1)]);
-        assert_eq!(value("record"), [Value::Record(vec![Value::Integer(1), Value::Float(2.0)])]);
-        let list = vec![Value::Integer(1), Value::Integer(2)];
-        assert_eq!(value("lists"), [Value::List(list), Value::List(vec![])]);
+        assert_eq!(value("range"), [Hdf5Value::Float(-1.5), Hdf5Value::Float(2.5)]);
+        assert_eq!(value("flag"), [Hdf5Value::Integer(1)]);
+        assert_eq!(
+            value("record"),
+            [Hdf5Value::Record(vec![Hdf5Value::Integer(1), Hdf5Value::Float(2.0)])]
+        );
+        let list = vec![Hdf5Value::Integer(1), Hdf5Value::Integer(2)];
+        assert_eq!(value("lists"), [Hdf5Value::List(list), Hdf5Value::List(vec![])]);
     });
 }
 

@@ -4,18 +4,18 @@ use std::cell::Cell;
 
 use half::f16;
 
-use super::cursor::{Block, Cursor};
+use super::cursor::{Cursor, FileBlock};
 use super::datatype::{
     BitRange, ByteOrder, Datatype, FloatFormat, Padding, ReferenceKind, TextFormat, TypeKind,
 };
 use super::error::{Hdf5Error, Result};
 use super::global_heap::{GlobalHeaps, HeapReference};
-use super::source::Source;
+use super::source::CountedFile;
 
 /// A decoded element.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Value {
+pub enum Hdf5Value {
     /// An integer, or a value of an enumeration.
     Integer(i128),
     /// A floating-point number.
@@ -25,9 +25,9 @@ pub enum Value {
     /// The address of an object; `None` for a null reference.
     Reference(Option<u64>),
     /// Elements of an array, or of a sequence.
-    List(Vec<Value>),
+    List(Vec<Hdf5Value>),
     /// Members of a record, in order.
-    Record(Vec<Value>),
+    Record(Vec<Hdf5Value>),
     /// Bytes of a type that this parser does not decode.
     Bytes(Vec<u8>),
 }
@@ -37,7 +37,7 @@ const VALUE_BYTES: u64 = 16;
 
 /// A decoder of elements.
 pub(super) struct Decoder<'s, 'r> {
-    pub(super) source: &'s Source<'r>,
+    pub(super) source: &'s CountedFile<'r>,
     pub(super) heaps: &'s GlobalHeaps,
     /// Bytes that values may still take: 16 for each, plus the bytes of those in a heap.
     pub(super) bytes_left: Cell<u64>,
@@ -51,7 +51,7 @@ impl Decoder<'_, '_> {
         count: u64,
         cursor: &mut Cursor<'_>,
         depth_left: usize,
-    ) -> Result<Vec<Value>> {
+    ) -> Result<Vec<Hdf5Value>> {
         let depth_left = depth_left.checked_sub(1);
         let depth_left = depth_left.ok_or_else(|| Hdf5Error::limit("values within values"))?;
         let size = usize::try_from(datatype.size).unwrap_or(usize::MAX);
@@ -75,34 +75,40 @@ impl Decoder<'_, '_> {
         datatype: &Datatype,
         mut cursor: Cursor<'_>,
         depth_left: usize,
-    ) -> Result<Value> {
+    ) -> Result<Hdf5Value> {
         let bytes = cursor.rest();
-        let or_bytes = |value: Option<Value>| value.unwrap_or_else(|| Value::Bytes(bytes.to_vec()));
+        let or_bytes =
+            |value: Option<Hdf5Value>| value.unwrap_or_else(|| Hdf5Value::Bytes(bytes.to_vec()));
         Ok(match &datatype.kind {
             TypeKind::Integer { bits, signed } => or_bytes(integer(bytes, *bits, *signed)),
             TypeKind::Enumeration { base, .. } => self.element(base, cursor, depth_left)?,
             TypeKind::Float { bits, format } => or_bytes(float(bytes, *bits, format)),
-            TypeKind::Text(format) => Value::Text(unpadded(bytes, *format).to_vec()),
+            TypeKind::Text(format) => Hdf5Value::Text(unpadded(bytes, *format).to_vec()),
             TypeKind::VariableText(format) => {
                 let length = cursor.u32()?;
                 let object = self.object(length.into(), &mut cursor)?;
                 // In memory, text ends with its first NUL, regardless of the padding in the file.
                 let format = TextFormat { padding: Padding::ZeroTerminated, ..*format };
-                Value::Text(unpadded(&object.bytes, format).to_vec())
+                Hdf5Value::Text(unpadded(&object.bytes, format).to_vec())
             }
             TypeKind::Sequence(base) => {
                 let count = cursor.u32()?;
                 let length = u64::from(count).saturating_mul(base.size.into());
                 let object = self.object(length, &mut cursor)?;
-                Value::List(self.elements(base, count.into(), &mut object.cursor(), depth_left)?)
+                Hdf5Value::List(self.elements(
+                    base,
+                    count.into(),
+                    &mut object.cursor(),
+                    depth_left,
+                )?)
             }
             TypeKind::Array { shape, base } => {
                 let count = shape.iter().try_fold(1_u64, |n, size| n.checked_mul((*size).into()));
                 let count = count.ok_or_else(|| cursor.corrupt("an array without an end"))?;
-                Value::List(self.elements(base, count, &mut cursor, depth_left)?)
+                Hdf5Value::List(self.elements(base, count, &mut cursor, depth_left)?)
             }
             TypeKind::Complex(base) => {
-                Value::Record(self.elements(base, 2, &mut cursor, depth_left)?)
+                Hdf5Value::Record(self.elements(base, 2, &mut cursor, depth_left)?)
             }
             TypeKind::Compound(members) => {
                 let mut record = Vec::new();
@@ -111,20 +117,20 @@ impl Decoder<'_, '_> {
                     cursor.skip(usize::try_from(member.offset).unwrap_or(usize::MAX))?;
                     record.extend(self.elements(&member.datatype, 1, &mut cursor, depth_left)?);
                 }
-                Value::Record(record)
+                Hdf5Value::Record(record)
             }
             TypeKind::Reference(ReferenceKind::Object) => {
-                Value::Reference(cursor.address()?.filter(|address| *address != 0))
+                Hdf5Value::Reference(cursor.address()?.filter(|address| *address != 0))
             }
             TypeKind::Reference(_)
             | TypeKind::Time
             | TypeKind::Bits(_)
-            | TypeKind::Opaque { .. } => Value::Bytes(bytes.to_vec()),
+            | TypeKind::Opaque { .. } => Hdf5Value::Bytes(bytes.to_vec()),
         })
     }
 
     /// Reads an element of variable length from its heap.
-    fn object(&self, length: u64, cursor: &mut Cursor<'_>) -> Result<Block> {
+    fn object(&self, length: u64, cursor: &mut Cursor<'_>) -> Result<FileBlock> {
         let start = *cursor;
         let reference = HeapReference::decode(cursor)?;
         let reference = if length == 0 { HeapReference::NOTHING } else { reference };
@@ -167,7 +173,7 @@ fn raw_bits(bytes: &[u8], range: BitRange) -> Option<u128> {
     Some(shifted & u128::MAX.checked_shr(unused)?)
 }
 
-pub(super) fn integer(bytes: &[u8], range: BitRange, signed: bool) -> Option<Value> {
+pub(super) fn integer(bytes: &[u8], range: BitRange, signed: bool) -> Option<Hdf5Value> {
     let raw = raw_bits(bytes, range)?;
     if range.precision > 64 {
         return None;
@@ -179,11 +185,11 @@ pub(super) fn integer(bytes: &[u8], range: BitRange, signed: bool) -> Option<Val
     } else {
         value
     };
-    Some(Value::Integer(value))
+    Some(Hdf5Value::Integer(value))
 }
 
 /// Decodes a number in one of the IEEE formats.
-fn float(bytes: &[u8], range: BitRange, format: &FloatFormat) -> Option<Value> {
+fn float(bytes: &[u8], range: BitRange, format: &FloatFormat) -> Option<Hdf5Value> {
     let raw = raw_bits(bytes, range)?;
     let ieee = |exponent_bits: u8, mantissa_bits: u8, exponent_bias: u32| {
         *format
@@ -203,5 +209,5 @@ fn float(bytes: &[u8], range: BitRange, format: &FloatFormat) -> Option<Value> {
         64 if ieee(11, 52, 1023) => f64::from_bits(u64::try_from(raw).ok()?),
         _ => return None,
     };
-    Some(Value::Float(value))
+    Some(Hdf5Value::Float(value))
 }

@@ -6,7 +6,7 @@ use super::{JsonError, NUMBER, is_marked_word};
 
 /// The class of a byte outside strings.
 #[derive(Clone, Copy, PartialEq)]
-enum Class {
+enum ByteClass {
     Other,
     Quote,
     Open,
@@ -15,19 +15,19 @@ enum Class {
     Word,
 }
 
-const CLASSES: [Class; 256] = {
-    let mut classes = [Class::Other; 256];
-    classes[b'"' as usize] = Class::Quote;
-    classes[b'[' as usize] = Class::Open;
-    classes[b'{' as usize] = Class::Open;
-    classes[b']' as usize] = Class::Close;
-    classes[b'}' as usize] = Class::Close;
-    classes[b'N' as usize] = Class::Word;
-    classes[b'I' as usize] = Class::Word;
-    classes[b'-' as usize] = Class::Word;
+const CLASSES: [ByteClass; 256] = {
+    let mut classes = [ByteClass::Other; 256];
+    classes[b'"' as usize] = ByteClass::Quote;
+    classes[b'[' as usize] = ByteClass::Open;
+    classes[b'{' as usize] = ByteClass::Open;
+    classes[b']' as usize] = ByteClass::Close;
+    classes[b'}' as usize] = ByteClass::Close;
+    classes[b'N' as usize] = ByteClass::Word;
+    classes[b'I' as usize] = ByteClass::Word;
+    classes[b'-' as usize] = ByteClass::Word;
     let mut digit = b'0';
     while digit <= b'9' {
-        classes[digit as usize] = Class::Word;
+        classes[digit as usize] = ByteClass::Word;
         digit += 1;
     }
     classes
@@ -50,16 +50,16 @@ fn scan_numbers(bytes: &[u8], depth_max: usize) -> Result<Option<Vec<u8>>, JsonE
     while let Some(&byte) = bytes.get(at) {
         at += 1;
         match CLASSES[usize::from(byte)] {
-            Class::Other => {}
-            Class::Quote => at = string_end(bytes, at),
-            Class::Open => {
+            ByteClass::Other => {}
+            ByteClass::Quote => at = string_end(bytes, at),
+            ByteClass::Open => {
                 depth += 1;
                 if depth > depth_max {
                     return Err(JsonError::TooDeep { limit: depth_max });
                 }
             }
-            Class::Close => depth = depth.saturating_sub(1),
-            Class::Word => {
+            ByteClass::Close => depth = depth.saturating_sub(1),
+            ByteClass::Word => {
                 let start = at - 1;
                 let word = word_at(&bytes[start..]);
                 at = start + word.len();

@@ -31,12 +31,12 @@ const ALLOCATION: u64 = 32;
 
 /// Bytes of memory that values may still take.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct ValuesBudget {
     left: Cell<u64>,
     is_spent: Cell<bool>,
 }
 
-impl Budget {
+impl ValuesBudget {
     pub(super) fn new(bytes: u64) -> Self {
         Self { left: Cell::new(bytes), is_spent: Cell::new(false) }
     }
@@ -58,17 +58,17 @@ impl Budget {
 
 /// The destination of an object's members that are kept as text.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Slot<'a> {
+pub(super) struct TextSlot<'a> {
     /// The keys that lead from the current value to the object.
     pub(super) path: &'a [&'a str],
     pub(super) texts: &'a RefCell<Option<Texts>>,
 }
 
-impl Slot<'_> {
+impl TextSlot<'_> {
     fn fill<'de, A: MapAccess<'de>>(
         &self,
         mut entries: A,
-        budget: &Budget,
+        budget: &ValuesBudget,
     ) -> Result<Value, A::Error> {
         let mut texts = Texts::new();
         while let Some(key) = entries.next_key::<String>()? {
@@ -91,18 +91,18 @@ fn appears_twice<E: de::Error>(key: &str) -> E {
 
 /// A builder of one [`Value`] within a budget; it refuses duplicate keys of an object.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Strict<'a> {
-    pub(super) budget: &'a Budget,
+pub(super) struct StrictBuilder<'a> {
+    pub(super) budget: &'a ValuesBudget,
     /// Objects whose members are kept as text.
-    pub(super) kept: &'a [Slot<'a>],
+    pub(super) kept: &'a [TextSlot<'a>],
     /// The member that is kept as text in its place, if it is an object.
     pub(super) as_text: Option<&'a str>,
 }
 
-impl Strict<'_> {
+impl StrictBuilder<'_> {
     /// Returns the builder for items of a list; nothing in a list is kept as text.
-    fn inner(&self) -> Strict<'_> {
-        Strict { budget: self.budget, kept: &[], as_text: None }
+    fn inner(&self) -> StrictBuilder<'_> {
+        StrictBuilder { budget: self.budget, kept: &[], as_text: None }
     }
 
     /// Returns the value that stands for a member kept as text.
@@ -124,7 +124,7 @@ impl Strict<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Strict<'_> {
+impl<'de> DeserializeSeed<'de> for StrictBuilder<'_> {
     type Value = Value;
 
     fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -132,7 +132,7 @@ impl<'de> DeserializeSeed<'de> for Strict<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Strict<'_> {
+impl<'de> Visitor<'de> for StrictBuilder<'_> {
     type Value = Value;
 
     fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -193,7 +193,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
                 self.text(entries.next_value()?)?
             } else {
                 let below = self.below(&key);
-                entries.next_value_seed(Strict { kept: &below, as_text: None, ..self })?
+                entries.next_value_seed(StrictBuilder { kept: &below, as_text: None, ..self })?
             };
             if map.is_empty() && small.len() < SMALL {
                 if small.iter().any(|(other, _)| *other == key) {
@@ -214,12 +214,12 @@ impl<'de> Visitor<'de> for Strict<'_> {
     }
 }
 
-impl Strict<'_> {
+impl StrictBuilder<'_> {
     /// Returns the slots for objects within the member `key`.
-    fn below(&self, key: &str) -> Vec<Slot<'_>> {
+    fn below(&self, key: &str) -> Vec<TextSlot<'_>> {
         let slots = self.kept.iter().filter_map(|slot| {
             let (first, path) = slot.path.split_first()?;
-            (*first == key).then_some(Slot { path, ..*slot })
+            (*first == key).then_some(TextSlot { path, ..*slot })
         });
         slots.collect()
     }

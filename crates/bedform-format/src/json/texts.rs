@@ -14,7 +14,7 @@ use crate::Limits;
 pub type Texts = BTreeMap<String, JsonText>;
 
 /// Members of one object of a document, with the keys that lead to the object.
-pub type Kept<'a> = (&'a [&'a str], &'a Texts);
+pub type KeptTexts<'a> = (&'a [&'a str], &'a Texts);
 
 /// A syntactically valid JSON value as text; it takes no more memory than its bytes.
 #[derive(Debug, Clone)]
@@ -28,7 +28,7 @@ impl JsonText {
     /// Returns the text of a value, with the line breaks and indentation of nesting level `depth`
     /// in the output of [`write`](super::write).
     pub fn of(value: &Value, depth: usize) -> Self {
-        let document = Filled { value, kept: Vec::new(), is_root: true };
+        let document = DocumentWithTexts { value, kept: Vec::new(), is_root: true };
         let text = String::from_utf8(indented(&document)).unwrap_or_default();
         // String literals contain no bare line breaks.
         let text = text.replace('\n', &format!("\n{}", " ".repeat(depth)));
@@ -56,8 +56,8 @@ impl PartialEq for JsonText {
 }
 
 /// As [`write`](super::write), with the members `kept` of objects that are empty in the document.
-pub fn write_with(document: &Value, kept: &[Kept<'_>]) -> Vec<u8> {
-    unmarked(indented(&Filled { value: document, kept: kept.to_vec(), is_root: true }))
+pub fn write_with(document: &Value, kept: &[KeptTexts<'_>]) -> Vec<u8> {
+    unmarked(indented(&DocumentWithTexts { value: document, kept: kept.to_vec(), is_root: true }))
 }
 
 fn indented(document: &impl Serialize) -> Vec<u8> {
@@ -70,14 +70,14 @@ fn indented(document: &impl Serialize) -> Vec<u8> {
 }
 
 /// A value together with the kept members of its objects.
-struct Filled<'a> {
+struct DocumentWithTexts<'a> {
     value: &'a Value,
-    kept: Vec<Kept<'a>>,
+    kept: Vec<KeptTexts<'a>>,
     /// True for the document itself, whose attributes may be text.
     is_root: bool,
 }
 
-impl Serialize for Filled<'_> {
+impl Serialize for DocumentWithTexts<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if let Some((_, texts)) = self.kept.iter().find(|(path, _)| path.is_empty()) {
             return serializer.collect_map(texts.iter().map(|(key, text)| (key, &text.0)));
@@ -90,20 +90,24 @@ impl Serialize for Filled<'_> {
     }
 }
 
-impl<'a> Filled<'a> {
-    fn member(&self, key: &str, value: &'a Value) -> Member<'a> {
+impl<'a> DocumentWithTexts<'a> {
+    fn member(&self, key: &str, value: &'a Value) -> DocumentMember<'a> {
         if self.is_root
             && key == ATTRIBUTES
             && let Some(text) = object_text(value)
             && let Some(raw) = raw(text.indented(1))
         {
-            return Member::Text(raw);
+            return DocumentMember::Text(raw);
         }
         let below = self.kept.iter().filter_map(|(path, texts)| {
             let (first, path) = path.split_first()?;
             (*first == key).then_some((path, *texts))
         });
-        Member::Filled(Filled { value, kept: below.collect(), is_root: false })
+        DocumentMember::DocumentWithTexts(DocumentWithTexts {
+            value,
+            kept: below.collect(),
+            is_root: false,
+        })
     }
 }
 
@@ -116,16 +120,16 @@ fn raw(text: String) -> Option<Box<RawValue>> {
 }
 
 /// A member of a document, ready to serialize.
-enum Member<'a> {
+enum DocumentMember<'a> {
     Text(Box<RawValue>),
-    Filled(Filled<'a>),
+    DocumentWithTexts(DocumentWithTexts<'a>),
 }
 
-impl Serialize for Member<'_> {
+impl Serialize for DocumentMember<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Text(raw) => raw.serialize(serializer),
-            Self::Filled(filled) => filled.serialize(serializer),
+            Self::DocumentWithTexts(filled) => filled.serialize(serializer),
         }
     }
 }

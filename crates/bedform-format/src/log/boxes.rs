@@ -17,9 +17,9 @@
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
-use super::varint::{Reader, write_column, write_varint};
+use super::varint::{ColumnReader, write_column, write_varint};
 use super::{
-    ALLOCATION_BYTES, Budget, LogError, Result, check_limit, invalid, list_bytes, size_of,
+    ALLOCATION_BYTES, DecodeBudget, LogError, Result, check_limit, invalid, list_bytes, size_of,
 };
 use crate::Limits;
 
@@ -43,11 +43,11 @@ pub struct Boxes {
     rank: usize,
     /// Stored, because boxes of rank 0 have no coordinates to count.
     count: usize,
-    shared: Arc<Shared>,
+    shared: Arc<SharedBoxes>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedBoxes {
     starts: Vec<u64>,
     shapes: Vec<u64>,
     /// Computed on first use.
@@ -96,13 +96,13 @@ impl Hash for Boxes {
 
 /// The encoding of boxes, which follows from their number and the shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum BoxesEncoding {
     One = 0,
     Flattened = 1,
     ByAxis = 2,
 }
 
-impl Form {
+impl BoxesEncoding {
     fn of(count: usize, shape: &[u64]) -> Self {
         let is_countable = shape.iter().try_fold(1_u64, |all, &length| all.checked_mul(length));
         match is_countable {
@@ -143,7 +143,11 @@ impl Boxes {
     }
 
     fn of(rank: usize, count: usize, starts: Vec<u64>, shapes: Vec<u64>) -> Self {
-        Self { rank, count, shared: Arc::new(Shared { starts, shapes, ..Shared::default() }) }
+        Self {
+            rank,
+            count,
+            shared: Arc::new(SharedBoxes { starts, shapes, ..SharedBoxes::default() }),
+        }
     }
 
     /// Returns the number of axes of every box.
@@ -294,7 +298,7 @@ impl Boxes {
     /// Memory of `count` boxes of `rank` axes, in bytes.
     pub(super) fn memory_bytes(rank: usize, count: u64) -> u64 {
         let numbers = count.saturating_mul(16).saturating_mul(rank as u64);
-        numbers.saturating_add(size_of::<Self>() + size_of::<Shared>() + 4 * ALLOCATION_BYTES)
+        numbers.saturating_add(size_of::<Self>() + size_of::<SharedBoxes>() + 4 * ALLOCATION_BYTES)
     }
 
     /// Removes the first axis if all boxes have length 1 and the same start along it, and returns
@@ -354,11 +358,11 @@ impl Boxes {
     /// # Errors
     /// [`LogError`] if the bytes are damaged, over the limits, or name a box outside `shape`.
     pub fn decode(bytes: &[u8], shape: &[u64], limits: &Limits) -> Result<Self> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = ColumnReader::new(bytes);
         let count = reader.number(WHAT)?;
         check_limit("axes", shape.len() as u64, limits.rank_max as u64)?;
         check_limit("boxes", count, limits.section_boxes_max)?;
-        Budget::new(bytes.len()).charge(1, Self::memory_bytes(shape.len(), count))?;
+        DecodeBudget::new(bytes.len()).charge(1, Self::memory_bytes(shape.len(), count))?;
         let boxes = Self::read(&mut reader, shape, count)?;
         reader.finish(WHAT)?;
         Ok(boxes)
@@ -367,23 +371,23 @@ impl Boxes {
     /// Appends the encoding without the number of boxes.
     pub(super) fn write(&self, shape: &[u64], bytes: &mut Vec<u8>) -> Result<()> {
         self.validate(shape)?;
-        let form = Form::of(self.count, shape);
+        let form = BoxesEncoding::of(self.count, shape);
         bytes.push(form as u8);
         let axis = |numbers: &'_ [u64], axis: usize| -> Vec<u64> {
             numbers.iter().skip(axis).step_by(self.rank).copied().collect()
         };
         match form {
-            Form::One => {
+            BoxesEncoding::One => {
                 let numbers = self.starts().iter().chain(self.shapes());
                 numbers.for_each(|&number| write_varint(number, bytes));
             }
-            Form::Flattened => {
+            BoxesEncoding::Flattened => {
                 write_column(self.iter().map(|(start, _)| place(start, shape, 0)), bytes);
                 // Stored less 1 along each axis: `lengths - 1` is a point of the shape, `lengths`
                 // need not be.
                 write_column(self.iter().map(|(_, lengths)| place(lengths, shape, 1)), bytes);
             }
-            Form::ByAxis => {
+            BoxesEncoding::ByAxis => {
                 for numbers in [self.starts(), self.shapes()] {
                     (0..self.rank)
                         .for_each(|at| write_column(axis(numbers, at).into_iter(), bytes));
@@ -394,25 +398,27 @@ impl Boxes {
     }
 
     /// Reads `count` boxes; the caller has charged [`Boxes::memory_bytes`] to its budget.
-    pub(super) fn read(reader: &mut Reader<'_>, shape: &[u64], count: u64) -> Result<Self> {
+    pub(super) fn read(reader: &mut ColumnReader<'_>, shape: &[u64], count: u64) -> Result<Self> {
         let short = LogError::CutShort { what: WHAT };
         let rank = shape.len();
         let boxes_count = usize::try_from(count).map_err(|_| short.clone())?;
-        let form = Form::of(boxes_count, shape);
+        let form = BoxesEncoding::of(boxes_count, shape);
         let found = reader.take(1, WHAT)?.first().ok_or(short)?;
         if *found != form as u8 {
             return Err(invalid(WHAT, format!("form {found} where it must be {}", form as u8)));
         }
         let (starts, shapes) = match form {
-            Form::One => {
+            BoxesEncoding::One => {
                 let mut numbers =
                     || -> Result<Vec<u64>> { shape.iter().map(|_| reader.number(WHAT)).collect() };
                 (numbers()?, numbers()?)
             }
-            Form::Flattened => {
+            BoxesEncoding::Flattened => {
                 (read_places(reader, shape, count, 0)?, read_places(reader, shape, count, 1)?)
             }
-            Form::ByAxis => (read_axes(reader, rank, count)?, read_axes(reader, rank, count)?),
+            BoxesEncoding::ByAxis => {
+                (read_axes(reader, rank, count)?, read_axes(reader, rank, count)?)
+            }
         };
         let boxes = Self::of(rank, boxes_count, starts, shapes);
         boxes.validate(shape)?;
@@ -426,7 +432,12 @@ fn place(point: &[u64], shape: &[u64], less: u64) -> u64 {
 }
 
 /// Reads a column of C-order positions as points, with `more` added to each coordinate.
-fn read_places(reader: &mut Reader<'_>, shape: &[u64], count: u64, more: u64) -> Result<Vec<u64>> {
+fn read_places(
+    reader: &mut ColumnReader<'_>,
+    shape: &[u64],
+    count: u64,
+    more: u64,
+) -> Result<Vec<u64>> {
     let mut column = reader.column(count, WHAT)?;
     let elements: u64 = shape.iter().product();
     let mut points = Vec::new();
@@ -454,7 +465,7 @@ fn reserve_once(points: &mut Vec<u64>, rank: usize, count: u64) {
 }
 
 /// Reads one column for each axis, and interleaves them box by box.
-fn read_axes(reader: &mut Reader<'_>, rank: usize, count: u64) -> Result<Vec<u64>> {
+fn read_axes(reader: &mut ColumnReader<'_>, rank: usize, count: u64) -> Result<Vec<u64>> {
     let mut columns = Vec::with_capacity(rank);
     for _ in 0..rank {
         columns.push(reader.column(count, WHAT)?);

@@ -1,7 +1,7 @@
 //! The identity of a commit before it has a number.
 
 use super::Result;
-use super::varint::{Reader, write_varint};
+use super::varint::{ColumnReader, write_varint};
 
 const WHAT: &str = "the session of a record";
 
@@ -21,7 +21,7 @@ impl CommitId {
         write_varint(u64::from(self.epoch), bytes);
     }
 
-    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self> {
+    pub(super) fn read(reader: &mut ColumnReader<'_>) -> Result<Self> {
         let [session] = reader.pieces::<16>(1, WHAT)? else {
             return Err(super::LogError::CutShort { what: WHAT });
         };

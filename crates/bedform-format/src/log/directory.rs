@@ -16,9 +16,9 @@
 
 use std::collections::HashMap;
 
-use super::varint::{Column, Reader, write_column, write_varint};
+use super::varint::{Column, ColumnReader, write_column, write_varint};
 use super::{
-    Budget, CommitId, LogError, Result, check_limit, check_place, check_segment_name,
+    CommitId, DecodeBudget, LogError, Result, check_limit, check_place, check_segment_name,
     check_version, invalid, list_bytes, size_of,
 };
 use crate::Limits;
@@ -97,12 +97,12 @@ pub struct SectionPlace {
     /// The lowest rank with writes in the section.
     pub rank_first: u32,
     /// The parts of arrays that the section touches, one for each array.
-    pub arrays: Vec<Touched>,
+    pub arrays: Vec<TouchedArray>,
 }
 
 /// The part of an array that a section touches.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Touched {
+pub struct TouchedArray {
     /// Identity of the array.
     pub key: [u8; 16],
     /// Start of the box around all writes.
@@ -115,7 +115,7 @@ pub struct Touched {
     pub bytes: u64,
 }
 
-impl Touched {
+impl TouchedArray {
     /// Memory of a part of rank 0 in bytes; each axis adds 16.
     const MEMORY_BYTES: u64 = 2 * 16 + size_of::<Self>();
 
@@ -138,7 +138,7 @@ impl Touched {
 }
 
 /// Returns true if two boxes, each given by start and exclusive end, intersect or differ in rank:
-/// see [`Touched::intersects`].
+/// see [`TouchedArray::intersects`].
 pub fn boxes_meet(own: (&[u64], &[u64]), other: (&[u64], &[u64])) -> bool {
     if own.0.len() != other.0.len() || own.1.len() != other.1.len() {
         return true;
@@ -193,7 +193,7 @@ impl Directory {
     /// As [`Directory::check`], and [`LogError::Limit`] if it exceeds the limits of readers.
     pub fn encode(&self, limits: &Limits) -> Result<Vec<u8>> {
         self.check(limits)?;
-        let touched: Vec<&Touched> =
+        let touched: Vec<&TouchedArray> =
             self.sections.iter().flat_map(|section| &section.arrays).collect();
         let (arrays, numbers) = distinct_arrays(&touched);
         let mut bytes = Vec::new();
@@ -225,7 +225,7 @@ impl Directory {
         write_column(self.grown.iter().flat_map(|array| array.base.iter().copied()), &mut bytes);
         write_column(self.grown.iter().flat_map(|array| array.shape.iter().copied()), &mut bytes);
         check_limit("bytes in a directory", bytes.len() as u64, limits.index_bytes_max)?;
-        Budget::new(bytes.len()).charge(1, self.memory_bytes(&arrays))?;
+        DecodeBudget::new(bytes.len()).charge(1, self.memory_bytes(&arrays))?;
         Ok(bytes)
     }
 
@@ -245,7 +245,7 @@ impl Directory {
     fn memory_bytes(&self, arrays: &[([u8; 16], usize)]) -> u64 {
         let names = self.segments.iter().map(|name| name_bytes() + name.len() as u64);
         let touched = self.sections.iter().flat_map(|section| &section.arrays);
-        let touched = touched.map(|part| Touched::MEMORY_BYTES + 16 * part.start.len() as u64);
+        let touched = touched.map(|part| TouchedArray::MEMORY_BYTES + 16 * part.start.len() as u64);
         let grown = self.grown.iter().map(|array| GrownArray::memory_bytes(array.shape.len()));
         names.chain(touched).chain(grown).fold(0, u64::saturating_add)
             + self.sections.len() as u64 * (size_of::<SectionPlace>() + list_bytes(0))
@@ -258,7 +258,7 @@ impl Directory {
     /// [`LogError`] if the bytes are damaged, of a newer version, over the limits, or fail
     /// [`Directory::check`].
     pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = ColumnReader::new(bytes);
         check_version(WHAT, reader.number(WHAT)?, VERSION)?;
         check_limit("bytes in a directory", bytes.len() as u64, limits.index_bytes_max)?;
         let commit = CommitId::read(&mut reader)?;
@@ -273,7 +273,7 @@ impl Directory {
         }
         let [segments, sections, arrays, touched, grown] = counts;
         check_limit("arrays touched", touched, limits.section_entries_max)?;
-        let mut budget = Budget::new(bytes.len());
+        let mut budget = DecodeBudget::new(bytes.len());
         let segments = read_names(&mut reader, segments, &mut budget)?;
         let arrays = read_arrays(&mut reader, arrays, limits, &mut budget)?;
         let (mut sections, of_sections) = read_places(&mut reader, sections, &mut budget)?;
@@ -287,7 +287,7 @@ impl Directory {
 }
 
 /// Returns each distinct pair of key and rank once, and for each part the index of its pair.
-fn distinct_arrays(touched: &[&Touched]) -> (Vec<([u8; 16], usize)>, Vec<u64>) {
+fn distinct_arrays(touched: &[&TouchedArray]) -> (Vec<([u8; 16], usize)>, Vec<u64>) {
     let mut arrays = Vec::new();
     let mut known = HashMap::new();
     let numbers = touched.iter().map(|touched| {
@@ -310,9 +310,9 @@ fn name_bytes() -> u64 {
 }
 
 pub(super) fn read_names(
-    reader: &mut Reader<'_>,
+    reader: &mut ColumnReader<'_>,
     count: u64,
-    budget: &mut Budget,
+    budget: &mut DecodeBudget,
 ) -> Result<Vec<String>> {
     let capacity = budget.charge(count, name_bytes())?;
     let mut lengths = reader.column(count, WHAT)?;
@@ -329,10 +329,10 @@ pub(super) fn read_names(
 
 /// Reads keys and ranks.
 fn read_arrays(
-    reader: &mut Reader<'_>,
+    reader: &mut ColumnReader<'_>,
     count: u64,
     limits: &Limits,
-    budget: &mut Budget,
+    budget: &mut DecodeBudget,
 ) -> Result<Vec<([u8; 16], usize)>> {
     let capacity = budget.charge(count, size_of::<([u8; 16], usize)>())?;
     let keys = reader.pieces::<16>(count, WHAT)?;
@@ -351,9 +351,9 @@ fn read_arrays(
 /// Reads the sections without the parts that they touch, and the column of the number of parts of
 /// each.
 fn read_places<'a>(
-    reader: &mut Reader<'a>,
+    reader: &mut ColumnReader<'a>,
     count: u64,
-    budget: &mut Budget,
+    budget: &mut DecodeBudget,
 ) -> Result<(Vec<SectionPlace>, Column<'a>)> {
     let capacity = budget.charge(count, size_of::<SectionPlace>() + list_bytes(0))?;
     let mut segments = reader.column(count, SECTION)?;
@@ -380,14 +380,14 @@ fn read_places<'a>(
 }
 
 fn read_touched(
-    reader: &mut Reader<'_>,
+    reader: &mut ColumnReader<'_>,
     count: u64,
     arrays: &[([u8; 16], usize)],
     sections: &mut [SectionPlace],
     mut of_sections: Column<'_>,
-    budget: &mut Budget,
+    budget: &mut DecodeBudget,
 ) -> Result<()> {
-    budget.charge(count, Touched::MEMORY_BYTES)?;
+    budget.charge(count, TouchedArray::MEMORY_BYTES)?;
     let mut numbers = reader.column(count, TOUCHED)?;
     let mut entries = reader.column(count, TOUCHED)?;
     let mut bytes = reader.column(count, TOUCHED)?;
@@ -404,7 +404,7 @@ fn read_touched(
             with_axis[..rank].iter_mut().for_each(|count| *count += 1);
             let (start, end) = (vec![0; rank], vec![0; rank]);
             let (entries, bytes) = (entries.next()?, bytes.next()?);
-            section.arrays.push(Touched { key, start, end, entries, bytes });
+            section.arrays.push(TouchedArray { key, start, end, entries, bytes });
         }
     }
     for column in [of_sections, numbers, entries, bytes] {
@@ -444,10 +444,10 @@ impl GrownArray {
 }
 
 fn read_grown(
-    reader: &mut Reader<'_>,
+    reader: &mut ColumnReader<'_>,
     count: u64,
     limits: &Limits,
-    budget: &mut Budget,
+    budget: &mut DecodeBudget,
 ) -> Result<Vec<GrownArray>> {
     let capacity = budget.charge(count, GrownArray::memory_bytes(0))?;
     let keys = reader.pieces::<16>(count, GROWN)?;

@@ -41,7 +41,7 @@ pub mod varint;
 pub use boxes::Boxes;
 pub use builder::SectionBuilder;
 pub use commit_id::CommitId;
-pub use directory::{Directory, GrownArray, SectionPlace, Touched, boxes_meet};
+pub use directory::{Directory, GrownArray, SectionPlace, TouchedArray, boxes_meet};
 pub use lanes::{LANE_BYTES, Lane, Lanes, STRIPE_BYTES, SegmentName};
 pub use promises::{Promise, PromiseFile, PromisesHeader};
 pub use root::{CommitRecord, Root, SettledRecord, TableRecord};
@@ -142,12 +142,12 @@ const ALLOCATION_BYTES: u64 = 16;
 
 /// The memory that a decoder may still take; checked before every allocation.
 #[derive(Debug)]
-struct Budget {
+struct DecodeBudget {
     limit: u64,
     used: u64,
 }
 
-impl Budget {
+impl DecodeBudget {
     fn new(encoded_bytes: usize) -> Self {
         let limit = (encoded_bytes as u64).saturating_mul(MEMORY_FACTOR);
         Self { limit: limit.saturating_add(MEMORY_FREE), used: 0 }

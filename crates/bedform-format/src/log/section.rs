@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::boxes::Summary;
 use super::{
-    ALLOCATION_BYTES, Boxes, CommitId, Result, Touched, check_limit, check_place, invalid,
+    ALLOCATION_BYTES, Boxes, CommitId, Result, TouchedArray, check_limit, check_place, invalid,
     list_bytes, size_of,
 };
 use crate::Limits;
@@ -184,11 +184,11 @@ impl Section {
     ///
     /// # Errors
     /// As [`Section::check`], for an index out of range or a number of bytes beyond 64 bits.
-    pub fn touched(&self) -> Result<Vec<Touched>> {
+    pub fn touched(&self) -> Result<Vec<TouchedArray>> {
         let summaries = self.summaries()?;
         // Keyed by rank, too: an array that was made anew may have another rank, and no part may be
         // lost.
-        let mut touched = BTreeMap::<([u8; 16], usize), Touched>::new();
+        let mut touched = BTreeMap::<([u8; 16], usize), TouchedArray>::new();
         for entry in &self.entries {
             let (array, summary) = self.parts(&summaries, entry)?;
             let bytes = array.bytes_of(entry.record, summary)?;
@@ -197,7 +197,7 @@ impl Section {
             let end = || entry.record.iter().map(|&record| record + 1).chain(high.iter().copied());
             let of_array = touched.entry((array.key, array.shape.len())).or_insert_with(|| {
                 let (start, end) = (start().collect(), end().collect());
-                Touched { key: array.key, start, end, entries: 0, bytes: 0 }
+                TouchedArray { key: array.key, start, end, entries: 0, bytes: 0 }
             });
             of_array.start.iter_mut().zip(start()).for_each(|(old, new)| *old = new.min(*old));
             of_array.end.iter_mut().zip(end()).for_each(|(old, new)| *old = new.max(*old));

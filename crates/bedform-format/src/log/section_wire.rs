@@ -18,9 +18,9 @@
 use std::collections::HashMap;
 
 use super::boxes::Summary;
-use super::varint::{Column, Reader, write_column, write_varint};
+use super::varint::{Column, ColumnReader, write_column, write_varint};
 use super::{
-    Block, Boxes, Budget, CommitId, Entry, Result, Section, SectionArray, check_limit,
+    Block, Boxes, CommitId, DecodeBudget, Entry, Result, Section, SectionArray, check_limit,
     check_version, invalid, list_bytes, size_of,
 };
 use crate::Limits;
@@ -43,7 +43,7 @@ impl Section {
     /// limits of readers.
     pub fn encode(&self, limits: &Limits) -> Result<Vec<u8>> {
         self.check(limits)?;
-        let mut shapes = Shapes::default();
+        let mut shapes = DistinctShapes::default();
         let of_arrays: Vec<u64> = self.arrays.iter().map(|a| shapes.number(&a.shape)).collect();
         let of_bases: Vec<u64> = self.arrays.iter().map(|a| shapes.number(&a.base)).collect();
         let frames = self.frames()?;
@@ -73,7 +73,8 @@ impl Section {
         self.write_entries(&mut bytes);
         self.write_blocks(&mut bytes);
         check_limit("bytes in a section", bytes.len() as u64, limits.index_bytes_max)?;
-        Budget::new(bytes.len()).charge(1, self.memory_bytes().saturating_add(shapes.memory))?;
+        DecodeBudget::new(bytes.len())
+            .charge(1, self.memory_bytes().saturating_add(shapes.memory))?;
         Ok(bytes)
     }
 
@@ -83,7 +84,7 @@ impl Section {
     /// [`LogError`](super::LogError) if the bytes are damaged, of a newer version, over the limits,
     /// or fail [`Section::check`].
     pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = ColumnReader::new(bytes);
         let version = reader.number(WHAT)?;
         check_version(WHAT, version, VERSION)?;
         check_limit("bytes in a section", bytes.len() as u64, limits.index_bytes_max)?;
@@ -94,7 +95,7 @@ impl Section {
         }
         let [arrays, shapes, selections, entries, blocks] = counts;
         check_limit("entries", entries, limits.section_entries_max)?;
-        let mut budget = Budget::new(bytes.len());
+        let mut budget = DecodeBudget::new(bytes.len());
         budget.charge(entries, size_of::<Entry>())?;
         budget.charge(blocks, size_of::<Block>())?;
         let shapes = read_shapes(&mut reader, shapes, limits, &mut budget)?;
@@ -158,7 +159,7 @@ impl Section {
 
 /// Distinct shapes, numbered in the order of their first use.
 #[derive(Debug, Default)]
-struct Shapes {
+struct DistinctShapes {
     list: Vec<Vec<u64>>,
     numbers: HashMap<Vec<u64>, u64>,
     /// Memory of the list in a reader, in bytes.
@@ -169,7 +170,7 @@ fn shape_memory_bytes(rank: usize) -> u64 {
     size_of::<Vec<u64>>() + list_bytes(rank)
 }
 
-impl Shapes {
+impl DistinctShapes {
     fn number(&mut self, shape: &[u64]) -> u64 {
         if let Some(number) = self.numbers.get(shape) {
             return *number;
@@ -188,10 +189,10 @@ impl Shapes {
 }
 
 fn read_shapes(
-    reader: &mut Reader<'_>,
+    reader: &mut ColumnReader<'_>,
     count: u64,
     limits: &Limits,
-    budget: &mut Budget,
+    budget: &mut DecodeBudget,
 ) -> Result<Vec<Vec<u64>>> {
     let capacity = budget.charge(count, shape_memory_bytes(0))?;
     let mut ranks = reader.column(count, SHAPES)?;
@@ -213,11 +214,11 @@ fn read_shapes(
 }
 
 fn read_arrays(
-    reader: &mut Reader<'_>,
+    reader: &mut ColumnReader<'_>,
     version: u64,
     count: u64,
     shapes: &[Vec<u64>],
-    budget: &mut Budget,
+    budget: &mut DecodeBudget,
 ) -> Result<Vec<SectionArray>> {
     let capacity = budget.charge(count, SectionArray::memory_bytes(0))?;
     let keys = reader.pieces::<16>(count, ARRAYS)?;
@@ -245,11 +246,11 @@ fn read_arrays(
 }
 
 fn read_selections(
-    reader: &mut Reader<'_>,
+    reader: &mut ColumnReader<'_>,
     count: u64,
     shapes: &[Vec<u64>],
     limits: &Limits,
-    budget: &mut Budget,
+    budget: &mut DecodeBudget,
 ) -> Result<Vec<Boxes>> {
     let each = Boxes::memory_bytes(0, 0) + Summary::memory_bytes(0);
     let capacity = budget.charge(count, each)?;
@@ -270,7 +271,7 @@ fn read_selections(
     Ok(selections)
 }
 
-fn read_entries(reader: &mut Reader<'_>, count: u64) -> Result<Vec<Entry>> {
+fn read_entries(reader: &mut ColumnReader<'_>, count: u64) -> Result<Vec<Entry>> {
     let mut column = || reader.column(count, ENTRIES);
     let (mut array, mut record, mut selection) = (column()?, column()?, column()?);
     let (mut epoch, mut rank) = (column()?, column()?);
@@ -290,7 +291,7 @@ fn read_entries(reader: &mut Reader<'_>, count: u64) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-fn read_blocks(reader: &mut Reader<'_>, count: u64) -> Result<Vec<Block>> {
+fn read_blocks(reader: &mut ColumnReader<'_>, count: u64) -> Result<Vec<Block>> {
     let mut distances = reader.column(count, BLOCKS)?;
     let mut stored = reader.column(count, BLOCKS)?;
     let mut decoded = reader.column(count, BLOCKS)?;

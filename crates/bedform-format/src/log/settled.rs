@@ -13,8 +13,8 @@
 //! shards  columns of all: number in the C order of the grid; commit
 //! ```
 
-use super::varint::{Reader, write_column, write_varint};
-use super::{Budget, Result, check_limit, check_version, invalid, list_bytes, size_of};
+use super::varint::{ColumnReader, write_column, write_varint};
+use super::{DecodeBudget, Result, check_limit, check_version, invalid, list_bytes, size_of};
 use crate::Limits;
 
 const VERSION: u64 = 1;
@@ -201,10 +201,10 @@ impl SettledShards {
     /// [`LogError`](super::LogError) if the bytes are damaged, of a newer version, over the limits,
     /// or invalid.
     pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = ColumnReader::new(bytes);
         check_version(WHAT, reader.number(WHAT)?, VERSION)?;
         check_limit("bytes of settled shards", bytes.len() as u64, limits.index_bytes_max)?;
-        let mut budget = Budget::new(bytes.len());
+        let mut budget = DecodeBudget::new(bytes.len());
         let count = reader.number(WHAT)?;
         let capacity = budget.charge(count, SettledArray::memory_bytes(0, 0))?;
         let keys = reader.pieces::<16>(count, WHAT)?;

@@ -30,10 +30,10 @@
 use std::collections::BTreeSet;
 
 use super::directory::{boxes_meet, read_names};
-use super::varint::{Reader, write_column, write_varint};
+use super::varint::{ColumnReader, write_column, write_varint};
 use super::{
-    Budget, CommitRecord, Directory, GrownArray, LANE_BYTES, Result, Touched, check_limit,
-    check_place, check_segment_name, check_version, invalid, list_bytes, size_of,
+    CommitRecord, DecodeBudget, Directory, GrownArray, LANE_BYTES, Result, TouchedArray,
+    check_limit, check_place, check_segment_name, check_version, invalid, list_bytes, size_of,
 };
 use crate::Limits;
 use crate::checksum::crc32c;
@@ -164,9 +164,9 @@ impl TableRow {
         size_of::<Self>() + 2 * list_bytes(0)
     }
 
-    fn touched(&self) -> Touched {
+    fn touched(&self) -> TouchedArray {
         let (start, end) = (self.start.clone(), self.end.clone());
-        Touched { key: self.key, start, end, entries: 0, bytes: 0 }
+        TouchedArray { key: self.key, start, end, entries: 0, bytes: 0 }
     }
 
     fn place(&self) -> ([u8; 16], u64, u32) {
@@ -449,7 +449,7 @@ fn write_boxes<'a>(
 
 /// Reads the columns of [`write_boxes`] into boxes whose ranks are set.
 fn read_boxes<'a>(
-    reader: &mut Reader<'_>,
+    reader: &mut ColumnReader<'_>,
     boxes: &mut [(&'a mut Vec<u64>, &'a mut Vec<u64>)],
 ) -> Result<()> {
     let rank = boxes.iter().map(|(start, _)| start.len()).max().unwrap_or(0);
@@ -487,7 +487,7 @@ impl TableBlock {
     /// index.
     pub fn rows(&self, bytes: &[u8], index: &TableIndex, limits: &Limits) -> Result<Vec<TableRow>> {
         let mut reader = self.open(bytes)?;
-        let mut budget = Budget::new(bytes.len());
+        let mut budget = DecodeBudget::new(bytes.len());
         let mut rows = self.items(
             &mut reader,
             (limits, &mut budget),
@@ -517,7 +517,7 @@ impl TableBlock {
     /// As [`TableBlock::rows`].
     pub fn growths(&self, bytes: &[u8], limits: &Limits) -> Result<Vec<TableGrowth>> {
         let mut reader = self.open(bytes)?;
-        let mut budget = Budget::new(bytes.len());
+        let mut budget = DecodeBudget::new(bytes.len());
         let memory = size_of::<TableGrowth>() + 2 * list_bytes(0);
         let mut growths =
             self.items(&mut reader, (limits, &mut budget), memory, |key, rank| TableGrowth {
@@ -541,19 +541,19 @@ impl TableBlock {
         Ok(growths)
     }
 
-    fn open<'a>(&self, bytes: &'a [u8]) -> Result<Reader<'a>> {
+    fn open<'a>(&self, bytes: &'a [u8]) -> Result<ColumnReader<'a>> {
         let (found, expected) = (crc32c(bytes), self.checksum);
         if found != expected || bytes.len() as u64 != self.bytes {
             return Err(super::LogError::Checksum { what: BLOCK, expected, found });
         }
-        Ok(Reader::new(bytes))
+        Ok(ColumnReader::new(bytes))
     }
 
     /// Reads the arrays of a block, and makes its items with `new` from their key and rank.
     fn items<T>(
         &self,
-        reader: &mut Reader<'_>,
-        (limits, budget): (&Limits, &mut Budget),
+        reader: &mut ColumnReader<'_>,
+        (limits, budget): (&Limits, &mut DecodeBudget),
         memory_bytes: u64,
         new: impl Fn([u8; 16], usize) -> T,
     ) -> Result<Vec<T>> {
@@ -611,7 +611,11 @@ impl TableBlock {
 }
 
 /// Sets a field of each item from the next column.
-fn fill<T>(reader: &mut Reader<'_>, items: &mut [T], set: impl Fn(&mut T, u64)) -> Result<()> {
+fn fill<T>(
+    reader: &mut ColumnReader<'_>,
+    items: &mut [T],
+    set: impl Fn(&mut T, u64),
+) -> Result<()> {
     let mut column = reader.column(items.len() as u64, BLOCK)?;
     for item in items {
         set(item, column.next()?);
@@ -620,7 +624,11 @@ fn fill<T>(reader: &mut Reader<'_>, items: &mut [T], set: impl Fn(&mut T, u64)) 
 }
 
 /// Sets a field of each item from the next column, whose numbers fit 32 bits.
-fn fill_u32<T>(reader: &mut Reader<'_>, items: &mut [T], set: impl Fn(&mut T, u32)) -> Result<()> {
+fn fill_u32<T>(
+    reader: &mut ColumnReader<'_>,
+    items: &mut [T],
+    set: impl Fn(&mut T, u32),
+) -> Result<()> {
     let mut column = reader.column(items.len() as u64, BLOCK)?;
     for item in items {
         set(item, column.next_u32()?);
@@ -735,10 +743,10 @@ impl TableIndex {
     /// [`LogError`](super::LogError) if the bytes are damaged, of a newer version, over the limits,
     /// or invalid.
     pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = ColumnReader::new(bytes);
         check_version(WHAT, reader.number(WHAT)?, VERSION)?;
         check_limit("bytes in the index of a table", bytes.len() as u64, limits.index_bytes_max)?;
-        let mut budget = Budget::new(bytes.len());
+        let mut budget = DecodeBudget::new(bytes.len());
         let mut counts = [0; 4];
         for count in &mut counts {
             *count = reader.number(WHAT)?;
@@ -770,10 +778,10 @@ impl TableIndex {
 }
 
 fn read_segments(
-    reader: &mut Reader<'_>,
+    reader: &mut ColumnReader<'_>,
     count: u64,
     ends: u64,
-    budget: &mut Budget,
+    budget: &mut DecodeBudget,
 ) -> Result<Vec<TableSegment>> {
     let names = read_names(reader, count, budget)?;
     let mut last = reader.column(count, WHAT)?;
@@ -800,10 +808,10 @@ fn read_segments(
 }
 
 fn read_blocks(
-    reader: &mut Reader<'_>,
+    reader: &mut ColumnReader<'_>,
     count: u64,
     limits: &Limits,
-    budget: &mut Budget,
+    budget: &mut DecodeBudget,
 ) -> Result<Vec<TableBlock>> {
     let capacity = budget.charge(count, size_of::<TableBlock>())?;
     let (first, last) = (reader.pieces::<16>(count, WHAT)?, reader.pieces::<16>(count, WHAT)?);

@@ -131,7 +131,7 @@ fn end_run(run: u64, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Appends a column, preceded by its length in bytes; [`Reader::column`] reads it.
+/// Appends a column, preceded by its length in bytes; [`ColumnReader::column`] reads it.
 pub(super) fn write_column(values: impl Iterator<Item = u64>, bytes: &mut Vec<u8>) {
     let mut column = Vec::new();
     write_steps(values, &mut column);
@@ -226,11 +226,11 @@ impl<'a> Column<'a> {
 
 /// A reader of the remaining bytes of an object; each read fails if too few are left.
 #[derive(Debug)]
-pub(super) struct Reader<'a> {
+pub(super) struct ColumnReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ColumnReader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }

@@ -23,7 +23,7 @@ pub struct NodeSummary {
 
 /// The fields of a document that a summary needs.
 #[derive(Deserialize)]
-struct Fields<'a> {
+struct SummaryFields<'a> {
     #[serde(borrow)]
     node_type: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -43,7 +43,7 @@ impl NodeSummary {
     /// # Errors
     /// As [`JsonText::parse`], if these fields have unexpected types.
     pub fn of(text: &JsonText, limits: &Limits) -> Result<Self, JsonError> {
-        let Ok(fields) = serde_json::from_str::<Fields<'_>>(text.as_str()) else {
+        let Ok(fields) = serde_json::from_str::<SummaryFields<'_>>(text.as_str()) else {
             return Ok(Self::of_value(&text.parse(limits)?));
         };
         let key = fields.bedform.and_then(|own| parse_hex(&own.array?));

@@ -12,7 +12,7 @@ use crate::codec::definitions::{self, BYTES_CODECS, Context, SERIALIZERS, is_fil
 use crate::codec::filters::{FILTERS, check_filters};
 use crate::codec::{BytesCodec, CodecChain, Serializer, is_serializer};
 use crate::fields::{Fields, Named, invalid, shown, unsupported};
-use crate::json::{self, Kept, ObjectText, Texts, object_text};
+use crate::json::{self, KeptTexts, ObjectText, Texts, object_text};
 use crate::{DataType, Endian, Limits};
 
 type Result<T> = std::result::Result<T, MetadataError>;
@@ -105,7 +105,7 @@ impl GroupTexts {
     }
 
     /// Returns the kept documents with their paths in the document.
-    pub fn kept(&self) -> Vec<Kept<'_>> {
+    pub fn kept(&self) -> Vec<KeptTexts<'_>> {
         let texts = [&self.consolidated, &self.replacing];
         Self::PATHS
             .into_iter()

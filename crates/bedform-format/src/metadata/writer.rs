@@ -14,7 +14,7 @@ use super::{
 };
 use crate::checksum::{UNSEALED, crc32c_of_sealed, set_seal};
 use crate::codec::{CodecChain, definitions};
-use crate::json::Kept;
+use crate::json::KeptTexts;
 use crate::{DataType, TimeUnit};
 
 /// The version of the `bedform` key in the document of an array with open codecs.
@@ -215,7 +215,7 @@ pub fn seal(document: Value) -> Vec<u8> {
 }
 
 /// As [`seal`], with the members `kept` of objects that are empty in the document.
-pub fn seal_with(mut document: Value, kept: &[Kept<'_>]) -> Vec<u8> {
+pub fn seal_with(mut document: Value, kept: &[KeptTexts<'_>]) -> Vec<u8> {
     let own = own_value_mut(&mut document);
     let sealed = own.map(|own| own.insert("seal".into(), json!(UNSEALED))).is_some();
     let mut bytes = crate::json::write_with(&document, kept);

@@ -17,8 +17,8 @@ fn source(size: usize) -> SourceVersion {
 
 fn parse_all(bytes: &[u8]) -> Result<ChunkMap, HeaderError> {
     match parse(bytes, &source(bytes.len()), &Limits::default())? {
-        Header::Complete(map) => Ok(*map),
-        Header::Incomplete { .. } => panic!("asked for more than the whole file"),
+        ParsedHeader::Complete(map) => Ok(*map),
+        ParsedHeader::Incomplete { .. } => panic!("asked for more than the whole file"),
     }
 }
 
@@ -78,12 +78,12 @@ fn every_variable_of_the_golden_files_has_the_values_that_were_written() {
 fn attributes_keep_their_types_and_a_single_number_is_no_array() {
     let map = parse_all(GOLDEN[0].1).unwrap();
     let root = map.group("").unwrap();
-    assert_eq!(root.attributes[0], ("title".into(), Attribute::Text("golden".into())));
-    let Attribute::Values(numbers) = &root.attributes[1].1 else { panic!() };
+    assert_eq!(root.attributes[0], ("title".into(), ForeignAttribute::Text("golden".into())));
+    let ForeignAttribute::Values(numbers) = &root.attributes[1].1 else { panic!() };
     assert_eq!(numbers.shape, Some(vec![3]));
     assert_eq!(numbers.data, [1, 0, 0xfe, 0xff, 3, 0]);
     let minimum = &map.array("fixed_f4").unwrap().attributes[0].1;
-    let Attribute::Values(minimum) = minimum else { panic!() };
+    let ForeignAttribute::Values(minimum) = minimum else { panic!() };
     assert_eq!((minimum.data_type, &minimum.shape), (DataType::Float32, &None));
     assert_eq!(minimum.data, (-1.5_f32).to_le_bytes());
 }
@@ -113,8 +113,8 @@ fn a_header_cut_at_any_byte_asks_for_more_and_a_file_cut_there_is_an_error() {
         let whole = parse_all(bytes).unwrap();
         for length in 0..bytes.len() {
             match parse(&bytes[..length], &source(bytes.len()), &Limits::default()).unwrap() {
-                Header::Complete(map) => assert_eq!(*map, whole),
-                Header::Incomplete { bytes_needed } => {
+                ParsedHeader::Complete(map) => assert_eq!(*map, whole),
+                ParsedHeader::Incomplete { bytes_needed } => {
                     assert!(bytes_needed > length as u64 && bytes_needed <= bytes.len() as u64);
                 }
             }

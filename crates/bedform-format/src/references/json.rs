@@ -141,7 +141,7 @@ fn add(builder: &mut ReferencesBuilder, key: &str, raw: &RawValue) -> Result<()>
         // A Zarr document that is an object instead of a string.
         Some(b'{') => builder.add(key, Reference::Inline(text.as_bytes())),
         Some(b'"') => {
-            let Text(value) = text_of(text)?;
+            let JsonString(value) = text_of(text)?;
             match value.strip_prefix(BASE64) {
                 None => builder.add(key, Reference::Inline(value.as_bytes())),
                 Some(encoded) => {
@@ -158,7 +158,7 @@ fn add(builder: &mut ReferencesBuilder, key: &str, raw: &RawValue) -> Result<()>
             let [first, offset, length] = items.map(|item| item.map(RawValue::get));
             let target = first.filter(|first| first.starts_with('"'));
             let target = target.ok_or_else(|| bad("the first of its list is no path"))?;
-            let Text(target) = text_of(target)?;
+            let JsonString(target) = text_of(target)?;
             let number = |text: &str| {
                 let is_plain = text.bytes().all(|digit| digit.is_ascii_digit());
                 let number = text.parse::<u64>().ok().filter(|_| is_plain);
@@ -207,9 +207,9 @@ fn expanded(target: &str, templates: &BTreeMap<String, String>) -> Result<Option
 }
 
 /// A JSON string, borrowed from the document if it has no escapes.
-struct Text<'a>(Cow<'a, str>);
+struct JsonString<'a>(Cow<'a, str>);
 
-fn text_of(raw: &str) -> Result<Text<'_>> {
+fn text_of(raw: &str) -> Result<JsonString<'_>> {
     let mut deserializer = serde_json::Deserializer::from_str(raw);
     deserializer.deserialize_str(TextVisitor).map_err(|error| syntax(&error))
 }
@@ -217,23 +217,23 @@ fn text_of(raw: &str) -> Result<Text<'_>> {
 struct TextVisitor;
 
 impl<'de> Visitor<'de> for TextVisitor {
-    type Value = Text<'de>;
+    type Value = JsonString<'de>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a string")
     }
 
     fn visit_borrowed_str<E>(self, text: &'de str) -> std::result::Result<Self::Value, E> {
-        Ok(Text(Cow::Borrowed(text)))
+        Ok(JsonString(Cow::Borrowed(text)))
     }
 
     fn visit_str<E>(self, text: &str) -> std::result::Result<Self::Value, E> {
-        Ok(Text(Cow::Owned(text.to_owned())))
+        Ok(JsonString(Cow::Owned(text.to_owned())))
     }
 }
 
 impl<'de> DeserializeSeed<'de> for TextVisitor {
-    type Value = Text<'de>;
+    type Value = JsonString<'de>;
 
     fn deserialize<D: Deserializer<'de>>(
         self,
@@ -278,7 +278,7 @@ type TakeMember<'a> = &'a mut dyn FnMut(&str, &RawValue) -> Result<()>;
 fn members(text: &str, take: TakeMember<'_>) -> Result<()> {
     let mut failed = None;
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let read = deserializer.deserialize_map(Members { take, failed: &mut failed });
+    let read = deserializer.deserialize_map(MembersVisitor { take, failed: &mut failed });
     let read = read.and_then(|()| deserializer.end());
     match failed {
         Some(error) => Err(error),
@@ -286,13 +286,13 @@ fn members(text: &str, take: TakeMember<'_>) -> Result<()> {
     }
 }
 
-struct Members<'a> {
+struct MembersVisitor<'a> {
     take: TakeMember<'a>,
     /// The error of the callback, which serde's error cannot carry.
     failed: &'a mut Option<ReferencesError>,
 }
 
-impl<'de> Visitor<'de> for Members<'_> {
+impl<'de> Visitor<'de> for MembersVisitor<'_> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -300,7 +300,7 @@ impl<'de> Visitor<'de> for Members<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<(), A::Error> {
-        while let Some(Text(key)) = map.next_key_seed(TextVisitor)? {
+        while let Some(JsonString(key)) = map.next_key_seed(TextVisitor)? {
             let raw = map.next_value::<&RawValue>()?;
             if let Err(error) = (self.take)(&key, raw) {
                 let text = error.to_string();

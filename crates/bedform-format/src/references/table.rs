@@ -57,23 +57,23 @@ pub struct ReferencesEntry {
 pub struct References {
     targets: Vec<Arc<str>>,
     /// Sorted by path.
-    directories: Vec<Directory>,
+    directories: Vec<ReferenceDirectory>,
     /// The entries of each directory are consecutive and sorted by name.
-    entries: Vec<Entry>,
+    entries: Vec<ReferenceRow>,
     /// Concatenated names of the entries.
     names: String,
     inline: Vec<u8>,
 }
 
 #[derive(Debug)]
-struct Directory {
+struct ReferenceDirectory {
     path: Box<str>,
     /// Index of its first entry; its entries end before the first of the next directory.
     first: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct ReferenceRow {
     /// Offset of its name in `names`; the name ends at the offset of the next entry.
     name: u32,
     target: u32,
@@ -178,7 +178,7 @@ impl References {
     }
 
     fn reference(&self, entry: usize) -> Option<Reference<'_>> {
-        let Entry { target, offset, length, .. } = *self.entries.get(entry)?;
+        let ReferenceRow { target, offset, length, .. } = *self.entries.get(entry)?;
         if target == INLINE {
             let start = usize::try_from(offset).ok()?;
             let end = start.checked_add(usize::try_from(length).ok()?)?;
@@ -198,12 +198,12 @@ pub struct ReferencesBuilder {
     /// Length of all targets in bytes.
     targets_bytes: u64,
     keys: String,
-    entries: Vec<Added>,
+    entries: Vec<AddedReference>,
     inline: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Added {
+struct AddedReference {
     key: u32,
     /// Length of the key, and of the directory in it, in bytes.
     bytes: u16,
@@ -213,7 +213,7 @@ struct Added {
     length: u64,
 }
 
-impl Added {
+impl AddedReference {
     fn split<'a>(&self, keys: &'a str) -> (&'a str, &'a str) {
         let start = self.key as usize;
         let key = keys.get(start..start + usize::from(self.bytes)).unwrap_or_default();
@@ -271,7 +271,7 @@ impl ReferencesBuilder {
         self.check("too many keys", self.entries.len() as u64)?;
         let directory = path.parent().as_str().len();
         let position = |bytes: usize| u16::try_from(bytes).unwrap_or(u16::MAX);
-        self.entries.push(Added {
+        self.entries.push(AddedReference {
             key: u32::try_from(start).unwrap_or(u32::MAX),
             bytes: position(key.len()),
             directory: position(directory),
@@ -305,10 +305,10 @@ impl ReferencesBuilder {
             let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
             if last.is_none_or(|(before, _)| before != directory) {
                 let first = count(set.entries.len());
-                set.directories.push(Directory { path: directory.into(), first });
+                set.directories.push(ReferenceDirectory { path: directory.into(), first });
             }
-            let Added { target, offset, length, .. } = *added;
-            set.entries.push(Entry { name: count(set.names.len()), target, offset, length });
+            let AddedReference { target, offset, length, .. } = *added;
+            set.entries.push(ReferenceRow { name: count(set.names.len()), target, offset, length });
             set.names.push_str(name);
             last = Some((directory, name));
         }

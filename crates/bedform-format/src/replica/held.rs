@@ -6,7 +6,7 @@ use bedform_geometry::{
 use serde::{Deserialize, Serialize};
 
 /// Runs of positions along an axis, each a first position and a count: ascending and not adjacent.
-pub type Runs = Vec<(u64, u64)>;
+pub type AxisRuns = Vec<(u64, u64)>;
 
 /// Largest number of single elements in a replica; their positions are in memory while it is read.
 const POINTS_MAX: u64 = 1 << 28;
@@ -25,7 +25,7 @@ const RUNS_MAX: usize = 1 << 20;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Held {
+pub enum ReplicaElements {
     /// The product of runs along each axis. Each run is a first position and a count; runs ascend
     /// and are not adjacent.
     Runs(Vec<Vec<(u64, u64)>>),
@@ -41,7 +41,7 @@ pub enum Held {
     },
 }
 
-impl Held {
+impl ReplicaElements {
     /// Makes the product of these runs along each axis of an array of `shape`; `None` if a run is
     /// empty, overlaps another or leaves the array.
     pub fn of_runs(runs: Vec<Vec<(u64, u64)>>, shape: &[u64]) -> Option<Self> {
@@ -198,7 +198,8 @@ mod tests {
 
     #[test]
     fn places_of_a_replica_are_positions_of_its_array() {
-        let held = Held::of_runs(vec![vec![(2, 3), (10, 2)], vec![(4, 4)]], &[20, 8]).unwrap();
+        let held =
+            ReplicaElements::of_runs(vec![vec![(2, 3), (10, 2)], vec![(4, 4)]], &[20, 8]).unwrap();
         assert_eq!(held.shape(), [5, 4]);
         let region = Region::new([1, 1], [3, 2]).unwrap();
         let Selection::Orthogonal(axes) = held.outer(&region) else { panic!() };
@@ -215,22 +216,22 @@ mod tests {
 
     #[test]
     fn points_lie_within_their_array() {
-        let held = Held::points(&[3, 4, 90]).unwrap();
+        let held = ReplicaElements::points(&[3, 4, 90]).unwrap();
         assert!(held.fits(&[10, 10]) && !held.fits(&[10, 9]));
         assert_eq!(held.shape(), [3]);
-        assert!(!Held::Points { count: 9, first: 1, last: 3 }.fits(&[10]));
-        assert!(!Held::Points { count: 1, first: 4, last: 3 }.fits(&[10]));
-        assert!(Held::points(&[]).is_none());
+        assert!(!ReplicaElements::Points { count: 9, first: 1, last: 3 }.fits(&[10]));
+        assert!(!ReplicaElements::Points { count: 1, first: 4, last: 3 }.fits(&[10]));
+        assert!(ReplicaElements::points(&[]).is_none());
     }
 
     #[test]
     fn runs_that_touch_are_one_and_those_that_leave_the_array_are_refused() {
-        let held = Held::of_runs(vec![vec![(0, 2), (2, 3)]], &[5]).unwrap();
+        let held = ReplicaElements::of_runs(vec![vec![(0, 2), (2, 3)]], &[5]).unwrap();
         assert_eq!(held.runs().unwrap(), [vec![(0, 5)]]);
         for runs in [vec![], vec![(0, 0)], vec![(4, 2)], vec![(3, 1), (1, 1)], vec![(u64::MAX, 2)]]
         {
-            assert!(Held::of_runs(vec![runs.clone()], &[5]).is_none(), "{runs:?}");
+            assert!(ReplicaElements::of_runs(vec![runs.clone()], &[5]).is_none(), "{runs:?}");
         }
-        assert!(Held::of_runs(vec![], &[5]).is_none());
+        assert!(ReplicaElements::of_runs(vec![], &[5]).is_none());
     }
 }

@@ -13,7 +13,7 @@ use crate::checksum::Fingerprint;
 use crate::chunk_map::SourceVersion;
 use crate::sealed::{from_sealed, to_sealed};
 
-pub use held::{Held, Runs};
+pub use held::{AxisRuns, ReplicaElements};
 
 const VERSION: u64 = 3;
 /// Largest number of replicas of a source.
@@ -28,7 +28,7 @@ const EXPECTED_MAX: usize = 1 << 10;
 /// A kind of read for which a replica was made, with its predicted time without and with the
 /// replica.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Expected {
+pub struct ExpectedReads {
     /// Shape of such a read in elements.
     pub shape: Vec<u64>,
     /// Number of such reads: as recorded, or weighted.
@@ -49,14 +49,14 @@ pub struct Replica {
     /// Shape of the array when the replica was made.
     pub array_shape: Vec<u64>,
     /// The elements that the replica holds.
-    pub held: Held,
+    pub held: ReplicaElements,
     /// Size in storage in bytes, with documents and indexes.
     pub stored_bytes: u64,
     /// Size of its elements in bytes.
     pub raw_bytes: u64,
     /// Every object with its chunks. If one is absent or has another version, the replica cannot be
     /// read.
-    pub objects: Vec<OwnObject>,
+    pub objects: Vec<ReplicaObject>,
     /// The document of its array, so that a reader need not fetch it.
     pub document: Value,
     /// Time of its creation, in seconds since 1970.
@@ -67,29 +67,29 @@ pub struct Replica {
     /// same elements only if it matches.
     pub meaning: String,
     /// The objects of the source from which it was made.
-    pub of: ObjectsOf,
+    pub of: SourceObjects,
     /// The positions of its elements, if it holds single elements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub places: Option<PlacesOf>,
+    pub places: Option<ReplicaPositions>,
     /// The reads for which it was made.
-    pub expected: Vec<Expected>,
+    pub expected: Vec<ExpectedReads>,
 }
 
 /// The location and fingerprint of a list of positions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PlacesOf {
+pub struct ReplicaPositions {
     /// Fingerprint of the positions. A read of exactly these positions need not load them, and
     /// replicas of several arrays with equal positions share them in memory.
     pub fingerprint: String,
     /// The document of the array with the positions, so that a reader need not fetch it.
     pub document: Value,
     /// Every object with chunks of that array.
-    pub objects: Vec<OwnObject>,
+    pub objects: Vec<ReplicaObject>,
 }
 
 /// An object of a replica.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OwnObject {
+pub struct ReplicaObject {
     /// Coordinates of the object.
     pub at: Vec<u64>,
     /// Its version. An unpacked archive cannot forge it: the operating system sets the time of
@@ -113,7 +113,7 @@ pub fn meaning_of(text: &str) -> String {
 
 /// The objects of an array from which a replica was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ObjectsOf {
+pub struct SourceObjects {
     /// The random key of the array, in hexadecimal digits; for an archive, the joined dimension.
     /// Empty for a file, and for an array that Bedform did not make.
     pub key: String,
@@ -186,10 +186,10 @@ impl Replica {
         // An object of an archive has the start and end of a file; a source of one file has no
         // coordinates.
         let is_at = |object: &SourceObject| [0, 2, rank].contains(&object.at.len());
-        let are_own = |objects: &[OwnObject], rank: usize| {
+        let are_own = |objects: &[ReplicaObject], rank: usize| {
             objects.len() <= OBJECTS_MAX && objects.iter().all(|object| object.at.len() == rank)
         };
-        let is_read = |read: &Expected| {
+        let is_read = |read: &ExpectedReads| {
             read.shape.len() <= limits.rank_max
                 && [read.reads, read.seconds_without, read.seconds_with].into_iter().all(is_time)
         };
@@ -217,15 +217,15 @@ mod tests {
             id: id.to_owned(),
             array: "t".to_owned(),
             array_shape: vec![8, 4],
-            held: Held::of_runs(vec![vec![(0, 8)], vec![(1, 2)]], &[8, 4]).unwrap(),
+            held: ReplicaElements::of_runs(vec![vec![(0, 8)], vec![(1, 2)]], &[8, 4]).unwrap(),
             stored_bytes: 100,
             raw_bytes: 64,
-            objects: vec![OwnObject { at: vec![0, 0], version: SourceVersion::default() }],
+            objects: vec![ReplicaObject { at: vec![0, 0], version: SourceVersion::default() }],
             document: Value::Null,
             made: 0,
             building_seconds: 0.5,
             meaning: String::new(),
-            of: ObjectsOf { key: String::new(), objects: Vec::new() },
+            of: SourceObjects { key: String::new(), objects: Vec::new() },
             places: None,
             expected: Vec::new(),
         }
@@ -245,9 +245,9 @@ mod tests {
         assert!(decoded(Replica { stored_bytes: u64::MAX, ..replica("r") }).is_none());
         assert!(decoded(Replica { building_seconds: -1.0, ..replica("r") }).is_none());
         let objects = vec![SourceObject { at: vec![0], version: None, commit: 0 }];
-        let of = ObjectsOf { key: String::new(), objects };
+        let of = SourceObjects { key: String::new(), objects };
         assert!(decoded(Replica { of, ..replica("r") }).is_none());
-        let objects = vec![OwnObject { at: vec![0], version: SourceVersion::default() }];
+        let objects = vec![ReplicaObject { at: vec![0], version: SourceVersion::default() }];
         assert!(decoded(Replica { objects, ..replica("r") }).is_none());
         assert!(Catalogue::decode(b"{}", &Limits::default()).is_none());
     }

@@ -37,7 +37,7 @@ impl Explained {
 
 /// Reads with equal counts and steps along each axis, at any position.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct ReadKind {
+pub struct LearnedReadKind {
     /// Number of positions along each axis.
     pub counts: Vec<u64>,
     /// Step between positions along each axis.
@@ -61,7 +61,7 @@ pub struct ReadKind {
 /// The kinds of reads of one array.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct ReadKinds(pub Vec<ReadKind>);
+pub struct LearnedReadKinds(pub Vec<LearnedReadKind>);
 
 /// A selection of an array that was read.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -119,7 +119,7 @@ pub struct LearnedArray {
     /// Reads that a pattern of earlier reads predicted, by kind of pattern.
     pub predicted: BTreeMap<String, Explained>,
     /// Kinds of reads, with their positions and durations.
-    pub kinds: ReadKinds,
+    pub kinds: LearnedReadKinds,
     /// The patterns, newest last.
     pub patterns: Patterns,
     /// The patterns merged over the processes of one run, newest last.

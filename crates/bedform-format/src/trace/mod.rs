@@ -243,9 +243,9 @@ fn split<'a>(bytes: &'a [u8], magic: &[u8; 4], most: usize) -> Option<(&'a [u8],
 }
 
 /// The remaining bytes of a block.
-struct Rest<'a>(&'a [u8]);
+struct TraceReader<'a>(&'a [u8]);
 
-impl<'a> Rest<'a> {
+impl<'a> TraceReader<'a> {
     fn number(&mut self) -> Option<u64> {
         let (number, rest) = read_varint(self.0).ok()?;
         self.0 = rest;
@@ -270,7 +270,7 @@ impl<'a> Rest<'a> {
 }
 
 fn decode(block: &[u8]) -> Option<TraceBlock> {
-    let mut rest = Rest(block);
+    let mut rest = TraceReader(block);
     let version = rest.number()?;
     if !(1..=VERSION).contains(&version) {
         return None;
@@ -314,7 +314,7 @@ fn decode(block: &[u8]) -> Option<TraceBlock> {
     Some(TraceBlock { source, weight, array, reads, replicas })
 }
 
-fn replicas_of(rest: &mut Rest<'_>) -> Option<Vec<TracedReplica>> {
+fn replicas_of(rest: &mut TraceReader<'_>) -> Option<Vec<TracedReplica>> {
     let count = rest.count(BLOCK_REPLICAS_MAX)?;
     let replica = |_| {
         let length = rest.count(REPLICA_BYTES_MAX)?;

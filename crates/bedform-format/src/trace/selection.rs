@@ -18,7 +18,7 @@
 
 use std::borrow::Cow;
 
-use super::{HEAD, RANK_MAX, Rest, TracedAxis, framed, split};
+use super::{HEAD, RANK_MAX, TraceReader, TracedAxis, framed, split};
 use crate::checksum::Crc64;
 use crate::log::varint::{encode_column, unzigzag, write_varint, zigzag};
 
@@ -155,7 +155,7 @@ impl SelectionBlock<'_> {
     }
 
     fn content(&self) -> Option<TracedSelection<'static>> {
-        let mut rest = Rest(self.rest);
+        let mut rest = TraceReader(self.rest);
         let is_points = rest.count(1)? == 1;
         let rank = rest.count(RANK_MAX)?;
         let mut left = POSITIONS_MAX;
@@ -198,7 +198,7 @@ pub fn selection_blocks(bytes: &[u8]) -> impl Iterator<Item = SelectionBlock<'_>
         let (payload, behind) = split(left, MAGIC, SELECTION_BYTES_MAX)?;
         let bytes = &left[..left.len() - behind.len()];
         left = behind;
-        let mut rest = Rest(payload);
+        let mut rest = TraceReader(payload);
         let version = rest.number()?;
         let hash = u64::from_le_bytes(rest.bytes(8)?.try_into().ok()?);
         (version == VERSION && hash != 0).then_some(SelectionBlock { hash, bytes, rest: rest.0 })

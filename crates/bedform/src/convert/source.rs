@@ -18,7 +18,7 @@ use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::attributes::{AttributeStyle, dimension_names, group_attributes};
 use crate::foreign::{Callback, ForeignFile, ReadElements};
-use crate::replica::Held;
+use crate::replica::ReplicaElements;
 use crate::store::Store;
 use crate::zarr::nodes::NodeKind;
 
@@ -68,7 +68,7 @@ pub struct ConvertSource {
     place: SourceBacking,
     readers: BTreeMap<String, RegionReader>,
     /// The path and the part of the one array that is converted; `None` for all arrays.
-    part: Option<(String, Held)>,
+    part: Option<(String, ReplicaElements)>,
 }
 
 impl ConvertSource {
@@ -95,13 +95,13 @@ impl ConvertSource {
     /// Restricts the source to the part `held` of the array at `path`, without attributes: the
     /// source of a replica.
     #[must_use]
-    pub fn part(mut self, path: &str, held: Held) -> Self {
+    pub fn part(mut self, path: &str, held: ReplicaElements) -> Self {
         self.part = Some((path.to_owned(), held));
         self
     }
 
     /// The path and the part of the one array that is converted, if it is not all.
-    pub(super) fn copied_part(&self) -> Option<&(String, Held)> {
+    pub(super) fn copied_part(&self) -> Option<&(String, ReplicaElements)> {
         self.part.as_ref()
     }
 
@@ -308,7 +308,7 @@ pub(super) struct RegionBuffers {
 /// A reader of the elements of regions: an array, a part of one, or a callback.
 trait RegionSource: Send + Sync {
     fn read(&self, region: &Region, buffer: &mut [u8]) -> Result<()>;
-    fn read_part(&self, held: &Held, region: &Region, buffer: &mut [u8]) -> Result<()>;
+    fn read_part(&self, held: &ReplicaElements, region: &Region, buffer: &mut [u8]) -> Result<()>;
     fn read_texts(&self, region: &Region) -> Result<Vec<String>>;
 }
 
@@ -332,7 +332,7 @@ impl SourceArray {
     }
 
     /// Restricts the array to the part `held`.
-    fn part(self, held: Held) -> Self {
+    fn part(self, held: ReplicaElements) -> Self {
         Self {
             shape: held.shape(),
             attributes: Map::new(),
@@ -456,7 +456,7 @@ pub(super) fn selection_of(region: &Region) -> Result<Selection> {
 /// A reader of a part of an array.
 struct PartReader {
     whole: Box<dyn RegionSource>,
-    held: Held,
+    held: ReplicaElements,
 }
 
 impl RegionSource for PartReader {
@@ -464,7 +464,7 @@ impl RegionSource for PartReader {
         self.whole.read_part(&self.held, region, buffer)
     }
 
-    fn read_part(&self, _: &Held, _: &Region, _: &mut [u8]) -> Result<()> {
+    fn read_part(&self, _: &ReplicaElements, _: &Region, _: &mut [u8]) -> Result<()> {
         Err(Error::invalid("a part of a part of an array"))
     }
 
@@ -478,7 +478,7 @@ impl RegionSource for Array {
         self.read(&selection_of(region)?, buffer).map(drop)
     }
 
-    fn read_part(&self, held: &Held, region: &Region, buffer: &mut [u8]) -> Result<()> {
+    fn read_part(&self, held: &ReplicaElements, region: &Region, buffer: &mut [u8]) -> Result<()> {
         self.read(&held.outer(region), buffer).map(drop)
     }
 
@@ -495,7 +495,7 @@ impl RegionSource for TextReader {
         Err(Error::invalid("a reader of texts was given for elements"))
     }
 
-    fn read_part(&self, _: &Held, _: &Region, _: &mut [u8]) -> Result<()> {
+    fn read_part(&self, _: &ReplicaElements, _: &Region, _: &mut [u8]) -> Result<()> {
         Err(Error::invalid("a reader of texts was given for elements"))
     }
 

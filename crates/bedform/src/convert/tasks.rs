@@ -24,7 +24,7 @@ use super::journal::{Journal, mark};
 use super::plan::ArrayPlan;
 use crate::array::Array;
 use crate::error::{Error, Result};
-use crate::replica::Held;
+use crate::replica::ReplicaElements;
 
 /// The divisor of all bytes: small regions are gathered until a task has this part of them...
 const TASK_PART: u64 = 64;
@@ -48,7 +48,7 @@ pub struct TargetPlace {
     pub profile: String,
     /// The path and the part of the one array that is copied, for a replica; `None` for all arrays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub part: Option<(String, Held)>,
+    pub part: Option<(String, ReplicaElements)>,
 }
 
 /// Some regions of one array.

@@ -4,7 +4,9 @@
 //! `h5netcdf` for other HDF5 files. So a dataset is the same in Python, C and the command line, and
 //! before and after a conversion.
 
-use bedform_format::chunk_map::{Attribute, AttributeValues, ChunkMap, ForeignArray as MapArray};
+use bedform_format::chunk_map::{
+    AttributeValues, ChunkMap, ForeignArray as MapArray, ForeignAttribute,
+};
 use bedform_format::json::{NUMBER, text_of_bytes};
 use bedform_format::{DataType, Endian};
 use serde_json::{Map, Number, Value, json};
@@ -30,15 +32,15 @@ impl AttributeStyle {
 
 /// Returns the attributes of a group.
 pub(crate) fn group_attributes(
-    stored: &[(String, Attribute)],
+    stored: &[(String, ForeignAttribute)],
     style: AttributeStyle,
 ) -> Map<String, Value> {
     let shown = stored.iter().filter_map(|(name, attribute)| {
         let value = match attribute {
-            Attribute::Text(text) => json!(text),
-            Attribute::Texts(texts) => json!(texts),
-            Attribute::Values(values) if style.hides(values) => return None,
-            Attribute::Values(values) => of_values(values),
+            ForeignAttribute::Text(text) => json!(text),
+            ForeignAttribute::Texts(texts) => json!(texts),
+            ForeignAttribute::Values(values) if style.hides(values) => return None,
+            ForeignAttribute::Values(values) => of_values(values),
         };
         Some((name.clone(), value))
     });
@@ -146,8 +148,8 @@ mod tests {
         endian: Endian,
         shape: Option<Vec<u64>>,
         data: &[u8],
-    ) -> Attribute {
-        Attribute::Values(AttributeValues { data_type, endian, shape, data: data.to_vec() })
+    ) -> ForeignAttribute {
+        ForeignAttribute::Values(AttributeValues { data_type, endian, shape, data: data.to_vec() })
     }
 
     #[test]

@@ -39,7 +39,7 @@ mod writers;
 
 use std::sync::Arc;
 
-use bedform_format::chunk_map::{ChunkMap, ForeignArray, ForeignGroup, Header};
+use bedform_format::chunk_map::{ChunkMap, ForeignArray, ForeignGroup, ParsedHeader};
 use bedform_format::header::format_of;
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Object, Profile, Storage, Version};
@@ -336,8 +336,8 @@ fn read_header(read: ReadBytes<'_>, source: &SourceVersion, limits: &Limits) -> 
         let parsed = (format.parse)(&bytes, source, limits)
             .map_err(|error| Error::new(ErrorKind::Corrupt, error))?;
         match parsed {
-            Header::Complete(map) => return Ok(*map),
-            Header::Incomplete { bytes_needed }
+            ParsedHeader::Complete(map) => return Ok(*map),
+            ParsedHeader::Incomplete { bytes_needed }
                 if bytes_needed > length && length < source.size =>
             {
                 if length == limits.metadata_bytes_max {
@@ -348,7 +348,7 @@ fn read_header(read: ReadBytes<'_>, source: &SourceVersion, limits: &Limits) -> 
                 }
                 wanted = bytes_needed.max(length.saturating_mul(2));
             }
-            Header::Incomplete { .. } => {
+            ParsedHeader::Incomplete { .. } => {
                 return Err(Error::new(ErrorKind::Corrupt, "the file ends inside its header"));
             }
         }

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
-use bedform_format::log::{CommitId, CommitRecord, Directory, GrownArray, Root, Touched};
+use bedform_format::log::{CommitId, CommitRecord, Directory, GrownArray, Root, TouchedArray};
 use bedform_format::metadata::LogState;
 use bedform_storage::{Lock, Version};
 
@@ -644,7 +644,7 @@ impl Session {
         let grown: HashMap<_, _> =
             directory.grown.iter().map(|array| (&array.key, &array.shape)).collect();
         let touched = directory.sections.iter().flat_map(|section| &section.arrays);
-        for Touched { key, end, .. } in touched {
+        for TouchedArray { key, end, .. } in touched {
             let fits = |shape: &Vec<u64>| {
                 shape.len() == end.len() && end.iter().zip(shape).all(|(e, n)| e <= n)
             };

@@ -25,7 +25,8 @@ use crate::layout::Reader;
 use crate::opening::storage_in_sidecar;
 use crate::options::{OpenOptions, ProgressCallback};
 use crate::replica::{
-    CATALOGUE, Catalogue, OwnObject, PLACES, PlacesOf, Replica, fingerprint_of, replicas_in,
+    CATALOGUE, Catalogue, PLACES, Replica, ReplicaObject, ReplicaPositions, fingerprint_of,
+    replicas_in,
 };
 use crate::sidecar::{REPLICAS, Sidecar};
 use crate::size::bytes_text;
@@ -255,7 +256,7 @@ fn make(
     let (document, objects) = stored(&place, &replica.array)?;
     let places = replica.places.as_ref().map(|places| {
         let (document, objects) = stored(&place, PLACES)?;
-        Ok::<_, Error>(PlacesOf { fingerprint: fingerprint_of(places), document, objects })
+        Ok::<_, Error>(ReplicaPositions { fingerprint: fingerprint_of(places), document, objects })
     });
     let made = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Ok(Replica {
@@ -373,7 +374,7 @@ fn make_points(
 }
 
 /// Returns the document of an array of a replica, and all its objects that hold chunks.
-fn stored(place: &Arc<dyn Storage>, array: &str) -> Result<(Value, Vec<OwnObject>)> {
+fn stored(place: &Arc<dyn Storage>, array: &str) -> Result<(Value, Vec<ReplicaObject>)> {
     let store = Store::open(place.clone(), OpenOptions::default())?;
     let array = store.array(&ObjectPath::parse(array)?)?;
     Ok((array.document()?, array.own_objects()?))

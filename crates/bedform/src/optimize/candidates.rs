@@ -14,7 +14,7 @@ use crate::array::Array;
 use crate::codec::choice::{ReadRates, SampleBlock, choose};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{AdviseRequest, CostModel, Layout, Read, Reader, advise};
-use crate::replica::{Expected, Held, Replica, Runs, SourceObject};
+use crate::replica::{AxisRuns, ExpectedReads, Replica, ReplicaElements, SourceObject};
 use crate::sidecar::Sidecar;
 use crate::trace::{ReplicaUse, positions_in, shared};
 
@@ -42,7 +42,7 @@ const PLACE_SECONDS: f64 = 6e-9;
 
 /// Runs or points that a replica could hold: with the places of points, and the numbers of the
 /// kinds that it would be laid out for.
-type ListedCandidate = (Held, Option<Arc<Vec<u64>>>, Vec<usize>);
+type ListedCandidate = (ReplicaElements, Option<Arc<Vec<u64>>>, Vec<usize>);
 
 /// The least share of a listed read's elements that a replica must hold to be read for it; the
 /// array supplies the rest.
@@ -138,7 +138,7 @@ pub(super) fn candidates_of(
         let mut found = Vec::new();
         for (region, numbers) in of_array.boxes() {
             found.extend(of_array.laid_out(
-                &Held::region(&region),
+                &ReplicaElements::region(&region),
                 &numbers,
                 None,
                 budget_bytes,
@@ -208,7 +208,8 @@ fn existing(
         if kind.array != replica.array || kind.array_shape != replica.array_shape || still <= 0.0 {
             return None;
         }
-        let is_of_points = matches!((&replica.held, &kind.exact), (Held::Points { .. }, Some(_)));
+        let is_of_points =
+            matches!((&replica.held, &kind.exact), (ReplicaElements::Points { .. }, Some(_)));
         let places = match is_of_points {
             true => places.get_or_insert_with(|| places_of(source, replica)).as_ref(),
             false => None,
@@ -242,7 +243,7 @@ fn seconds_of_whole(kind: &PricedReadKind, replica: &Replica) -> Option<f64> {
 /// Returns the places of the elements of a replica of points, ascending; `None` if they cannot be
 /// read, or are too many.
 fn places_of(source: &OptimizedSource, replica: &Replica) -> Option<Arc<Vec<u64>>> {
-    let Held::Points { count, .. } = replica.held else { return None };
+    let ReplicaElements::Points { count, .. } = replica.held else { return None };
     if count > PLACES_MAX {
         return None;
     }
@@ -345,16 +346,16 @@ impl<'a> ArrayKinds<'a> {
         let (mut runs, mut points) = (Vec::new(), Vec::new());
         for (number, exact) in exact {
             match exact {
-                ExactElements::Runs(of_read) => runs.push((number, of_read)),
+                ExactElements::AxisRuns(of_read) => runs.push((number, of_read)),
                 ExactElements::Points(places) => points.push((number, places.clone())),
             }
         }
         let alone = runs.iter().filter_map(|(number, runs)| {
-            Some((Held::of_runs((*runs).clone(), &self.shape)?, None, vec![*number]))
+            Some((ReplicaElements::of_runs((*runs).clone(), &self.shape)?, None, vec![*number]))
         });
         let mut all: Vec<ListedCandidate> = alone.collect();
         all.extend(points.iter().filter_map(|(number, places)| {
-            Some((Held::points(places)?, Some(places.clone()), vec![*number]))
+            Some((ReplicaElements::points(places)?, Some(places.clone()), vec![*number]))
         }));
         all.extend(points_together(&points));
         all.extend(self.rows_together(&runs));
@@ -362,7 +363,7 @@ impl<'a> ArrayKinds<'a> {
     }
 
     /// Unites the rows of several reads that differ along a single axis.
-    fn rows_together(&self, runs: &[(usize, &Vec<Runs>)]) -> Option<ListedCandidate> {
+    fn rows_together(&self, runs: &[(usize, &Vec<AxisRuns>)]) -> Option<ListedCandidate> {
         let (_, first) = runs.first().filter(|_| runs.len() > 1)?;
         let differs = |axis: &usize| runs.iter().any(|(_, runs)| runs[*axis] != first[*axis]);
         let along: Vec<usize> = (0..first.len()).filter(differs).collect();
@@ -371,7 +372,7 @@ impl<'a> ArrayKinds<'a> {
         let mut all = (*first).clone();
         all[axis] = union_of(every.collect());
         let numbers = runs.iter().map(|(number, _)| *number).collect();
-        Some((Held::of_runs(all, &self.shape)?, None, numbers))
+        Some((ReplicaElements::of_runs(all, &self.shape)?, None, numbers))
     }
 
     fn together(&self, numbers: &[usize]) -> Option<(Region, Vec<usize>)> {
@@ -381,7 +382,7 @@ impl<'a> ArrayKinds<'a> {
     }
 
     /// Returns the cheapest layout of such a replica for these kinds of reads, and its cost model.
-    fn advised(&self, held: &Held, numbers: &[usize]) -> Option<(Layout, CostModel)> {
+    fn advised(&self, held: &ReplicaElements, numbers: &[usize]) -> Option<(Layout, CostModel)> {
         let shape = held.shape();
         let raw = bytes_of(&shape, self.item_size);
         let reads = numbers.iter().map(|number| {
@@ -453,7 +454,7 @@ impl<'a> ArrayKinds<'a> {
     /// one that is larger than the budget, or serves no kind.
     fn laid_out(
         &self,
-        held: &Held,
+        held: &ReplicaElements,
         numbers: &[usize],
         places: Option<Arc<Vec<u64>>>,
         budget_bytes: u64,
@@ -489,7 +490,7 @@ impl<'a> ArrayKinds<'a> {
             if kind.exact.is_some() && share < 1.0 {
                 return None;
             }
-            Some(Expected {
+            Some(ExpectedReads {
                 shape: kind.counts.clone(),
                 reads: kind.reads * share,
                 seconds_without: kind.seconds,
@@ -529,7 +530,7 @@ impl<'a> ArrayKinds<'a> {
     fn serves(
         &self,
         number: usize,
-        (held, places): (&Held, Option<&Vec<u64>>),
+        (held, places): (&ReplicaElements, Option<&Vec<u64>>),
         model: &CostModel,
         layout: &Layout,
     ) -> Option<(f64, f64)> {
@@ -541,12 +542,12 @@ impl<'a> ArrayKinds<'a> {
         let part = part_of(kind, held, places.map(Vec::as_slice))?;
         let mut seconds = model.price(layout, &read_of(kind, held)).seconds;
         let is_same = |exact: &ExactElements| match (exact, held) {
-            (ExactElements::Points(places), Held::Points { count, .. }) => {
+            (ExactElements::Points(places), ReplicaElements::Points { count, .. }) => {
                 *count == places.len() as u64
             }
             _ => false,
         };
-        if let Held::Points { count, .. } = held
+        if let ReplicaElements::Points { count, .. } = held
             && !kind.exact.as_ref().is_some_and(is_same)
         {
             // The read also loads the places and their index, except for exactly the replica's own
@@ -562,7 +563,12 @@ impl<'a> ArrayKinds<'a> {
     }
 
     /// Returns a name that depends only on the replica's description and the state of the source.
-    fn id_of(&self, held: &Held, places: Option<&Vec<u64>>, layout: &Layout) -> Result<String> {
+    fn id_of(
+        &self,
+        held: &ReplicaElements,
+        places: Option<&Vec<u64>>,
+        layout: &Layout,
+    ) -> Result<String> {
         let described = serde_json::to_vec(&(self.array, &self.shape, held, layout));
         let state = serde_json::to_vec(&(&self.source.state, &self.objects));
         let (Ok(described), Ok(state)) = (described, state) else {
@@ -586,11 +592,11 @@ pub(super) struct BestLayout {
 
 /// Returns a read of this kind, in the positions of the array.
 fn read_of_whole(kind: &PricedReadKind) -> Result<Read> {
-    let whole = Held::region(&Region::whole(kind.array_shape.clone())?);
+    let whole = ReplicaElements::region(&Region::whole(kind.array_shape.clone())?);
     Ok(match &kind.exact {
         None if kind.counts == kind.array_shape => Read::Everything,
         None => Read::Box { shape: kind.lengths() },
-        Some(ExactElements::Runs(runs)) => Read::Selection(inner_selection(runs, &whole)),
+        Some(ExactElements::AxisRuns(runs)) => Read::Selection(inner_selection(runs, &whole)),
         Some(ExactElements::Points(places)) => {
             Read::Selection(Selection::Points(Points::at_places(places, &kind.array_shape)?))
         }
@@ -622,15 +628,19 @@ impl HeldPart {
 
 /// Returns the part of a kind of reads that a replica holds; `None` if it is empty, or too small to
 /// be read separately. `places` are those of a replica of points.
-fn part_of(kind: &PricedReadKind, held: &Held, places: Option<&[u64]>) -> Option<HeldPart> {
+fn part_of(
+    kind: &PricedReadKind,
+    held: &ReplicaElements,
+    places: Option<&[u64]>,
+) -> Option<HeldPart> {
     let part = match (&kind.exact, held) {
-        (Some(ExactElements::Runs(runs)), Held::Runs(held)) => {
-            let along = |(held, runs): (&Runs, &Runs)| {
+        (Some(ExactElements::AxisRuns(runs)), ReplicaElements::Runs(held)) => {
+            let along = |(held, runs): (&AxisRuns, &AxisRuns)| {
                 positions_in(&shared(held, runs)) as f64 / positions_in(runs).max(1) as f64
             };
             HeldPart::of_reads(held.iter().zip(runs).map(along).product())
         }
-        (Some(ExactElements::Points(wanted)), Held::Points { .. }) => {
+        (Some(ExactElements::Points(wanted)), ReplicaElements::Points { .. }) => {
             part_of_places(places?, wanted, kind.item_size)
         }
         (Some(_), _) => return None,
@@ -665,14 +675,14 @@ fn part_of_places(places: &[u64], wanted: &[u64], item_size: u64) -> HeldPart {
     HeldPart { share, rest: blocks_left as f64 / blocks.max(1) as f64 }
 }
 
-fn is_box(held: &Held) -> bool {
+fn is_box(held: &ReplicaElements) -> bool {
     held.runs().is_some_and(|runs| runs.iter().all(|runs| runs.len() == 1))
 }
 
 /// Returns the part of a read of this kind that a replica holds, in the replica's positions.
-fn read_of(kind: &PricedReadKind, held: &Held) -> Read {
+fn read_of(kind: &PricedReadKind, held: &ReplicaElements) -> Read {
     match (&kind.exact, held.runs()) {
-        (Some(ExactElements::Runs(runs)), Some(own)) if own != runs => {
+        (Some(ExactElements::AxisRuns(runs)), Some(own)) if own != runs => {
             let held_runs = own.iter().zip(runs).map(|(own, runs)| shared(own, runs));
             Read::Selection(inner_selection(&held_runs.collect::<Vec<_>>(), held))
         }
@@ -683,8 +693,8 @@ fn read_of(kind: &PricedReadKind, held: &Held) -> Read {
 }
 
 /// Converts positions of the array, in runs, to a selection of the replica that holds all of them.
-fn inner_selection(runs: &[Runs], held: &Held) -> Selection {
-    let axis = |runs: &Runs| {
+fn inner_selection(runs: &[AxisRuns], held: &ReplicaElements) -> Selection {
+    let axis = |runs: &AxisRuns| {
         let positions = runs.iter().flat_map(|(first, count)| *first..first + count);
         PlacedAxis::all(Positions::from_list(positions.collect()))
     };
@@ -704,7 +714,7 @@ fn points_together(points: &[(usize, Arc<Vec<u64>>)]) -> Option<ListedCandidate>
     every.sort_unstable();
     every.dedup();
     let numbers = points.iter().map(|(number, _)| *number).collect();
-    Some((Held::points(&every)?, Some(Arc::new(every)), numbers))
+    Some((ReplicaElements::points(&every)?, Some(Arc::new(every)), numbers))
 }
 
 /// Returns sorted, disjoint runs that cover every position of `runs`.

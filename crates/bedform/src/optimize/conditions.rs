@@ -12,7 +12,7 @@ use crate::array::{Array, Standings};
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::storage_in_sidecar;
 use crate::options::OpenOptions;
-use crate::replica::{Held, PLACES, Replica, Standing, replicas_in};
+use crate::replica::{PLACES, Replica, ReplicaElements, Standing, replicas_in};
 use crate::sidecar::{REPLICAS, Sidecar};
 use crate::store::Store;
 
@@ -94,8 +94,8 @@ impl ReplicaJudgement {
         let Standings { listed, same, alike } = found;
         // A read uses all points of a replica or none.
         let is_lost = match replica.held {
-            Held::Points { .. } => same + alike < listed || listed == 0,
-            Held::Runs(_) => same + alike == 0,
+            ReplicaElements::Points { .. } => same + alike < listed || listed == 0,
+            ReplicaElements::Runs(_) => same + alike == 0,
         };
         let share = if is_lost { 0.0 } else { (same + alike) as f64 / listed.max(1) as f64 };
         let (state, reason) = match own {

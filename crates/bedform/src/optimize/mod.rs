@@ -4,7 +4,7 @@
 //!
 //! # How it works
 //!
-//! 1. *Reads*: the learned kinds of reads of each array ([`ReadKind`](crate::trace::ReadKind)) with
+//! 1. *Reads*: the learned kinds of reads of each array ([`LearnedReadKind`](crate::trace::ReadKind)) with
 //!    their places and counts, and the learned lists and points
 //!    ([`LearnedSelection`](crate::trace::LearnedSelection)). Reads that the caller expects replace
 //!    them. A read that is 30 days older than the newest counts half.
@@ -64,7 +64,7 @@ use crate::error::{Error, Result};
 use crate::foreign::ForeignFile;
 use crate::layout::Reader;
 use crate::options::{OpenOptions, Prefetch, ProgressCallback};
-use crate::replica::{Expected, Held, Replica, replicas_in};
+use crate::replica::{ExpectedReads, Replica, ReplicaElements, replicas_in};
 use crate::sidecar::Sidecar;
 use crate::size::{self, bytes_text};
 use crate::store::Store;
@@ -238,7 +238,7 @@ pub struct PlannedReplica {
     /// Names of its axes.
     pub dims: Vec<String>,
     /// The part of the array that it holds.
-    pub held: Held,
+    pub held: ReplicaElements,
     /// The places of its elements in the C order of the array, for a replica of points.
     #[serde(skip_serializing)]
     pub places: Option<Arc<Vec<u64>>>,
@@ -257,7 +257,7 @@ pub struct PlannedReplica {
     /// Predicted seconds to make it.
     pub building_seconds: f64,
     /// The kinds of reads that it serves.
-    pub expected: Vec<Expected>,
+    pub expected: Vec<ExpectedReads>,
 }
 
 /// An opened source, with its sidecar and its replicas.

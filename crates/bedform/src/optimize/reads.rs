@@ -9,10 +9,10 @@ use bedform_geometry::{AxisRange, AxisSelection, Region, Selection};
 use super::{OptimizeOptions, OptimizedSource, PlannedRead, SourcePlace};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
-use crate::replica::{Held, Runs};
+use crate::replica::{AxisRuns, ReplicaElements};
 use crate::sidecar::Sidecar;
 use crate::trace::{
-    Knowledge, LearnedArray, ReadKind, bounds, hot_box, kept_selection, newest_knowledge,
+    Knowledge, LearnedArray, LearnedReadKind, bounds, hot_box, kept_selection, newest_knowledge,
     newest_read_ns, runs_of,
 };
 use crate::zarr::nodes::NodeKind;
@@ -95,7 +95,7 @@ pub(super) enum ReadsFor {
 #[derive(Debug, Clone)]
 pub(super) enum ExactElements {
     /// All combinations of positions in these runs, one list of runs per axis.
-    Runs(Vec<Runs>),
+    AxisRuns(Vec<AxisRuns>),
     /// Elements at these places in the C order of the array, ascending.
     Points(Arc<Vec<u64>>),
 }
@@ -406,7 +406,7 @@ fn in_shape(selection: Selection, then: &[u64], now: &[u64]) -> Option<Selection
 
 /// Converts a learned kind of reads; `None` if it does not count for the decision, or does not fit
 /// the array.
-fn of_learnt(kind: &ReadKind, shape: &[u64], deciding: ReadsFor) -> Option<PricedReadKind> {
+fn of_learnt(kind: &LearnedReadKind, shape: &[u64], deciding: ReadsFor) -> Option<PricedReadKind> {
     let is_whole = deciding == ReadsFor::Replicas && kind.counts.iter().eq(shape);
     let fits = kind.counts.len() == shape.len() && kind.steps.len() == shape.len();
     if is_whole || !fits || kind.reads == 0 {
@@ -492,7 +492,7 @@ fn exact_of(selection: &Selection, shape: &[u64]) -> Result<Option<(ExactElement
         Selection::Union(_) => None,
     };
     let bounds = |runs: &[Vec<(u64, u64)>]| {
-        let held = Held::Runs(runs.to_vec());
+        let held = ReplicaElements::Runs(runs.to_vec());
         held.bounds().ok_or_else(|| Error::invalid("a selection without elements"))
     };
     if let Some(mut places) = places {
@@ -501,7 +501,7 @@ fn exact_of(selection: &Selection, shape: &[u64]) -> Result<Option<(ExactElement
         // A lookup in few long runs is faster than in a list of places.
         if shape.len() == 1 && runs.len() * RUN_PLACES_MIN <= places.len() {
             let runs = vec![runs];
-            return Ok(Some((ExactElements::Runs(runs.clone()), bounds(&runs)?)));
+            return Ok(Some((ExactElements::AxisRuns(runs.clone()), bounds(&runs)?)));
         }
         let whole = Region::whole(shape.to_vec())?;
         return Ok(Some((ExactElements::Points(Arc::new(places)), whole)));
@@ -517,7 +517,7 @@ fn exact_of(selection: &Selection, shape: &[u64]) -> Result<Option<(ExactElement
     });
     let runs: Vec<_> = runs.collect();
     let bounds = bounds(&runs)?;
-    Ok(Some((ExactElements::Runs(runs), bounds)))
+    Ok(Some((ExactElements::AxisRuns(runs), bounds)))
 }
 
 fn expected_kinds(

@@ -16,7 +16,7 @@ use super::reads::known_reads;
 use super::{OptimizeOptions, OptimizedSource, PlannedReplica, SourcePlace};
 use crate::error::Result;
 use crate::placement::ShardTargets;
-use crate::replica::Runs;
+use crate::replica::AxisRuns;
 
 /// The most reads of a global pattern; longer patterns do not affect the placement.
 const READS_MAX: u64 = 1 << 21;
@@ -127,11 +127,11 @@ fn readers_by(replica: &PlannedReplica, global: &Global, processes: usize) -> Op
 
 /// Returns the part of a read that a replica of these runs holds, as a box of the replica; `None`
 /// if it is empty.
-fn inner(runs: &[Runs], read: &Place) -> Option<Region> {
+fn inner(runs: &[AxisRuns], read: &Place) -> Option<Region> {
     if read.rank() != runs.len() {
         return None;
     }
-    let before = |runs: &Runs, at: i64| {
+    let before = |runs: &AxisRuns, at: i64| {
         let at = u64::try_from(at).unwrap_or(0);
         let held = runs.iter().map(|(first, count)| at.saturating_sub(*first).min(*count));
         held.sum::<u64>()
@@ -151,7 +151,7 @@ mod tests {
     use bedform_patterns::{Level, Walk, merge};
 
     use super::*;
-    use crate::replica::{Expected, Held};
+    use crate::replica::{ExpectedReads, ReplicaElements};
 
     /// A replica of hours 5, 6 and 29, 30 of rows 0 to 7, in shards of one row.
     fn replica() -> PlannedReplica {
@@ -159,7 +159,8 @@ mod tests {
             id: String::new(),
             array: "t".to_owned(),
             dims: Vec::new(),
-            held: Held::of_runs(vec![vec![(5, 2), (29, 2)], vec![(0, 8)]], &[48, 16]).unwrap(),
+            held: ReplicaElements::of_runs(vec![vec![(5, 2), (29, 2)], vec![(0, 8)]], &[48, 16])
+                .unwrap(),
             places: None,
             shape: vec![4, 8],
             raw_bytes: 128,
@@ -168,7 +169,7 @@ mod tests {
             order: "row-major".to_owned(),
             bytes: 128,
             building_seconds: 0.0,
-            expected: vec![Expected {
+            expected: vec![ExpectedReads {
                 shape: vec![48, 1],
                 reads: 16.0,
                 seconds_without: 1.0,

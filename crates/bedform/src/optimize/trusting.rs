@@ -11,7 +11,9 @@ use super::{OptimizedSource, SourcePlace};
 use crate::array::{Array, BoundObjects};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::ProgressCallback;
-use crate::replica::{CATALOGUE, Catalogue, Held, PLACES, Replica, fingerprint_of, replicas_in};
+use crate::replica::{
+    CATALOGUE, Catalogue, PLACES, Replica, ReplicaElements, fingerprint_of, replicas_in,
+};
 use crate::sidecar::{REPLICAS, Sidecar};
 use crate::store::Store;
 use crate::threads::workers::check_goes_on;
@@ -210,7 +212,7 @@ impl UntrustedReplica {
             return Err(differs());
         }
         let places = match (&replica.held, &replica.places) {
-            (Held::Points { count, first, last }, Some(of)) => {
+            (ReplicaElements::Points { count, first, last }, Some(of)) => {
                 let listed = store.array(&ObjectPath::parse(PLACES)?)?;
                 if listed.document()? != of.document {
                     return Err(differs());
@@ -221,7 +223,7 @@ impl UntrustedReplica {
                     && of.fingerprint == fingerprint_of(&places);
                 Some(is_right.then_some(places).ok_or_else(differs)?)
             }
-            (Held::Runs(_), None) => None,
+            (ReplicaElements::Runs(_), None) => None,
             _ => return Err(differs()),
         };
         Ok(Self { store, array, places })

@@ -20,7 +20,8 @@ use crate::convert::{ConvertSource, read_both};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::ProgressCallback;
 use crate::replica::{
-    CATALOGUE, Held, OwnObject, PLACES, Replica, SourceObject, Standing, fingerprint_of,
+    CATALOGUE, PLACES, Replica, ReplicaElements, ReplicaObject, SourceObject, Standing,
+    fingerprint_of,
 };
 use crate::sidecar::Sidecar;
 use crate::store::Store;
@@ -156,7 +157,7 @@ impl<'a> ReplicaComparison<'a> {
     }
 
     /// Returns the present versions of the replica's own objects, and of those of its places.
-    fn own_objects(&self) -> Result<(Vec<OwnObject>, Vec<OwnObject>)> {
+    fn own_objects(&self) -> Result<(Vec<ReplicaObject>, Vec<ReplicaObject>)> {
         let of_places = match &self.replica.places {
             Some(_) => self.own.array(&ObjectPath::parse(PLACES)?)?.own_objects()?,
             None => Vec::new(),
@@ -171,7 +172,9 @@ impl<'a> ReplicaComparison<'a> {
             let text = "its places are not those of the catalogue: delete the replica";
             Error::corrupt(self.replica.id.clone(), text)
         };
-        let Held::Points { count, .. } = self.replica.held else { return Err(damaged()) };
+        let ReplicaElements::Points { count, .. } = self.replica.held else {
+            return Err(damaged());
+        };
         let places = places_in(&self.own, count)?;
         (fingerprint_of(&places) == of.fingerprint).then_some(Some(places)).ok_or_else(damaged)
     }
@@ -235,7 +238,7 @@ impl<'a> ReplicaComparison<'a> {
 }
 
 /// Returns the positions of the array along each axis of a region of a replica, ascending.
-fn positions_in(held: &Held, region: &Region) -> Vec<Vec<u64>> {
+fn positions_in(held: &ReplicaElements, region: &Region) -> Vec<Vec<u64>> {
     let Selection::Orthogonal(axes) = held.outer(region) else { return Vec::new() };
     let positions = |axis: &AxisSelection| match axis {
         AxisSelection::Range(range) => range.iter().collect(),
@@ -297,7 +300,8 @@ mod tests {
 
     #[test]
     fn positions_of_an_object_are_found_among_runs() {
-        let held = Held::of_runs(vec![vec![(2, 3), (10, 2)], vec![(4, 4)]], &[20, 8]).unwrap();
+        let held =
+            ReplicaElements::of_runs(vec![vec![(2, 3), (10, 2)], vec![(4, 4)]], &[20, 8]).unwrap();
         let positions = positions_in(&held, &Region::new([1, 0], [4, 2]).unwrap());
         assert_eq!(positions, [vec![3, 4, 10, 11], vec![4, 5]]);
         let object = Region::new([4, 0], [7, 5]).unwrap();

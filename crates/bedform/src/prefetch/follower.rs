@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bedform_geometry::Selection;
-use bedform_patterns::{Analyzer, Kind, Pattern, Place};
+use bedform_patterns::{Analyzer, Pattern, PatternKind, Place};
 
 use super::ahead::{AheadElements, ReadAheadTask};
 use super::statistics::PrefetchStatistics;
@@ -277,7 +277,7 @@ impl Follower {
         let PrefetchStatistics { reads, foreseen, used, prefetched_bytes, wasted_bytes, .. } =
             state.statistics;
         let is_listed = !state.listed.is_empty();
-        let pattern = || state.analyzer.serving().map(Kind::name);
+        let pattern = || state.analyzer.serving().map(PatternKind::name);
         let canonical = canonical(place_of(selection).as_ref());
         let selection = canonical.as_ref().unwrap_or(selection);
         FollowedReads {
@@ -503,7 +503,7 @@ impl FollowerState {
             return Some(listed);
         }
         // The size of the next read is unknown.
-        if self.analyzer.serving() == Some(Kind::Contiguous) || !self.unseen.is_empty() {
+        if self.analyzer.serving() == Some(PatternKind::Contiguous) || !self.unseen.is_empty() {
             return None;
         }
         let known = self.ahead.len() + 1;

@@ -16,7 +16,7 @@
 //! The replicas of a source lie in its [sidecar](crate::sidecar), below `replicas`. Each is a plain
 //! Zarr v3 store with one array, at the path of the original array. The replicas of the site's
 //! sidecar count like the user's own. The catalogue is a helper file in generations. A replica
-//! holds a product of runs of positions, one list of runs per axis ([`Held`]). That is a box, or
+//! holds a product of runs of positions, one list of runs per axis ([`ReplicaElements`]). That is a box, or
 //! the rows of many boxes without the gaps between them, the *concatenation* of Tang, *Dynamic data
 //! prefetching and layout optimizations*, section 3.2.4. Or it holds single elements, with their
 //! places in a second array.
@@ -32,7 +32,8 @@ mod catalogue;
 mod opened;
 
 pub use bedform_format::replica::{
-    Catalogue, Expected, Held, ObjectsOf, OwnObject, PlacesOf, Replica, Runs, SourceObject,
+    AxisRuns, Catalogue, ExpectedReads, Replica, ReplicaElements, ReplicaObject, ReplicaPositions,
+    SourceObject, SourceObjects,
 };
 pub(crate) use bedform_format::replica::{OBJECTS_MAX, fingerprint_of, meaning_of};
 pub(crate) use catalogue::{CATALOGUE, PLACES, Standing};

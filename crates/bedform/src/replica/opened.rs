@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use bedform_format::chunk_map::SourceVersion;
 use bedform_format::metadata::parse_array;
-use bedform_format::replica::{Catalogue, Held, OwnObject, Replica, SourceObject, fingerprint_of};
+use bedform_format::replica::{
+    Catalogue, Replica, ReplicaElements, ReplicaObject, SourceObject, fingerprint_of,
+};
 use bedform_format::{DataType, Limits, ObjectPath};
 use bedform_geometry::{AxisSelection, Region, Selection};
 use bedform_storage::{Bell, Mode, Profile, Version};
@@ -131,7 +133,7 @@ struct OpenedReplica {
 /// The recorded versions of a replica's objects, by their coordinates.
 type OwnVersions = HashMap<Vec<u64>, SourceVersion>;
 
-fn versions_of(objects: &[OwnObject]) -> OwnVersions {
+fn versions_of(objects: &[ReplicaObject]) -> OwnVersions {
     objects.iter().map(|object| (object.at.clone(), object.version.clone())).collect()
 }
 
@@ -411,7 +413,9 @@ impl OpenReplica {
 
     fn load_places(&self) -> Result<Vec<u64>> {
         let damaged = || Error::corrupt(self.name(), "its places are not those of the catalogue");
-        let Held::Points { count, first, last } = self.record.held else { return Err(damaged()) };
+        let ReplicaElements::Points { count, first, last } = self.record.held else {
+            return Err(damaged());
+        };
         let opened = self.opened.get_or_init(|| self.open().ok()).as_ref().ok_or_else(damaged)?;
         let path = ObjectPath::parse(PLACES)?;
         let of = self.record.places.as_ref().ok_or_else(damaged)?;
@@ -496,8 +500,8 @@ impl OpenReplica {
             && array_shape.iter().zip(shape).all(|(then, now)| then <= now);
         // The number of a place depends on the length of every axis but the first.
         let fits = match held {
-            Held::Runs(_) => grows,
-            Held::Points { .. } => grows && array_shape.get(1..) == shape.get(1..),
+            ReplicaElements::Runs(_) => grows,
+            ReplicaElements::Points { .. } => grows && array_shape.get(1..) == shape.get(1..),
         };
         fits && of.key == key
             && self.record.meaning == meaning

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bedform_format::shard::Extent;
-use bedform_machine::{Client, FileStriping, OPERATIONS_MAX, Operation, Workload};
+use bedform_machine::{ClientOperation, ClientWorkload, FileStriping, OPERATIONS_MAX, Workload};
 
 use super::explain::{Fetch, for_each_fetch};
 use super::plan::ReadPlan;
@@ -83,7 +83,7 @@ pub(crate) fn read_workload(plan: ReadPlan<'_>, clients: u32) -> Result<Workload
 /// Deals the requests to clients.
 fn share(fetches: &[FileRequests], clients: u32) -> Workload {
     let total: usize = fetches.iter().map(|fetch| fetch.extents.len()).sum();
-    let mut dealt = vec![Client::default(); clients as usize];
+    let mut dealt = vec![ClientWorkload::default(); clients as usize];
     let mut given = 0_usize;
     for (fetch, file) in fetches.iter().zip(0_u32..) {
         let mut last = None;
@@ -92,12 +92,13 @@ fn share(fetches: &[FileRequests], clients: u32) -> Workload {
             given += 1;
             let operations = &mut dealt[client].operations;
             if last != Some(client) {
-                operations.push(Operation::Open(file));
-                operations
-                    .extend(fetch.index.map(|at| Operation::Read(file, at.offset, at.length)));
+                operations.push(ClientOperation::Open(file));
+                operations.extend(
+                    fetch.index.map(|at| ClientOperation::Read(file, at.offset, at.length)),
+                );
                 last = Some(client);
             }
-            operations.push(Operation::Read(file, extent.offset, extent.length));
+            operations.push(ClientOperation::Read(file, extent.offset, extent.length));
         }
     }
     Workload { files: vec![FileStriping::default(); fetches.len()], clients: dealt }

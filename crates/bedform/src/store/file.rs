@@ -93,7 +93,7 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use bedform_format::chunk_map::{
-        Attribute, ChunkMap, Encoding, ForeignArray, ForeignGroup, ForeignStorage,
+        ChunkMap, ForeignArray, ForeignAttribute, ForeignEncoding, ForeignGroup, ForeignStorage,
     };
     use bedform_format::{DataType, Endian};
     use bedform_geometry::Region;
@@ -143,8 +143,8 @@ mod tests {
             endian: Endian::Big,
             fill_value: None,
             dimension_names: Some(vec!["y".to_owned(), "x".to_owned()]),
-            attributes: vec![("units".to_owned(), Attribute::Text("K".to_owned()))],
-            encoding: Encoding::default(),
+            attributes: vec![("units".to_owned(), ForeignAttribute::Text("K".to_owned()))],
+            encoding: ForeignEncoding::default(),
             storage,
         };
         let group = |path: &str| ForeignGroup { path: path.to_owned(), ..ForeignGroup::default() };

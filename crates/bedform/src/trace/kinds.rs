@@ -3,7 +3,7 @@
 //! Reads with the same lengths and steps are one kind, at any place. A kind counts its places in 64
 //! equal stretches of each axis, and keeps the box around them.
 
-use bedform_format::trace::knowledge::{ReadKind, ReadKinds, STRETCHES};
+use bedform_format::trace::knowledge::{LearnedReadKind, LearnedReadKinds, STRETCHES};
 use bedform_format::trace::{TracedAxis, TracedRead};
 use bedform_geometry::Region;
 
@@ -30,14 +30,19 @@ fn bin_start(bin: usize, length: u64) -> u64 {
 }
 
 /// Counts a read of an array of `shape`, which stands for `weight` reads.
-pub(super) fn count_read(kinds: &mut ReadKinds, shape: &[u64], read: &TracedRead, weight: u64) {
+pub(super) fn count_read(
+    kinds: &mut LearnedReadKinds,
+    shape: &[u64],
+    read: &TracedRead,
+    weight: u64,
+) {
     if read.is_list || read.axes.len() != shape.len() || read.axes.is_empty() {
         return;
     }
     let counts = || read.axes.iter().map(|axis| axis.count);
     let step = |axis: &TracedAxis| if axis.count > 1 { axis.step.unsigned_abs() } else { 1 };
     let steps = || read.axes.iter().map(step);
-    let is_same = |kind: &ReadKind| {
+    let is_same = |kind: &LearnedReadKind| {
         kind.counts.iter().copied().eq(counts()) && kind.steps.iter().copied().eq(steps())
     };
     // Searched from the end: the newest kind is the likeliest.
@@ -47,20 +52,20 @@ pub(super) fn count_read(kinds: &mut ReadKinds, shape: &[u64], read: &TracedRead
             forget_least(kinds);
         }
         let (counts, steps) = (counts().collect(), steps().collect());
-        kinds.0.push(ReadKind { counts, steps, ..ReadKind::default() });
+        kinds.0.push(LearnedReadKind { counts, steps, ..LearnedReadKind::default() });
         kinds.0.len() - 1
     });
     count_in(&mut kinds.0[number], shape, read, weight);
 }
 
-fn forget_least(kinds: &mut ReadKinds) {
+fn forget_least(kinds: &mut LearnedReadKinds) {
     let least = kinds.0.iter().enumerate().min_by(|a, b| a.1.seconds.total_cmp(&b.1.seconds));
     if let Some(number) = least.map(|(number, _)| number) {
         kinds.0.remove(number);
     }
 }
 
-fn count_in(kind: &mut ReadKind, shape: &[u64], read: &TracedRead, weight: u64) {
+fn count_in(kind: &mut LearnedReadKind, shape: &[u64], read: &TracedRead, weight: u64) {
     let spans: Vec<(u64, u64)> = read.axes.iter().map(span).collect();
     if kind.reads == 0 {
         kind.start = spans.iter().map(|span| span.0).collect();
@@ -82,7 +87,7 @@ fn count_in(kind: &mut ReadKind, shape: &[u64], read: &TracedRead, weight: u64) 
 }
 
 /// Returns the box around all reads of a kind, in an array of `shape`.
-pub(crate) fn bounds(kind: &ReadKind, shape: &[u64]) -> Option<Region> {
+pub(crate) fn bounds(kind: &LearnedReadKind, shape: &[u64]) -> Option<Region> {
     let ends = kind.end.iter().zip(shape).map(|(end, length)| *end.min(length));
     let lengths = ends.zip(&kind.start).map(|(end, start)| end.checked_sub(*start));
     Region::new(kind.start.clone(), lengths.collect::<Option<Vec<_>>>()?).ok()
@@ -91,7 +96,7 @@ pub(crate) fn bounds(kind: &ReadKind, shape: &[u64]) -> Option<Region> {
 /// Returns the smallest box of whole stretches, within the bounds, that leaves out rarely read
 /// stretches. Such a stretch has at most `1 - share` of the reads of the busiest stretch of its
 /// axis.
-pub(crate) fn hot_box(kind: &ReadKind, shape: &[u64], share: f64) -> Option<Region> {
+pub(crate) fn hot_box(kind: &LearnedReadKind, shape: &[u64], share: f64) -> Option<Region> {
     let bounds = bounds(kind, shape)?;
     let (mut start, mut lengths) = (Vec::new(), Vec::new());
     for (axis, bins) in kind.bins.iter().enumerate() {
@@ -130,7 +135,7 @@ mod tests {
     #[test]
     fn reads_of_equal_lengths_are_one_kind_and_few_elsewhere_do_not_widen_its_hot_box() {
         let shape = [640, 320];
-        let mut kinds = ReadKinds::default();
+        let mut kinds = LearnedReadKinds::default();
         for at in 0..100 {
             count_read(&mut kinds, &shape, &read(&[(0, 640), (100 + at % 20, 1)]), 1);
         }
@@ -149,7 +154,7 @@ mod tests {
 
     #[test]
     fn of_many_kinds_those_that_took_least_are_forgotten() {
-        let mut kinds = ReadKinds::default();
+        let mut kinds = LearnedReadKinds::default();
         for count in 1..=1000 {
             let mut one = read(&[(0, count)]);
             one.took_ns *= count;

@@ -56,8 +56,8 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 pub use bedform_format::trace::knowledge::{
-    Explained, Knowledge, LearnedArray, LearnedSelection, LearnedSelections, ReadKind, ReadKinds,
-    ReplicaUse,
+    Explained, Knowledge, LearnedArray, LearnedReadKind, LearnedReadKinds, LearnedSelection,
+    LearnedSelections, ReplicaUse,
 };
 pub(crate) use keeping::kept_selection;
 pub(crate) use kinds::{bounds, hot_box};

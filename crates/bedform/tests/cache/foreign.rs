@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bedform::foreign::{Callback, source_version};
 use bedform::{Array, ErrorKind, ForeignFile, Freshness};
-use bedform_format::chunk_map::{ChunkMap, ChunkTable, Encoding, ForeignArray, ForeignStorage};
+use bedform_format::chunk_map::{
+    ChunkMap, ChunkTable, ForeignArray, ForeignEncoding, ForeignStorage,
+};
 use bedform_format::{BytesCodec, DataType, Endian, ObjectPath};
 use bedform_geometry::Region;
 use bedform_storage::{Condition, Durability, MemoryStorage, Storage};
@@ -40,7 +42,7 @@ fn file(storage: &Arc<dyn Storage>, name: &ObjectPath, elements: &[u8]) -> Chunk
         fill_value: None,
         dimension_names: None,
         attributes: Vec::new(),
-        encoding: Encoding::default(),
+        encoding: ForeignEncoding::default(),
         storage: ForeignStorage::Chunked { chunk_shape: vec![CHUNK], codecs, chunks },
     };
     ChunkMap {

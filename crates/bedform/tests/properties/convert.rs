@@ -11,8 +11,8 @@ use bedform::convert::{
 use bedform::foreign::source_version;
 use bedform::{ErrorKind, ForeignFile, NewArray, NodeKind, OpenOptions, Store};
 use bedform_format::chunk_map::{
-    Attribute, AttributeValues, ChunkMap, Encoding, ForeignArray, ForeignGroup, ForeignStorage,
-    RefusedMember,
+    AttributeValues, ChunkMap, ForeignArray, ForeignAttribute, ForeignEncoding, ForeignGroup,
+    ForeignStorage, RefusedMember,
 };
 use bedform_format::{DataType, Endian, ObjectPath};
 use bedform_geometry::{Order, Region, Selection};
@@ -168,7 +168,7 @@ fn variable(
             ["y", "x"][2 - shape.len()..].iter().map(|&n| n.to_owned()).collect(),
         ),
         attributes: Vec::new(),
-        encoding: Encoding::default(),
+        encoding: ForeignEncoding::default(),
         storage,
     }
 }
@@ -195,10 +195,10 @@ fn file() -> ForeignFile {
         data: vec![1, 0],
     };
     numbers.attributes = vec![
-        ("units".to_owned(), Attribute::Text("K".to_owned())),
-        ("_FillValue".to_owned(), Attribute::Values(fill)),
+        ("units".to_owned(), ForeignAttribute::Text("K".to_owned())),
+        ("_FillValue".to_owned(), ForeignAttribute::Values(fill)),
     ];
-    let title = vec![("title".to_owned(), Attribute::Text("a file".to_owned()))];
+    let title = vec![("title".to_owned(), ForeignAttribute::Text("a file".to_owned()))];
     let group = |path: &str| ForeignGroup { path: path.to_owned(), ..ForeignGroup::default() };
     let refused = RefusedMember { name: "far".to_owned(), reason: "it names a file".to_owned() };
     let map = ChunkMap {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use bedform::foreign::source_version;
 use bedform::{Array, Error, ErrorKind, ForeignFile, NewArray, OpenOptions, VisitedElements};
-use bedform_format::chunk_map::{ChunkMap, Encoding, ForeignArray, ForeignStorage};
+use bedform_format::chunk_map::{ChunkMap, ForeignArray, ForeignEncoding, ForeignStorage};
 use bedform_format::{DataType, Endian, ObjectPath};
 use bedform_geometry::{ChunkGrid, Region, Selection};
 use bedform_storage::{Condition, Durability, MemoryStorage, Storage};
@@ -173,7 +173,7 @@ fn contiguous(shape: &[u64]) -> Array {
         fill_value: None,
         dimension_names: None,
         attributes: Vec::new(),
-        encoding: Encoding::default(),
+        encoding: ForeignEncoding::default(),
         storage: ForeignStorage::Contiguous { offset: 0, length: bytes.len() as u64 },
     };
     let map = ChunkMap {

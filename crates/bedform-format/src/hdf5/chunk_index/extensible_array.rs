@@ -7,21 +7,21 @@
 //! smallest number of elements.
 
 use super::numbering::Numbering;
-use super::{Elements, Indexed, TakeChunk, is_page_written};
-use crate::hdf5::cursor::{Block, Cursor};
+use super::{IndexElements, Indexed, TakeChunk, is_page_written};
+use crate::hdf5::cursor::{Cursor, FileBlock};
 use crate::hdf5::error::{Hdf5Error, Result};
-use crate::hdf5::source::{ANNOUNCED_MAX, Source};
+use crate::hdf5::source::{ANNOUNCED_MAX, CountedFile};
 
 pub(super) fn for_each(indexed: &Indexed<'_, '_>, address: u64, take: TakeChunk<'_>) -> Result {
-    let header = Header::read(indexed.source, address)?;
+    let header = ExtensibleArrayHeader::read(indexed.source, address)?;
     let Some(index_block) = header.index_block else { return Ok(()) };
     let numbering = Numbering::of(indexed, true);
     let is_filtered = indexed.is_filtered();
-    let elements = Elements::new(indexed, numbering, header.element_bytes, is_filtered);
-    Walk { source: indexed.source, header, elements }.index_block(index_block, take)
+    let elements = IndexElements::new(indexed, numbering, header.element_bytes, is_filtered);
+    ExtensibleArrayWalk { source: indexed.source, header, elements }.index_block(index_block, take)
 }
 
-struct Header {
+struct ExtensibleArrayHeader {
     address: u64,
     /// 0 for unfiltered chunks, 1 for filtered chunks.
     client: u8,
@@ -45,14 +45,14 @@ struct SuperBlock {
     block_elements: u64,
 }
 
-struct Walk<'i, 's, 'r> {
-    source: &'s Source<'r>,
-    header: Header,
-    elements: Elements<'i, 's, 'r>,
+struct ExtensibleArrayWalk<'i, 's, 'r> {
+    source: &'s CountedFile<'r>,
+    header: ExtensibleArrayHeader,
+    elements: IndexElements<'i, 's, 'r>,
 }
 
-impl Header {
-    fn read(source: &Source<'_>, address: u64) -> Result<Self> {
+impl ExtensibleArrayHeader {
+    fn read(source: &CountedFile<'_>, address: u64) -> Result<Self> {
         let (addresses, lengths) = (source.widths.address, source.widths.length);
         let counts = u64::from(lengths).saturating_mul(6);
         let length = 16_u64.saturating_add(addresses.into()).saturating_add(counts);
@@ -123,7 +123,7 @@ impl Header {
     }
 }
 
-impl Walk<'_, '_, '_> {
+impl ExtensibleArrayWalk<'_, '_, '_> {
     fn index_block(&mut self, address: u64, take: TakeChunk<'_>) -> Result {
         let (all, direct) = self.header.super_block_counts();
         let data_blocks = u64::from(self.header.pointers_min).saturating_sub(1).saturating_mul(2);
@@ -285,7 +285,7 @@ impl Walk<'_, '_, '_> {
     }
 
     /// Returns a cursor at the first element of a data block.
-    fn data_block_elements<'b>(&self, block: &'b Block) -> Result<Cursor<'b>> {
+    fn data_block_elements<'b>(&self, block: &'b FileBlock) -> Result<Cursor<'b>> {
         let mut cursor = block.cursor();
         self.header.check_prefix(&mut cursor, *b"EADB")?;
         cursor.uint(usize::try_from(self.header.offset_bytes()).unwrap_or(usize::MAX))?;

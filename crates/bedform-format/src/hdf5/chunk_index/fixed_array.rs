@@ -1,17 +1,17 @@
 //! Fixed arrays: the chunk index of datasets of bounded size, with an element for each chunk.
 
 use super::numbering::Numbering;
-use super::{Elements, Indexed, TakeChunk, is_page_written};
+use super::{IndexElements, Indexed, TakeChunk, is_page_written};
 use crate::hdf5::error::Result;
-use crate::hdf5::source::{ANNOUNCED_MAX, Source};
+use crate::hdf5::source::{ANNOUNCED_MAX, CountedFile};
 
 pub(super) fn for_each(indexed: &Indexed<'_, '_>, address: u64, take: TakeChunk<'_>) -> Result {
     let source = indexed.source;
-    let header = Header::read(source, address)?;
+    let header = FixedArrayHeader::read(source, address)?;
     let Some(block_address) = header.block else { return Ok(()) };
     let numbering = Numbering::of(indexed, false);
     let is_filtered = indexed.is_filtered();
-    let mut elements = Elements::new(indexed, numbering, header.element_bytes, is_filtered);
+    let mut elements = IndexElements::new(indexed, numbering, header.element_bytes, is_filtered);
     let page_elements = 1_u64.checked_shl(header.page_bits.into()).unwrap_or(u64::MAX);
     let prefix_bytes = u64::from(source.widths.address).saturating_add(6);
     let element_bytes = u64::from(header.element_bytes);
@@ -51,7 +51,7 @@ pub(super) fn for_each(indexed: &Indexed<'_, '_>, address: u64, take: TakeChunk<
     Ok(())
 }
 
-struct Header {
+struct FixedArrayHeader {
     /// 0 for unfiltered chunks, 1 for filtered chunks.
     client: u8,
     element_bytes: u8,
@@ -61,8 +61,8 @@ struct Header {
     block: Option<u64>,
 }
 
-impl Header {
-    fn read(source: &Source<'_>, address: u64) -> Result<Self> {
+impl FixedArrayHeader {
+    fn read(source: &CountedFile<'_>, address: u64) -> Result<Self> {
         let (addresses, lengths) = (source.widths.address, source.widths.length);
         let length = 12_u64.saturating_add(addresses.into()).saturating_add(lengths.into());
         let block = source.checked_block(address, length)?;

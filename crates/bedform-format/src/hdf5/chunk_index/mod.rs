@@ -10,7 +10,7 @@ use super::cursor::Cursor;
 use super::error::{Hdf5Error, Result};
 use super::layout::{ChunkIndex, ChunkLayout};
 use super::object::Dataset;
-use super::source::Source;
+use super::source::CountedFile;
 use numbering::Numbering;
 
 /// A stored chunk of a dataset.
@@ -31,14 +31,14 @@ pub type TakeChunk<'a> = &'a mut dyn FnMut(Chunk<'_>) -> std::result::Result<(),
 
 /// The properties of a dataset that its chunk index needs.
 struct Indexed<'s, 'r> {
-    source: &'s Source<'r>,
+    source: &'s CountedFile<'r>,
     dataset: &'s Dataset,
     layout: &'s ChunkLayout,
     chunk_bytes: u64,
 }
 
 /// A decoded element of a chunk index.
-struct Entry {
+struct IndexedChunk {
     address: u64,
     length: u64,
     filter_mask: u32,
@@ -46,7 +46,7 @@ struct Entry {
 
 /// Calls `take` with every chunk that the index of the dataset names.
 pub(super) fn for_each(
-    source: &Source<'_>,
+    source: &CountedFile<'_>,
     dataset: &Dataset,
     layout: &ChunkLayout,
     take: TakeChunk<'_>,
@@ -59,7 +59,7 @@ pub(super) fn for_each(
         ChunkIndex::Single { filtered } => {
             let (length, filter_mask) = filtered.unwrap_or((chunk_bytes, 0));
             let position = vec![0; layout.shape.len()];
-            indexed.found(&position, &Entry { address, length, filter_mask }, take)
+            indexed.found(&position, &IndexedChunk { address, length, filter_mask }, take)
         }
         ChunkIndex::Implicit => indexed.implicit(address, take),
         ChunkIndex::FixedArray => fixed_array::for_each(&indexed, address, take),
@@ -77,7 +77,7 @@ impl Indexed<'_, '_> {
         !self.dataset.filters.is_empty()
     }
 
-    fn found(&self, position: &[u64], entry: &Entry, take: TakeChunk<'_>) -> Result {
+    fn found(&self, position: &[u64], entry: &IndexedChunk, take: TakeChunk<'_>) -> Result {
         let offset = self.source.extent_of(entry.address, entry.length)?;
         take(Chunk { position, offset, length: entry.length, filter_mask: entry.filter_mask })
     }
@@ -103,7 +103,7 @@ impl Indexed<'_, '_> {
                     }
                     *slot = offset.checked_div(*size).unwrap_or(0);
                 }
-                self.found(&position, &Entry { address, length, filter_mask }, take)
+                self.found(&position, &IndexedChunk { address, length, filter_mask }, take)
             },
         )
     }
@@ -123,7 +123,7 @@ impl Indexed<'_, '_> {
                 continue;
             }
             let address = address.saturating_add(number.saturating_mul(self.chunk_bytes));
-            let entry = Entry { address, length: self.chunk_bytes, filter_mask: 0 };
+            let entry = IndexedChunk { address, length: self.chunk_bytes, filter_mask: 0 };
             self.found(&position, &entry, take)?;
         }
         Ok(())
@@ -148,7 +148,7 @@ impl Indexed<'_, '_> {
     }
 
     /// Decodes one element, which is all of the cursor; `None` if the chunk was never written.
-    fn entry(&self, cursor: &mut Cursor<'_>, is_filtered: bool) -> Result<Option<Entry>> {
+    fn entry(&self, cursor: &mut Cursor<'_>, is_filtered: bool) -> Result<Option<IndexedChunk>> {
         let start = *cursor;
         let address = cursor.address()?;
         let (length, filter_mask) = if is_filtered {
@@ -161,12 +161,12 @@ impl Indexed<'_, '_> {
         if !cursor.is_empty() {
             return Err(start.corrupt("an element of a chunk index of another size"));
         }
-        Ok(address.map(|address| Entry { address, length, filter_mask }))
+        Ok(address.map(|address| IndexedChunk { address, length, filter_mask }))
     }
 }
 
 /// The elements of a chunk index that is an array, taken in order.
-struct Elements<'i, 's, 'r> {
+struct IndexElements<'i, 's, 'r> {
     indexed: &'i Indexed<'s, 'r>,
     numbering: Numbering,
     element_bytes: usize,
@@ -176,7 +176,7 @@ struct Elements<'i, 's, 'r> {
     position: Vec<u64>,
 }
 
-impl<'i, 's, 'r> Elements<'i, 's, 'r> {
+impl<'i, 's, 'r> IndexElements<'i, 's, 'r> {
     fn new(
         indexed: &'i Indexed<'s, 'r>,
         numbering: Numbering,

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use super::numpy::{NumpyType, numpy_type};
-use crate::chunk_map::{Attribute as Described, AttributeValues, RefusedMember};
+use crate::chunk_map::{AttributeValues, ForeignAttribute as Described, RefusedMember};
 use crate::hdf5::datatype::TypeKind;
 use crate::hdf5::error::{Hdf5Error, Result};
-use crate::hdf5::{Attribute, Dataspace, Hdf5File, Value};
+use crate::hdf5::{Attribute, Dataspace, Hdf5File, Hdf5Value};
 use crate::json::text_of_bytes;
 use crate::netcdf_classic::shown;
 use crate::{DataType, Endian};
@@ -137,7 +137,9 @@ fn describe_one(file: &Hdf5File<'_>, attribute: &Attribute) -> Result<Option<Des
 /// Returns the elements of a text attribute.
 fn texts(file: &Hdf5File<'_>, attribute: &Attribute) -> Result<Vec<Vec<u8>>> {
     let values = file.values(attribute)?.into_iter();
-    Ok(values.map(|value| if let Value::Text(text) = value { text } else { Vec::new() }).collect())
+    Ok(values
+        .map(|value| if let Hdf5Value::Text(text) = value { text } else { Vec::new() })
+        .collect())
 }
 
 /// Describes a numeric attribute. The libraries show an array of length one as a scalar.
@@ -172,8 +174,8 @@ fn converted(
 }
 
 /// Encodes an integer in `size` bytes; `None` for other values.
-pub(super) fn integer_bytes(value: &Value, size: usize, endian: Endian) -> Option<Vec<u8>> {
-    let Value::Integer(number) = value else { return None };
+pub(super) fn integer_bytes(value: &Hdf5Value, size: usize, endian: Endian) -> Option<Vec<u8>> {
+    let Hdf5Value::Integer(number) = value else { return None };
     let mut bytes = number.to_le_bytes().get(..size)?.to_vec();
     if endian == Endian::Big {
         bytes.reverse();

@@ -6,11 +6,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::walk::{Variable, Walk};
+use super::walk::{FileWalk, WalkedVariable};
 use crate::chunk_map::ForeignDimension;
 use crate::hdf5::datatype::{Padding, TypeKind};
 use crate::hdf5::error::Result;
-use crate::hdf5::{Attribute, Dataset, Dataspace, Hdf5File, Value};
+use crate::hdf5::{Attribute, Dataset, Dataspace, Hdf5File, Hdf5Value};
 
 const NOT_A_VARIABLE: &[u8] = b"This is a netCDF dimension but not a netCDF variable";
 /// The value of a scale's attribute `CLASS`, and its length in bytes with the terminating NUL.
@@ -68,12 +68,12 @@ fn find<'a>(attributes: &'a [Attribute], name: &[u8]) -> Option<&'a Attribute> {
     attributes.iter().find(|attribute| attribute.name == name)
 }
 
-fn integer(value: &Value) -> Option<i128> {
-    if let Value::Integer(number) = value { Some(*number) } else { None }
+fn integer(value: &Hdf5Value) -> Option<i128> {
+    if let Hdf5Value::Integer(number) = value { Some(*number) } else { None }
 }
 
 /// Assigns dimensions to every variable, and their lengths to the dimensions that can grow.
-pub(super) fn name_all(walk: &mut Walk<'_, '_>) -> Result {
+pub(super) fn name_all(walk: &mut FileWalk<'_, '_>) -> Result {
     let mut namer = Namer::over(walk);
     let mut labels = vec![Labels::new(); walk.variables.len()];
     for group in walk.parents_first() {
@@ -102,7 +102,7 @@ struct Namer {
 }
 
 impl Namer {
-    fn over(walk: &Walk<'_, '_>) -> Self {
+    fn over(walk: &FileWalk<'_, '_>) -> Self {
         let mut namer = Self { by_id: HashMap::new(), next_id: 0, by_size: HashMap::new() };
         let scales: HashSet<usize> = walk.scales.values().copied().collect();
         let dimensions = walk.dimensions.iter().enumerate();
@@ -114,7 +114,7 @@ impl Namer {
         namer
     }
 
-    fn label(&self, walk: &Walk<'_, '_>, variable: &Variable) -> Result<Labels> {
+    fn label(&self, walk: &FileWalk<'_, '_>, variable: &WalkedVariable) -> Result<Labels> {
         let rank = variable.shape.len();
         let own = walk.scales.get(&variable.address).copied();
         if let Some(own) = own {
@@ -132,9 +132,9 @@ impl Namer {
             return Ok(vec![None; rank]);
         };
         // If an axis has several scales, the last one counts, as in the netCDF library.
-        let last = |axis: &Value| match axis {
-            Value::List(references) => match references.last()? {
-                Value::Reference(address) => walk.scales.get(address.as_ref()?).copied(),
+        let last = |axis: &Hdf5Value| match axis {
+            Hdf5Value::List(references) => match references.last()? {
+                Hdf5Value::Reference(address) => walk.scales.get(address.as_ref()?).copied(),
                 _ => None,
             },
             _ => None,
@@ -143,7 +143,7 @@ impl Namer {
         Ok(if named.len() == rank { named } else { vec![None; rank] })
     }
 
-    fn name_group(&mut self, walk: &mut Walk<'_, '_>, number: usize, labels: &[Labels]) {
+    fn name_group(&mut self, walk: &mut FileWalk<'_, '_>, number: usize, labels: &[Labels]) {
         let Some(group) = walk.groups.get(number) else { return };
         let (groups, variables) = (group.groups.clone(), group.variables.clone());
         for inner in groups {
@@ -157,7 +157,7 @@ impl Namer {
         }
     }
 
-    fn take_sizes(&mut self, walk: &Walk<'_, '_>, group: usize) {
+    fn take_sizes(&mut self, walk: &FileWalk<'_, '_>, group: usize) {
         self.by_size.clear();
         for at in walk.groups.get(group).into_iter().flat_map(|group| &group.dimensions) {
             if let Some(dimension) = walk.dimensions.get(*at) {
@@ -169,7 +169,7 @@ impl Namer {
 
     fn name_variable(
         &mut self,
-        walk: &mut Walk<'_, '_>,
+        walk: &mut FileWalk<'_, '_>,
         group: usize,
         number: usize,
         labels: &Labels,
@@ -201,7 +201,7 @@ impl Namer {
     /// Returns an unnamed dimension of the group that fits the axis; makes one if there is none.
     fn phony(
         &mut self,
-        walk: &mut Walk<'_, '_>,
+        walk: &mut FileWalk<'_, '_>,
         group: usize,
         size: u64,
         unlimited: bool,

@@ -8,7 +8,7 @@ use crate::hdf5::datatype::{Datatype, Padding, TypeKind};
 use crate::{DataType, Endian};
 
 /// The type of a variable's elements.
-pub(super) struct ElementType {
+pub(super) struct Hdf5ElementType {
     /// NumPy's name of the type; `str` for text of variable length.
     pub(super) words: String,
     /// The engine's type, if it has one.
@@ -21,7 +21,7 @@ pub(super) struct ElementType {
     pub(super) enumeration: Option<Enumeration>,
 }
 
-impl ElementType {
+impl Hdf5ElementType {
     pub(super) fn of(datatype: &Datatype, named_types: &NamedTypes) -> Self {
         let only_native = |words: String, native: String| Self {
             words,

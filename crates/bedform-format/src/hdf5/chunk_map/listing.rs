@@ -1,10 +1,10 @@
 //! The links of a group, with lookup by name.
 
-use crate::hdf5::{Link, Links};
+use crate::hdf5::{GroupLinks, Link};
 
 /// The links of a group.
-pub(super) struct Listing {
-    links: Links,
+pub(super) struct LinkLookup {
+    links: GroupLinks,
     /// Indexes of the links, sorted by name.
     by_name: Vec<usize>,
 }
@@ -12,8 +12,8 @@ pub(super) struct Listing {
 /// Approximate memory of a link without its name, in bytes.
 const LINK_BYTES: u64 = 24;
 
-impl Listing {
-    pub(super) fn of(links: Links) -> Self {
+impl LinkLookup {
+    pub(super) fn of(links: GroupLinks) -> Self {
         let mut by_name: Vec<usize> = (0..links.links.len()).collect();
         by_name.sort_unstable_by_key(|at| links.links.get(*at).map(|link| link.name.as_slice()));
         Self { links, by_name }

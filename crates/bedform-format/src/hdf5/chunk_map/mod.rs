@@ -28,17 +28,17 @@ mod walk;
 use std::collections::HashMap;
 
 use super::error::{Hdf5Error, Result};
-use super::filter::FillValue;
-use super::{Dataset, Dataspace, Hdf5File, Layout, ObjectKind, TypeKind, value};
+use super::filter::Hdf5FillValue;
+use super::{Dataset, Dataspace, Hdf5File, Hdf5Layout, ObjectKind, TypeKind, value};
 use crate::chunk_map::{
-    ChunkMap, ChunkMapError, ChunkTable, Encoding, Filter, ForeignArray, ForeignGroup,
-    ForeignStorage, SourceVersion,
+    ChunkMap, ChunkMapError, ChunkTable, ForeignArray, ForeignEncoding, ForeignFilter,
+    ForeignGroup, ForeignStorage, SourceVersion,
 };
 use crate::{DataType, Limits};
 use attributes::AttributeReader;
-use element::ElementType;
-use storage::Tables;
-use walk::{Variable, Walk};
+use element::Hdf5ElementType;
+use storage::ChunkTableLimits;
+use walk::{FileWalk, WalkedVariable};
 
 pub use texts::{StoredTexts, stored_texts};
 
@@ -52,7 +52,8 @@ pub fn chunk_map(
     limits: &Limits,
 ) -> std::result::Result<ChunkMap, Hdf5Error> {
     let walk = walk_over(file, limits)?;
-    map_of(&walk, walk.parents_first(), source, limits, Tables::new(limits)).map(|(map, _)| map)
+    map_of(&walk, walk.parents_first(), source, limits, ChunkTableLimits::new(limits))
+        .map(|(map, _)| map)
 }
 
 /// Makes the chunk map of a file with empty chunk tables. Also returns the addresses of the
@@ -67,7 +68,7 @@ pub fn chunk_map_without_tables(
     limits: &Limits,
 ) -> std::result::Result<(ChunkMap, Vec<Option<u64>>), Hdf5Error> {
     let walk = walk_over(file, limits)?;
-    map_of(&walk, walk.parents_first(), source, limits, Tables::deferred(limits))
+    map_of(&walk, walk.parents_first(), source, limits, ChunkTableLimits::deferred(limits))
 }
 
 /// Reads the chunk table of an array whose map and address came from [`chunk_map_without_tables`];
@@ -128,14 +129,14 @@ pub fn chunk_map_of_group(
         let other = walk.groups.get(*number).map_or("", |other| other.path.as_str());
         is_within(other, group) || is_within(group, other)
     });
-    map_of(&walk, wanted, source, limits, Tables::new(limits)).map(|(map, _)| Some(map))
+    map_of(&walk, wanted, source, limits, ChunkTableLimits::new(limits)).map(|(map, _)| Some(map))
 }
 
-fn walk_over<'f, 'r>(file: &'f Hdf5File<'r>, limits: &Limits) -> Result<Walk<'f, 'r>> {
+fn walk_over<'f, 'r>(file: &'f Hdf5File<'r>, limits: &Limits) -> Result<FileWalk<'f, 'r>> {
     if file.superblock().being_written {
         return Err(Hdf5Error::unknown("a writer that has it open, or did not close it"));
     }
-    let mut walk = Walk::over(file, limits)?;
+    let mut walk = FileWalk::over(file, limits)?;
     dimensions::name_all(&mut walk)?;
     Ok(walk)
 }
@@ -143,11 +144,11 @@ fn walk_over<'f, 'r>(file: &'f Hdf5File<'r>, limits: &Limits) -> Result<Walk<'f,
 /// Makes the map of the groups with these indexes, with the addresses of
 /// [`chunk_map_without_tables`].
 fn map_of(
-    walk: &Walk<'_, '_>,
+    walk: &FileWalk<'_, '_>,
     wanted: Vec<usize>,
     source: &SourceVersion,
     limits: &Limits,
-    mut tables: Tables,
+    mut tables: ChunkTableLimits,
 ) -> Result<(ChunkMap, Vec<Option<u64>>)> {
     let mut groups = Vec::new();
     let mut arrays = Vec::new();
@@ -183,9 +184,13 @@ fn map_of(
 }
 
 /// Describes a variable, without its attributes.
-fn array_of(walk: &Walk<'_, '_>, variable: &Variable, tables: &mut Tables) -> Result<ForeignArray> {
+fn array_of(
+    walk: &FileWalk<'_, '_>,
+    variable: &WalkedVariable,
+    tables: &mut ChunkTableLimits,
+) -> Result<ForeignArray> {
     let dataset = &variable.dataset;
-    let element = ElementType::of(&dataset.datatype, &walk.named_types);
+    let element = Hdf5ElementType::of(&dataset.datatype, &walk.named_types);
     let storage = storage::describe(walk.file, dataset, &variable.shape, &element, tables)?;
     let max_shape = match &dataset.space {
         Dataspace::Simple { max_shape, .. } => max_shape.as_slice(),
@@ -200,10 +205,10 @@ fn array_of(walk: &Walk<'_, '_>, variable: &Variable, tables: &mut Tables) -> Re
         fill_value: fill_value(dataset, &element),
         dimension_names: Some(walk.names_of(variable)),
         attributes: Vec::new(),
-        encoding: Encoding {
+        encoding: ForeignEncoding {
             dtype: element.words,
             chunks: match &dataset.layout {
-                Layout::Chunked(layout) => Some(layout.shape.clone()),
+                Hdf5Layout::Chunked(layout) => Some(layout.shape.clone()),
                 _ => None,
             },
             filters: filters_of(dataset),
@@ -215,21 +220,23 @@ fn array_of(walk: &Walk<'_, '_>, variable: &Variable, tables: &mut Tables) -> Re
     })
 }
 
-fn filters_of(dataset: &Dataset) -> Vec<Filter> {
+fn filters_of(dataset: &Dataset) -> Vec<ForeignFilter> {
     let filters = dataset.filters.iter();
-    filters.map(|filter| Filter { id: filter.id.into(), values: filter.values.clone() }).collect()
+    filters
+        .map(|filter| ForeignFilter { id: filter.id.into(), values: filter.values.clone() })
+        .collect()
 }
 
 /// Returns the fill value as one stored element; `None` if it is undefined or unusable.
-fn fill_value(dataset: &Dataset, element: &ElementType) -> Option<Vec<u8>> {
+fn fill_value(dataset: &Dataset, element: &Hdf5ElementType) -> Option<Vec<u8>> {
     let size = element.data_type.and_then(DataType::item_size)?;
     match &dataset.fill_value {
-        FillValue::Undefined => None,
-        FillValue::Default => Some(vec![0; size]),
-        FillValue::Value(bytes) if element.native.is_none() => {
+        Hdf5FillValue::Undefined => None,
+        Hdf5FillValue::Default => Some(vec![0; size]),
+        Hdf5FillValue::Value(bytes) if element.native.is_none() => {
             Some(bytes.clone()).filter(|bytes| bytes.len() == size)
         }
-        FillValue::Value(bytes) => converted_fill(dataset, element, bytes, size),
+        Hdf5FillValue::Value(bytes) => converted_fill(dataset, element, bytes, size),
     }
 }
 
@@ -237,7 +244,7 @@ fn fill_value(dataset: &Dataset, element: &ElementType) -> Option<Vec<u8>> {
 /// native library can convert it.
 fn converted_fill(
     dataset: &Dataset,
-    element: &ElementType,
+    element: &Hdf5ElementType,
     stored: &[u8],
     size: usize,
 ) -> Option<Vec<u8>> {

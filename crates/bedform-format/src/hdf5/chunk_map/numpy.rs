@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::hdf5::datatype::{
-    BitRange, ByteOrder, Datatype, FloatFormat, Member, ReferenceKind, TypeKind,
+    BitRange, ByteOrder, CompoundMember, Datatype, FloatFormat, ReferenceKind, TypeKind,
 };
 use crate::{DataType, Endian};
 
@@ -133,14 +133,14 @@ fn enumeration(base: &Datatype, members: &[(Vec<u8>, Vec<u8>)]) -> Option<NumpyT
 pub(super) fn member_value(base: &Datatype, stored: &[u8]) -> Option<i128> {
     let TypeKind::Integer { bits, signed } = base.kind else { return None };
     match crate::hdf5::value::integer(stored, bits, signed)? {
-        crate::hdf5::Value::Integer(value) => Some(value),
+        crate::hdf5::Hdf5Value::Integer(value) => Some(value),
         _ => None,
     }
 }
 
-fn record(members: &[Member], size: u32) -> Option<NumpyType> {
+fn record(members: &[CompoundMember], size: u32) -> Option<NumpyType> {
     let mut fields = Vec::new();
-    let mut by_offset: Vec<&Member> = members.iter().collect();
+    let mut by_offset: Vec<&CompoundMember> = members.iter().collect();
     by_offset.sort_by_key(|member| member.offset);
     // NumPy's offsets are those in memory, where a heap reference has another size than in the
     // file.

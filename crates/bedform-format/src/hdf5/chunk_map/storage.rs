@@ -1,12 +1,12 @@
 //! The storage of a variable in a chunk map: layout, filters and chunk table.
 
-use super::element::ElementType;
+use super::element::Hdf5ElementType;
 use crate::DataType;
 use crate::Limits;
 use crate::chunk_map::{ChunkTable, ForeignStorage};
 use crate::codec::{BloscCompressor, BloscConfiguration, BloscShuffle, BytesCodec};
 use crate::hdf5::error::{Hdf5Error, Result};
-use crate::hdf5::{ChunkLayout, Dataset, Hdf5File, Layout, PipelineFilter};
+use crate::hdf5::{ChunkLayout, Dataset, Hdf5File, Hdf5Layout, PipelineFilter};
 
 const DEFLATE: u16 = 1;
 const SHUFFLE: u16 = 2;
@@ -16,7 +16,7 @@ const ZSTD: u16 = 32015;
 
 /// The choice to read chunk tables or defer them, and the number of entries that they may still
 /// have.
-pub(super) struct Tables {
+pub(super) struct ChunkTableLimits {
     /// True if tables stay empty, for a later call of [`chunk_table`](super::chunk_table).
     are_deferred: bool,
     chunk_bytes_max: u64,
@@ -24,7 +24,7 @@ pub(super) struct Tables {
     entries_left: u64,
 }
 
-impl Tables {
+impl ChunkTableLimits {
     pub(super) fn new(limits: &Limits) -> Self {
         Self {
             are_deferred: false,
@@ -44,8 +44,8 @@ pub(super) fn describe(
     file: &Hdf5File<'_>,
     dataset: &Dataset,
     shape: &[u64],
-    element: &ElementType,
-    tables: &mut Tables,
+    element: &Hdf5ElementType,
+    tables: &mut ChunkTableLimits,
 ) -> Result<ForeignStorage> {
     let native = |reason: &str| Ok(ForeignStorage::Native { reason: reason.to_owned() });
     if let Some(reason) = &element.native {
@@ -57,19 +57,19 @@ pub(super) fn describe(
     let item_size = element.data_type.and_then(DataType::item_size).unwrap_or(1) as u64;
     let total = shape.iter().try_fold(item_size, |bytes, size| bytes.checked_mul(*size));
     match &dataset.layout {
-        Layout::Chunked(layout) => describe_chunks(file, dataset, shape, layout, tables),
-        Layout::Compact(data) if Some(data.len() as u64) == total => {
+        Hdf5Layout::Chunked(layout) => describe_chunks(file, dataset, shape, layout, tables),
+        Hdf5Layout::Compact(data) if Some(data.len() as u64) == total => {
             Ok(ForeignStorage::Compact { data: data.clone() })
         }
-        Layout::Contiguous { offset: None, .. } => Ok(ForeignStorage::Empty),
-        Layout::Contiguous { offset: Some(offset), length } => match total {
+        Hdf5Layout::Contiguous { offset: None, .. } => Ok(ForeignStorage::Empty),
+        Hdf5Layout::Contiguous { offset: Some(offset), length } => match total {
             Some(total) if length.is_none_or(|length| length == total) => {
                 Ok(ForeignStorage::Contiguous { offset: *offset, length: total })
             }
             _ => native("its storage has another size than its shape"),
         },
-        Layout::Compact(_) => native("its storage has another size than its shape"),
-        Layout::Virtual | Layout::External => native("a layout that is not known"),
+        Hdf5Layout::Compact(_) => native("its storage has another size than its shape"),
+        Hdf5Layout::Virtual | Hdf5Layout::External => native("a layout that is not known"),
     }
 }
 
@@ -78,7 +78,7 @@ fn describe_chunks(
     dataset: &Dataset,
     shape: &[u64],
     layout: &ChunkLayout,
-    tables: &mut Tables,
+    tables: &mut ChunkTableLimits,
 ) -> Result<ForeignStorage> {
     let native = |reason: String| Ok(ForeignStorage::Native { reason });
     let mut codecs = Vec::new();
@@ -114,8 +114,8 @@ pub(super) fn describe_chunked(
     shape: &[u64],
     limits: &Limits,
 ) -> Result<Option<ForeignStorage>> {
-    let Layout::Chunked(layout) = &dataset.layout else { return Ok(None) };
-    describe_chunks(file, dataset, shape, layout, &mut Tables::new(limits)).map(Some)
+    let Hdf5Layout::Chunked(layout) = &dataset.layout else { return Ok(None) };
+    describe_chunks(file, dataset, shape, layout, &mut ChunkTableLimits::new(limits)).map(Some)
 }
 
 /// Reads the chunks inside the shape of a variable, sorted by grid position.
@@ -125,7 +125,7 @@ fn chunk_table(
     shape: &[u64],
     layout: &ChunkLayout,
     codec_count: usize,
-    tables: &mut Tables,
+    tables: &mut ChunkTableLimits,
 ) -> Result<ChunkTable> {
     let own = dataset.space.shape();
     let axes = shape.iter().zip(&layout.shape);

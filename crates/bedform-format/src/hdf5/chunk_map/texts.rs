@@ -6,14 +6,14 @@
 
 use std::collections::HashSet;
 
-use super::element::ElementType;
-use super::storage::{self, Tables};
+use super::element::Hdf5ElementType;
+use super::storage::{self, ChunkTableLimits};
 use crate::chunk_map::{ChunkMapError, ForeignArray};
-use crate::hdf5::cursor::Block;
+use crate::hdf5::cursor::FileBlock;
 use crate::hdf5::error::{Hdf5Error, Result};
 use crate::hdf5::global_heap::HeapReference;
 use crate::hdf5::source::ANNOUNCED_MAX;
-use crate::hdf5::{FillValue, Hdf5File, ObjectKind, TypeKind};
+use crate::hdf5::{Hdf5File, Hdf5FillValue, ObjectKind, TypeKind};
 use crate::{DataType, Endian, Limits};
 
 /// Length of a minimal global heap collection, in bytes.
@@ -45,16 +45,18 @@ pub fn stored_texts(
     }
     // `None` stands for the empty text; a fill value is a heap reference, as elements are.
     let fill_value = match &dataset.fill_value {
-        FillValue::Undefined | FillValue::Default => None,
-        FillValue::Value(bytes) if bytes.len() as u64 == u64::from(dataset.datatype.size) => {
+        Hdf5FillValue::Undefined | Hdf5FillValue::Default => None,
+        Hdf5FillValue::Value(bytes) if bytes.len() as u64 == u64::from(dataset.datatype.size) => {
             Some(bytes.clone())
         }
-        FillValue::Value(_) => return Err(Hdf5Error::unknown("a fill value of another type")),
+        Hdf5FillValue::Value(_) => {
+            return Err(Hdf5Error::unknown("a fill value of another type"));
+        }
     };
     let data_type = Some(DataType::Raw(dataset.datatype.size));
     let (words, endian) = (String::new(), Endian::NATIVE);
-    let element = ElementType { words, data_type, endian, native: None, enumeration: None };
-    let mut tables = Tables::new(limits);
+    let element = Hdf5ElementType { words, data_type, endian, native: None, enumeration: None };
+    let mut tables = ChunkTableLimits::new(limits);
     let storage = storage::describe(file, &dataset, &array.shape, &element, &mut tables)?;
     let attributes = Vec::new();
     let raw = ForeignArray { storage, data_type, endian, attributes, fill_value, ..array.clone() };
@@ -89,7 +91,7 @@ impl Hdf5File<'_> {
     /// Decodes the length and the heap reference of each text.
     fn places(&self, elements: &[u8]) -> Result<Vec<(u32, HeapReference)>> {
         let widths = self.source.widths;
-        let block = Block { bytes: elements.to_vec(), at: 0, widths };
+        let block = FileBlock { bytes: elements.to_vec(), at: 0, widths };
         let mut cursor = block.cursor();
         let mut places = Vec::new();
         while !cursor.is_empty() {
@@ -117,7 +119,7 @@ impl Hdf5File<'_> {
 
 /// Returns a text of up to `length` bytes in a heap object; it ends before the first NUL, as in
 /// h5py.
-fn text_of(object: &Block, length: u32) -> Result<&[u8]> {
+fn text_of(object: &FileBlock, length: u32) -> Result<&[u8]> {
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     let Some(text) = object.bytes.get(..length) else {
         return Err(Hdf5Error::corrupt(object.at, "a text longer than its heap object"));

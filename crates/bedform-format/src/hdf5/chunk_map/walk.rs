@@ -4,14 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::dimensions::{self, Dimension};
-use super::listing::Listing;
+use super::listing::LinkLookup;
 use super::named_types::NamedTypes;
 use crate::Limits;
 use crate::chunk_map::{ForeignDimension, RefusedMember};
 use crate::hdf5::error::{Hdf5Error, Result};
 use crate::hdf5::source::ANNOUNCED_MAX;
 use crate::hdf5::{
-    Attribute, Dataset, Dataspace, Hdf5File, Layout, Link, LinkTarget, Object, ObjectKind,
+    Attribute, Dataset, Dataspace, Hdf5File, Hdf5Layout, Hdf5Object, Link, LinkTarget, ObjectKind,
 };
 use crate::netcdf_classic::shown;
 use crate::path::PATH_BYTES_MAX;
@@ -34,7 +34,7 @@ const ARRAY_BYTES_MAX: u64 = i64::MAX as u64;
 const NON_COORDINATE: &[u8] = b"_nc4_non_coord_";
 
 /// A group while the map is built.
-pub(super) struct Group {
+pub(super) struct WalkedGroup {
     pub(super) path: String,
     /// Last segment of the path, as stored in the file.
     name: Vec<u8>,
@@ -47,7 +47,7 @@ pub(super) struct Group {
 }
 
 /// A dataset while the map is built.
-pub(super) struct Variable {
+pub(super) struct WalkedVariable {
     pub(super) path: String,
     /// Last segment of the path, as stored in the file.
     name: Vec<u8>,
@@ -64,16 +64,16 @@ pub(super) struct Variable {
 }
 
 /// The objects that a walk over a file has collected.
-pub(super) struct Walk<'f, 'r> {
+pub(super) struct FileWalk<'f, 'r> {
     pub(super) file: &'f Hdf5File<'r>,
     /// The root is the first.
-    pub(super) groups: Vec<Group>,
-    pub(super) variables: Vec<Variable>,
+    pub(super) groups: Vec<WalkedGroup>,
+    pub(super) variables: Vec<WalkedVariable>,
     pub(super) dimensions: Vec<Dimension>,
     /// Index of the dimension of each scale, by address of the dataset.
     pub(super) scales: HashMap<u64, usize>,
     pub(super) named_types: NamedTypes,
-    listings: HashMap<u64, Rc<Listing>>,
+    listings: HashMap<u64, Rc<LinkLookup>>,
     /// Bytes of metadata that may still be kept. An object with several names is kept, and counted,
     /// once per name.
     bytes_left: u64,
@@ -86,23 +86,23 @@ struct ShownName {
     /// Name in the file.
     stored: Vec<u8>,
     is_as_stored: bool,
-    position: Position,
+    position: MemberIndex,
 }
 
 /// The index of a member among the variables or the groups of the walk.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Position {
-    Variable(usize),
-    Group(usize),
+enum MemberIndex {
+    WalkedVariable(usize),
+    WalkedGroup(usize),
 }
 
 /// The result of resolving a name in a group.
-enum Member {
-    Object(Object),
+enum ResolvedMember {
+    Hdf5Object(Hdf5Object),
     Refused(String),
 }
 
-impl<'f, 'r> Walk<'f, 'r> {
+impl<'f, 'r> FileWalk<'f, 'r> {
     pub(super) fn over(file: &'f Hdf5File<'r>, limits: &Limits) -> Result<Self> {
         let mut walk = Self {
             file,
@@ -137,12 +137,12 @@ impl<'f, 'r> Walk<'f, 'r> {
         !self.scales.is_empty() || attributes.any(|attribute| attribute.name == b"_NCProperties")
     }
 
-    pub(super) fn names_of(&self, variable: &Variable) -> Vec<String> {
+    pub(super) fn names_of(&self, variable: &WalkedVariable) -> Vec<String> {
         let dimensions = variable.dimensions.iter().filter_map(|at| self.dimensions.get(*at));
         dimensions.map(|dimension| dimension.shown.name.clone()).collect()
     }
 
-    pub(super) fn dimensions_of(&self, group: &Group) -> Vec<ForeignDimension> {
+    pub(super) fn dimensions_of(&self, group: &WalkedGroup) -> Vec<ForeignDimension> {
         let dimensions = group.dimensions.iter().filter_map(|at| self.dimensions.get(*at));
         dimensions.map(|dimension| dimension.shown.clone()).collect()
     }
@@ -153,7 +153,7 @@ impl<'f, 'r> Walk<'f, 'r> {
         &mut self,
         path: String,
         name: &[u8],
-        object: &Object,
+        object: &Hdf5Object,
         above: &mut Vec<u64>,
     ) -> Result<usize> {
         let number = self.groups.len();
@@ -162,7 +162,7 @@ impl<'f, 'r> Walk<'f, 'r> {
         }
         let attributes = self.attributes_of(object)?;
         let listing = self.listing(object)?;
-        self.groups.push(Group {
+        self.groups.push(WalkedGroup {
             path,
             name: name.to_vec(),
             attributes,
@@ -215,13 +215,13 @@ impl<'f, 'r> Walk<'f, 'r> {
     fn add_member(
         &mut self,
         group: usize,
-        object: &Object,
+        object: &Hdf5Object,
         link: &Link,
         above: &mut Vec<u64>,
     ) -> Result<Option<String>> {
         match self.open(object, link, SOFT_LINKS_MAX)? {
-            Member::Refused(reason) => Ok(Some(reason)),
-            Member::Object(member) => self.add(group, link, &member, above),
+            ResolvedMember::Refused(reason) => Ok(Some(reason)),
+            ResolvedMember::Hdf5Object(member) => self.add(group, link, &member, above),
         }
     }
 
@@ -230,7 +230,7 @@ impl<'f, 'r> Walk<'f, 'r> {
         &mut self,
         group: usize,
         link: &Link,
-        member: &Object,
+        member: &Hdf5Object,
         above: &mut Vec<u64>,
     ) -> Result<Option<String>> {
         match &member.kind {
@@ -266,12 +266,12 @@ impl<'f, 'r> Walk<'f, 'r> {
         &mut self,
         group: usize,
         link: &Link,
-        object: &Object,
+        object: &Hdf5Object,
         dataset: &Dataset,
     ) -> Result<Option<String>> {
         let outside = match dataset.layout {
-            Layout::Virtual => "a virtual dataset over other files",
-            Layout::External => "external storage",
+            Hdf5Layout::Virtual => "a virtual dataset over other files",
+            Hdf5Layout::External => "external storage",
             _ => "",
         };
         if !outside.is_empty() {
@@ -309,7 +309,7 @@ impl<'f, 'r> Walk<'f, 'r> {
             return Ok(None);
         }
         let number = self.variables.len();
-        self.variables.push(Variable {
+        self.variables.push(WalkedVariable {
             path,
             name: link.name.clone(),
             address,
@@ -323,7 +323,7 @@ impl<'f, 'r> Walk<'f, 'r> {
         Ok(None)
     }
 
-    fn attributes_of(&mut self, object: &Object) -> Result<Vec<Attribute>> {
+    fn attributes_of(&mut self, object: &Hdf5Object) -> Result<Vec<Attribute>> {
         let attributes = self.file.attributes(object)?;
         let weights = attributes.iter().map(Attribute::weight);
         self.keep(weights.fold(0_u64, u64::saturating_add))?;
@@ -356,8 +356,8 @@ impl<'f, 'r> Walk<'f, 'r> {
         let (mut groups, mut variables) = (HashSet::new(), HashSet::new());
         for name in refused {
             match name.position {
-                Position::Variable(at) => variables.insert(at),
-                Position::Group(at) => groups.insert(at),
+                MemberIndex::WalkedVariable(at) => variables.insert(at),
+                MemberIndex::WalkedGroup(at) => groups.insert(at),
             };
             let reason = format!("another member is shown as '{}', too", last_of(&name.path));
             self.list_refused(number, &name.stored, reason);
@@ -401,11 +401,11 @@ impl<'f, 'r> Walk<'f, 'r> {
         };
         let variables = group.variables.iter().filter_map(|at| {
             let found = self.variables.get(*at)?;
-            Some(name(&found.path, &found.name, Position::Variable(*at)))
+            Some(name(&found.path, &found.name, MemberIndex::WalkedVariable(*at)))
         });
         let groups = group.groups.iter().filter_map(|at| {
             let found = self.groups.get(*at)?;
-            Some(name(&found.path, &found.name, Position::Group(*at)))
+            Some(name(&found.path, &found.name, MemberIndex::WalkedGroup(*at)))
         });
         variables.chain(groups).collect()
     }
@@ -427,39 +427,51 @@ impl<'f, 'r> Walk<'f, 'r> {
         }
     }
 
-    fn listing(&mut self, group: &Object) -> Result<Rc<Listing>> {
+    fn listing(&mut self, group: &Hdf5Object) -> Result<Rc<LinkLookup>> {
         if let Some(listing) = self.listings.get(&group.address()) {
             return Ok(Rc::clone(listing));
         }
-        let listing = Rc::new(Listing::of(self.file.links(group)?));
+        let listing = Rc::new(LinkLookup::of(self.file.links(group)?));
         self.keep(listing.weight())?;
         self.listings.insert(group.address(), Rc::clone(&listing));
         Ok(listing)
     }
 
-    fn open(&mut self, group: &Object, link: &Link, links_left: usize) -> Result<Member> {
+    fn open(
+        &mut self,
+        group: &Hdf5Object,
+        link: &Link,
+        links_left: usize,
+    ) -> Result<ResolvedMember> {
         match &link.target {
-            LinkTarget::Hard(address) => self.file.object(*address).map(Member::Object),
+            LinkTarget::Hard(address) => self.file.object(*address).map(ResolvedMember::Hdf5Object),
             LinkTarget::Soft(path) => match links_left.checked_sub(1) {
                 Some(links_left) => self.follow(group, path, links_left),
-                None => Ok(Member::Refused("more than 16 soft links, one behind another".into())),
+                None => Ok(ResolvedMember::Refused(
+                    "more than 16 soft links, one behind another".into(),
+                )),
             },
-            LinkTarget::External { file, .. } => Ok(Member::Refused(format!(
+            LinkTarget::External { file, .. } => Ok(ResolvedMember::Refused(format!(
                 "an external link to '{}', named inside the file, is refused; open that file \
                  itself, or allow external files",
                 String::from_utf8_lossy(file)
             ))),
             LinkTarget::UserDefined(_) => {
-                Ok(Member::Refused("a kind of link that is not known".into()))
+                Ok(ResolvedMember::Refused("a kind of link that is not known".into()))
             }
         }
     }
 
     /// Resolves a soft link, one segment of its path at a time.
-    fn follow(&mut self, group: &Object, path: &[u8], links_left: usize) -> Result<Member> {
+    fn follow(
+        &mut self,
+        group: &Hdf5Object,
+        path: &[u8],
+        links_left: usize,
+    ) -> Result<ResolvedMember> {
         let missing = || {
             let path = String::from_utf8_lossy(path);
-            Ok(Member::Refused(format!("a soft link to '{path}', which does not exist")))
+            Ok(ResolvedMember::Refused(format!("a soft link to '{path}', which does not exist")))
         };
         let mut found = if path.starts_with(b"/") {
             self.file.object(self.file.superblock().root)?
@@ -476,11 +488,11 @@ impl<'f, 'r> Walk<'f, 'r> {
             let listing = self.listing(&found)?;
             let Some(link) = listing.find(name) else { return missing() };
             match self.open(&found, link, links_left)? {
-                Member::Object(object) => found = object,
-                refused @ Member::Refused(_) => return Ok(refused),
+                ResolvedMember::Hdf5Object(object) => found = object,
+                refused @ ResolvedMember::Refused(_) => return Ok(refused),
             }
         }
-        Ok(Member::Object(found))
+        Ok(ResolvedMember::Hdf5Object(found))
     }
 }
 

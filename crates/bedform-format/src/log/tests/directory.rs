@@ -5,12 +5,12 @@ use proptest::prelude::*;
 use super::super::*;
 use super::{Change, assert_exact, body_of_counts, limits};
 
-fn part(key: u8, start: &[u64], end: &[u64]) -> Touched {
+fn part(key: u8, start: &[u64], end: &[u64]) -> TouchedArray {
     let (start, end) = (start.to_vec(), end.to_vec());
-    Touched { key: [key; 16], start, end, entries: 3, bytes: 1000 }
+    TouchedArray { key: [key; 16], start, end, entries: 3, bytes: 1000 }
 }
 
-fn place(segment: u32, rank_first: u32, arrays: Vec<Touched>) -> SectionPlace {
+fn place(segment: u32, rank_first: u32, arrays: Vec<TouchedArray>) -> SectionPlace {
     let offset = 4096 * u64::from(rank_first + 1);
     SectionPlace { segment, offset, stored_bytes: 100, bytes: 300, rank_first, arrays }
 }
@@ -36,7 +36,7 @@ fn decode(bytes: &[u8]) -> Result<Directory> {
     Directory::decode(bytes, &limits())
 }
 
-fn parts() -> impl Strategy<Value = Vec<Touched>> {
+fn parts() -> impl Strategy<Value = Vec<TouchedArray>> {
     let number = || prop_oneof![0_u64..12, any::<u64>()];
     let part = (0_u8..4, prop::collection::vec((number(), number()), 4), number(), number());
     let part = part.prop_map(|(key, sides, entries, bytes)| {
@@ -45,7 +45,7 @@ fn parts() -> impl Strategy<Value = Vec<Touched>> {
         let start: Vec<u64> = sides.iter().map(|(at, _)| (*at).min(u64::MAX - 1)).collect();
         let end = start.iter().zip(sides);
         let end = end.map(|(at, (_, more))| at.saturating_add((*more).max(1))).collect();
-        Touched { key: [key; 16], start, end, entries, bytes }
+        TouchedArray { key: [key; 16], start, end, entries, bytes }
     });
     prop::collection::vec(part, 0..5)
 }
@@ -87,7 +87,7 @@ proptest! {
     ) {
         let start = &at[..usize::from(key)];
         let end: Vec<u64> = start.iter().map(|at| at + 1).collect();
-        let has = |part: &Touched| {
+        let has = |part: &TouchedArray| {
             part.key == [key; 16]
                 && (0..start.len()).all(|axis| (part.start[axis]..part.end[axis]).contains(&start[axis]))
         };

@@ -168,14 +168,14 @@ fn records_share_a_selection_and_other_writes_keep_their_first_axis() {
 #[test]
 fn touched_is_the_box_around_all_writes_over_all_axes() {
     let touched = small().touched().unwrap();
-    let grid = Touched {
+    let grid = TouchedArray {
         key: [1; 16],
         start: vec![0, 0, 0],
         end: vec![9, 4, 6],
         entries: 4,
         bytes: 4 * (3 * 8 + 9),
     };
-    let scalar = Touched { key: [2; 16], start: vec![], end: vec![], entries: 1, bytes: 8 };
+    let scalar = TouchedArray { key: [2; 16], start: vec![], end: vec![], entries: 1, bytes: 8 };
     assert_eq!(touched, [grid, scalar]);
 }
 

@@ -40,7 +40,7 @@ fn directories(model: &Model) -> Vec<(CommitRecord, Directory)> {
                 stored_bytes: 10,
                 bytes: 20,
                 rank_first: 0,
-                arrays: vec![Touched { key, start, end, entries: 1, bytes: 8 }],
+                arrays: vec![TouchedArray { key, start, end, entries: 1, bytes: 8 }],
             }
         });
         let grown = grown.iter().map(|(array, length)| GrownArray {

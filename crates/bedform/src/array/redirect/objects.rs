@@ -22,7 +22,7 @@ use crate::foreign::archive::JoinedVariable;
 use crate::foreign::facts::{ForeignVariable, Sources};
 use crate::log::snapshot::{ArrayMoment, PinnedArray};
 use crate::plan::opening::Need;
-use crate::replica::{OBJECTS_MAX, ObjectsOf, OwnObject, SourceObject, Standing};
+use crate::replica::{OBJECTS_MAX, ReplicaObject, SourceObject, SourceObjects, Standing};
 use crate::sidecar::source_version;
 use crate::source::{Moment as _, Source as _};
 use crate::threads::workers::check_goes_on;
@@ -225,7 +225,7 @@ pub(crate) struct BoundObjects {
     /// As in [`Replica`](crate::replica::Replica).
     pub(crate) meaning: String,
     /// The objects of a selection, with their versions.
-    pub(crate) of: ObjectsOf,
+    pub(crate) of: SourceObjects,
 }
 
 /// Counts of a replica's source objects by their relation to the recorded versions.
@@ -294,7 +294,7 @@ impl Array {
                     None => found.push(object),
                 }
             }
-            let of = ObjectsOf { key: objects.key().to_owned(), objects: found };
+            let of = SourceObjects { key: objects.key().to_owned(), objects: found };
             Ok(SettledObjects {
                 bound: BoundObjects { meaning: meaning.to_owned(), of },
                 count,
@@ -330,7 +330,7 @@ impl Array {
     ///
     /// # Errors
     /// Those of storage.
-    pub(crate) fn standings(&self, meaning: &str, of: &ObjectsOf) -> Result<Standings> {
+    pub(crate) fn standings(&self, meaning: &str, of: &SourceObjects) -> Result<Standings> {
         self.with_objects(|objects, now| {
             if objects.key() != of.key || now != meaning {
                 return Ok(Standings::default());
@@ -353,7 +353,7 @@ impl Array {
     ///
     /// # Errors
     /// Those of storage; `Unsupported` for an array of a foreign file.
-    pub(crate) fn own_objects(&self) -> Result<Vec<OwnObject>> {
+    pub(crate) fn own_objects(&self) -> Result<Vec<ReplicaObject>> {
         self.with_objects(|objects, _| {
             let ArrayObjects::Store(stored) = objects else {
                 return Err(Error::new(ErrorKind::Unsupported, "only stores have objects"));
@@ -361,7 +361,7 @@ impl Array {
             let own = |at: Vec<u64>| {
                 let gone = || Error::corrupt(stored.source.object_name_of(&at), "it is gone");
                 let version = stored.version(&at)?.ok_or_else(gone)?;
-                Ok(OwnObject { at, version })
+                Ok(ReplicaObject { at, version })
             };
             stored.source.existing()?.into_iter().map(own).collect()
         })
@@ -371,7 +371,7 @@ impl Array {
     ///
     /// # Errors
     /// As [`Array::own_objects`].
-    pub(crate) fn own_standing(&self, listed: &[OwnObject]) -> Result<Standing> {
+    pub(crate) fn own_standing(&self, listed: &[ReplicaObject]) -> Result<Standing> {
         self.with_objects(|objects, _| {
             let mut worst = Standing::Same;
             for object in listed {

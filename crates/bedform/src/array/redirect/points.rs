@@ -13,7 +13,7 @@ use super::objects::ArrayObjects;
 use crate::error::Result;
 use crate::plan::geometry::Geometry;
 use crate::plan::price::Cost;
-use crate::replica::{Held, NamedReplicas, OpenReplica, SourceObject, fingerprint_of};
+use crate::replica::{NamedReplicas, OpenReplica, ReplicaElements, SourceObject, fingerprint_of};
 use crate::run::plan::ReadPlan;
 use crate::source::StoredLayout;
 
@@ -68,7 +68,7 @@ pub(super) fn asks_for_points(selection: &Selection, replicas: &[Arc<OpenReplica
         Selection::Union(_) => false,
     };
     let has_points = |replica: &Arc<OpenReplica>| {
-        matches!(replica.record.held, Held::Points { .. }) && !replica.is_broken()
+        matches!(replica.record.held, ReplicaElements::Points { .. }) && !replica.is_broken()
     };
     is_listed && replicas.iter().any(has_points)
 }
@@ -87,8 +87,8 @@ impl Redirected {
         let meets = |number: &usize| {
             let record = &of_array[*number].record;
             let meets = match record.held {
-                Held::Points { first, last, .. } => first <= high && low <= last,
-                Held::Runs(_) => false,
+                ReplicaElements::Points { first, last, .. } => first <= high && low <= last,
+                ReplicaElements::Runs(_) => false,
             };
             meets && !of_array[*number].is_broken()
         };
@@ -154,7 +154,7 @@ fn same_cut<'a>(
     replicas: &[Arc<OpenReplica>],
 ) -> Option<PointDivision<'a>> {
     let places = &whole.left.places;
-    let wanted = Held::points(places)?;
+    let wanted = ReplicaElements::points(places)?;
     let fingerprint = LazyCell::new(|| fingerprint_of(places));
     let is_same = |number: &&usize| {
         let replica = &replicas[**number];

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bedform_format::archive::ArchivedVariable;
-use bedform_format::chunk_map::{ChunkMap, Encoding, ForeignArray, ForeignStorage};
+use bedform_format::chunk_map::{ChunkMap, ForeignArray, ForeignEncoding, ForeignStorage};
 
 use super::examine::ExaminedFileMap;
 use super::meaning::MEANINGS;
@@ -134,6 +134,6 @@ fn form_of(array: ForeignArray, address: Option<u64>) -> (ForeignArray, Archived
     }
     form.attributes.retain(|(name, _)| MEANINGS.contains(&name.as_str()));
     let enumeration = form.encoding.enumeration.take();
-    form.encoding = Encoding { enumeration, ..Encoding::default() };
+    form.encoding = ForeignEncoding { enumeration, ..ForeignEncoding::default() };
     (form, place)
 }

@@ -4,7 +4,7 @@
 //! By CF the bounds of times have no units of their own: they have those of the times.
 
 use bedform_format::Endian;
-use bedform_format::chunk_map::{Attribute, Encoding, ForeignArray, ForeignStorage};
+use bedform_format::chunk_map::{ForeignArray, ForeignAttribute, ForeignEncoding, ForeignStorage};
 use serde_json::Value;
 
 use super::times::{TimeUnits, calendar_name, converted, is_since};
@@ -131,7 +131,7 @@ pub(super) fn other_labels(
 pub(super) fn missing_elements(array: &ForeignArray) -> Vec<Vec<u8>> {
     let named = array.attributes.iter().filter(|(name, _)| MISSING.contains(&name.as_str()));
     let elements = named.flat_map(|(_, attribute)| {
-        let Attribute::Values(values) = attribute else { return Vec::new() };
+        let ForeignAttribute::Values(values) = attribute else { return Vec::new() };
         if Some(values.data_type) != array.data_type {
             return Vec::new();
         }
@@ -232,7 +232,7 @@ impl TimeConversion {
         array.storage = ForeignStorage::Compact { data: found.bytes.clone() };
         array.endian = Endian::Little;
         array.fill_value = None;
-        array.encoding = Encoding::default();
+        array.encoding = ForeignEncoding::default();
         Ok(found)
     }
 }
