@@ -70,7 +70,7 @@ mod _internal {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        bedform_storage::tell_of_locks(crate::signals::tell_of_lock);
+        bedform_storage::report_lock_waits(crate::signals::tell_of_lock);
         bedform::trace::ask_for_computations(crate::trace::computation_of_read);
         module.add("PanicException", module.py().get_type::<PanicException>())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))

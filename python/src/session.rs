@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use bedform::Elements;
 use bedform::ErrorKind;
 use bedform::comm::{Alone, Communicator, Members};
-use bedform::log::session::{Decomposition, Held, SessionOptions, Token, decline};
+use bedform::log::session::{Decomposition, LentData, SessionOptions, Token, decline};
 use bedform::panics::session_panicked;
 use bedform_format::log::Boxes;
 use pyo3::prelude::*;
@@ -87,7 +87,8 @@ impl Session {
         &self,
         py: Python<'_>,
         buffer: &Bound<'_, PyAny>,
-        write: impl FnOnce(&mut bedform::log::session::Session, Held) -> bedform::Result<Token> + Send,
+        write: impl FnOnce(&mut bedform::log::session::Session, LentData) -> bedform::Result<Token>
+        + Send,
     ) -> PyResult<u64> {
         let data = GivenElements::of(buffer)?;
         let bytes = bytes_of(&data)?;

@@ -10,7 +10,7 @@ use std::ffi::{c_int, c_void};
 use std::panic::resume_unwind;
 
 use bedform::panics::caught;
-use bedform_storage::{CancelSource, ask_soon, cancelled_by};
+use bedform_storage::{CancelSource, cancelled_by, recheck_sources};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -39,7 +39,7 @@ pub(crate) fn keep(raised: PyErr) {
     RAISED.with_borrow_mut(|kept| {
         kept.get_or_insert(raised);
     });
-    ask_soon();
+    recheck_sources();
     // SAFETY: the function may be called from any thread at any time, and the pointer is not used.
     // If Python's queue of pending calls is full, the stored exception still replaces the error of
     // the work.

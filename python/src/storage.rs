@@ -13,7 +13,7 @@ use bedform_format::ObjectPath;
 use bedform_format::checksum::Fingerprint;
 use bedform_storage::implement::unsupported;
 use bedform_storage::{
-    Entry, Lock, Object, Storage, StorageError, StorageErrorKind, Version, lacks,
+    ListedEntry, Lock, Object, Storage, StorageError, StorageErrorKind, Version, lacks,
 };
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -184,13 +184,13 @@ impl Storage for PythonStorage {
         Ok(Arc::new(Self { root: self.key(path)?, ..self.clone() }))
     }
 
-    fn list(&self, path: &ObjectPath) -> Result<Vec<Entry>> {
+    fn list(&self, path: &ObjectPath) -> Result<Vec<ListedEntry>> {
         let key = self.key(path)?;
         let found = called("list", path, |py| {
             let found = self.calls.bind(py).call_method1("list", (key.as_str(),))?;
             found.extract::<Vec<(String, bool)>>()
         })?;
-        let entry = |(name, is_directory)| Entry { name, is_directory };
+        let entry = |(name, is_directory)| ListedEntry { name, is_directory };
         let mut found: Vec<_> = found.into_iter().map(entry).collect();
         found.sort();
         Ok(found)

@@ -58,14 +58,14 @@ const TAG_ATTRIBUTES: u32 = 0x0c;
 /// [`ParsedHeader::Incomplete`], try again with as many bytes as it names.
 ///
 /// ```
-/// use bedform_format::{chunk_map::{Header, SourceVersion}, netcdf_classic::parse, Limits};
+/// use bedform_format::{chunk_map::{ParsedHeader, SourceVersion}, netcdf_classic::parse, Limits};
 /// let empty = b"CDF\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 /// let source = SourceVersion { size: 32, ..SourceVersion::default() };
-/// let Header::Complete(map) = parse(empty, &source, &Limits::default())? else { panic!() };
+/// let ParsedHeader::Complete(map) = parse(empty, &source, &Limits::default())? else { panic!() };
 /// assert_eq!(map.format, "netcdf-classic-1");
 /// assert!(matches!(
 ///     parse(&empty[..20], &source, &Limits::default())?,
-///     Header::Incomplete { bytes_needed: 32 }
+///     ParsedHeader::Incomplete { bytes_needed: 32 }
 /// ));
 /// # Ok::<(), bedform_format::netcdf_classic::HeaderError>(())
 /// ```

@@ -26,8 +26,8 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use bedform_machine::{ClientOperation, ClientWorkload, Machine, Workload};
-use bedform_storage::file_system::Links;
-use bedform_storage::{FileSystem, OsFileSystem, Pace, Throttle, Throttled};
+use bedform_storage::file_system::LinkPolicy;
+use bedform_storage::{FileSystem, OsFileSystem, Throttle, ThrottleSchedule, Throttled};
 use serde::Deserialize;
 
 type Directory = Throttled<Throttled<OsFileSystem>>;
@@ -80,21 +80,24 @@ fn run(plan: &Plan, root: &Path) -> f64 {
         path
     };
     let paces: Vec<_> = (0..targets.count)
-        .map(|_| Pace::new(throttle(targets.read_bytes_per_second, targets.latency_seconds)))
+        .map(|_| {
+            ThrottleSchedule::new(throttle(targets.read_bytes_per_second, targets.latency_seconds))
+        })
         .collect();
-    let metadata_pace = Pace::new(throttle(1e12, plan.machine.metadata.create_seconds));
+    let metadata_pace = ThrottleSchedule::new(throttle(1e12, plan.machine.metadata.create_seconds));
     let per_node = plan.machine.clients.per_node as usize;
     let nodes = plan.workload.clients.len().div_ceil(per_node);
     make_files(plan, root);
     let places = (0..nodes)
         .map(|_| {
-            let link = Pace::new(throttle(plan.machine.clients.link_bytes_per_second, 0.0));
+            let link =
+                ThrottleSchedule::new(throttle(plan.machine.clients.link_bytes_per_second, 0.0));
             let open = |file: usize, object: u32| {
                 let target = target_of(plan, file, object);
                 let inner = OsFileSystem::open(&directory(&target.to_string())).unwrap();
                 // Opened before the measurement starts, without throttles.
                 let name = name_of(file, object);
-                let above = inner.open_directory("", Links::Refuse).unwrap();
+                let above = inner.open_directory("", LinkPolicy::Refuse).unwrap();
                 let (read, _) = inner.open_file(&name).unwrap();
                 let write = inner.open_to_write(&above, &name).unwrap();
                 let inner = Throttled::new(inner, Arc::clone(&paces[target as usize]));
@@ -189,7 +192,7 @@ impl Run<'_> {
             match operation {
                 ClientOperation::Create(_) | ClientOperation::Open(_) => {
                     self.send();
-                    let above = self.metadata.open_directory("", Links::Refuse).unwrap();
+                    let above = self.metadata.open_directory("", LinkPolicy::Refuse).unwrap();
                     let made = self.metadata.create_file(&above, &format!("made-{number}"));
                     self.metadata.close(made.unwrap()).unwrap();
                 }

@@ -25,9 +25,9 @@ pub enum PatternShape {
 /// wrote. Each client opens the file that it reads.
 ///
 /// ```
-/// use bedform_machine::{FileStriping, Pattern, PatternShape};
+/// use bedform_machine::{FileStriping, BenchmarkPattern, PatternShape};
 ///
-/// let pattern = Pattern {
+/// let pattern = BenchmarkPattern {
 ///     shape: PatternShape::Strided,
 ///     clients: 4,
 ///     client_bytes: 1 << 20,

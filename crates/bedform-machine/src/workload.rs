@@ -24,13 +24,13 @@ const BYTES_MAX: u64 = 1 << 60;
 /// Files, and the operations of each client.
 ///
 /// ```
-/// use bedform_machine::{Client, Operation, Workload};
+/// use bedform_machine::{ClientWorkload, ClientOperation, Workload};
 ///
 /// let workload = Workload::from_json(r#"{
 ///     "files": [{"first": 0, "count": 2, "bytes": 1048576}],
 ///     "clients": [{"operations": [{"open": 0}, {"read": [0, 0, 4096]}, "barrier"]}]
 /// }"#)?;
-/// assert_eq!(workload.clients[0].operations[1], Operation::Read(0, 0, 4096));
+/// assert_eq!(workload.clients[0].operations[1], ClientOperation::Read(0, 0, 4096));
 /// # Ok::<(), bedform_machine::MachineError>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

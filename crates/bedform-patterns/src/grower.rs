@@ -136,13 +136,13 @@ impl Odometer {
 /// Grows the pattern of the accesses to one array or file.
 ///
 /// ```
-/// use bedform_patterns::{Grower, Grown, Place};
+/// use bedform_patterns::{Grower, GrownAccess, Place};
 ///
 /// let mut grower = Grower::default();
 /// let at = |offset| Place::bytes(offset, 1).unwrap();
 /// let missed = [1, 3, 5, 11, 13, 15, 21, 23, 25, 31, 33, 35]
 ///     .into_iter()
-///     .filter(|offset| grower.push(at(*offset)) != Grown::Expected);
+///     .filter(|offset| grower.push(at(*offset)) != GrownAccess::Expected);
 /// assert_eq!(missed.collect::<Vec<_>>(), [1, 3, 5, 11, 21]);
 /// assert_eq!(grower.ahead().next(), Some(at(41)));
 /// ```

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bedform_storage::calibrate::{
-    Measured, Piece, Random, Readable, SMALL_REQUEST, Timer, check_options, derived_gap, now,
-    without_transfer,
+    ReadTimes, SMALL_REQUEST, SampleRandom, TimedExtent, TimedSource, Timer, check_options,
+    derived_gap, now, subtract_transfer,
 };
 use bedform_storage::{
     Answer, Bell, Bytes, CalibrateOptions, CalibrateProgress, Coldness, Profile, ProfileError,
@@ -62,7 +62,7 @@ pub fn calibrate(
     report("looking for objects to read", 0.0);
     let mut step = || report("writing objects to read", 0.05);
     let probe = Probe::new(storage, options.bytes.min(OWN_BYTES_MAX), &mut step)?;
-    let mut sample = Objects { place: place.clone(), probe };
+    let mut sample = ProbedObjects { place: place.clone(), probe };
     let profile = measure(&sample, options, &mut report)?;
     let mut notes = sample.notes();
     let left = sample.probe.remove();
@@ -77,7 +77,7 @@ pub fn calibrate(
 }
 
 fn measure(
-    sample: &Objects<'_>,
+    sample: &ProbedObjects<'_>,
     options: &CalibrateOptions,
     report: &mut dyn FnMut(&'static str, f64),
 ) -> Result<Profile, ProfileError> {
@@ -97,9 +97,9 @@ fn measure(
     let streams = in_flight.min(STREAMS_MAX);
     let many = timer.measure(streams, &blocks, budget * STREAM_SHARE)?;
     let many_rate = rate_without_waits(&many, single.median_seconds, streams as f64).max(one_rate);
-    let request_seconds_one = without_transfer(SMALL_REQUEST, single.median_seconds, one_rate);
+    let request_seconds_one = subtract_transfer(SMALL_REQUEST, single.median_seconds, one_rate);
     let request_seconds_many =
-        without_transfer(SMALL_REQUEST, crowd.seconds_per_request(), many_rate)
+        subtract_transfer(SMALL_REQUEST, crowd.seconds_per_request(), many_rate)
             .min(request_seconds_one);
     report("comparing merged and separate requests", 0.85);
     let derived = derived_gap(many_rate, request_seconds_many).min(GAP_MAX);
@@ -125,18 +125,18 @@ fn measure(
 
 /// Returns the bytes per second without the waits for first bytes, which are at most half of the
 /// time.
-fn rate_without_waits(measured: &Measured, first_byte_seconds: f64, streams: f64) -> f64 {
+fn rate_without_waits(measured: &ReadTimes, first_byte_seconds: f64, streams: f64) -> f64 {
     let waited = measured.requests / streams * first_byte_seconds;
     measured.bytes / (measured.seconds - waited).max(measured.seconds / 2.0).max(1e-9)
 }
 
 /// The objects that the calibration reads.
-struct Objects<'a> {
+struct ProbedObjects<'a> {
     place: String,
     probe: Probe<'a>,
 }
 
-impl Objects<'_> {
+impl ProbedObjects<'_> {
     fn largest(&self) -> u64 {
         (0..self.probe.objects.len()).map(|at| self.probe.bytes_of(at)).max().unwrap_or(0)
     }
@@ -150,7 +150,7 @@ impl Objects<'_> {
     }
 }
 
-impl Readable for Objects<'_> {
+impl TimedSource for ProbedObjects<'_> {
     fn place(&self) -> &str {
         &self.place
     }
@@ -159,11 +159,11 @@ impl Readable for Objects<'_> {
         (0..self.probe.objects.len()).map(|at| self.probe.bytes_of(at)).sum()
     }
 
-    fn read(&self, piece: Piece, buffer: &mut [u8]) -> Result<(), StorageError> {
+    fn read(&self, piece: TimedExtent, buffer: &mut [u8]) -> Result<(), StorageError> {
         self.probe.objects[piece.object].read(piece.offset, buffer)
     }
 
-    fn ask(&self, piece: Piece, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
+    fn ask(&self, piece: TimedExtent, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
         self.probe.objects[piece.object].ask(piece.offset, piece.bytes, bell)
     }
 
@@ -171,19 +171,19 @@ impl Readable for Objects<'_> {
         REQUESTS_MAX
     }
 
-    fn shuffled(&self, bytes: u64) -> Vec<Piece> {
+    fn shuffled(&self, bytes: u64) -> Vec<TimedExtent> {
         let mut pieces = Vec::new();
         for object in 0..self.probe.objects.len() {
             // The last byte came when the object was opened.
             let count = self.probe.bytes_of(object).saturating_sub(1) / bytes.max(1);
-            let piece = |number| Piece { object, offset: number * bytes, bytes };
+            let piece = |number| TimedExtent { object, offset: number * bytes, bytes };
             pieces.extend((0..count).map(piece));
         }
         if pieces.is_empty() {
             let bytes = bytes.min(self.probe.bytes_of(0).saturating_sub(1)).max(1);
-            pieces.push(Piece { object: 0, offset: 0, bytes });
+            pieces.push(TimedExtent { object: 0, offset: 0, bytes });
         }
-        Random(bytes).shuffle(&mut pieces);
+        SampleRandom(bytes).shuffle(&mut pieces);
         // The list repeats: a server can answer any number of requests.
         pieces.iter().copied().cycle().take(pieces.len().max(PIECES)).collect()
     }

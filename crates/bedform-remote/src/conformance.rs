@@ -21,11 +21,11 @@ use object_store::{
     PutOptions, PutPayload, PutResult, Result,
 };
 
-use crate::Parts;
+use crate::MultipartClient;
 
 /// The frequency of faults, per thousand requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Likelihood {
+pub struct FaultRate {
     /// Of requests that write.
     pub writes: u64,
     /// Of requests that read, list or delete, which a client repeats.
@@ -34,7 +34,7 @@ pub struct Likelihood {
 
 /// A feature that a server lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lack {
+pub enum MissingFeature {
     /// Ranges that count from the end of an object, which Azure lacks.
     Ends,
     /// Conditions: it writes over any object.
@@ -51,22 +51,22 @@ pub enum Lack {
 pub struct FaultyServer {
     inner: Arc<InMemory>,
     seed: u64,
-    uploads: Arc<Mutex<BTreeMap<String, Upload>>>,
+    uploads: Arc<Mutex<BTreeMap<String, StoredUpload>>>,
     /// The missing feature.
-    lacks: Option<Lack>,
-    state: Arc<Mutex<State>>,
+    lacks: Option<MissingFeature>,
+    state: Arc<Mutex<ServerState>>,
 }
 
 /// A multipart upload: its parts and metadata.
 #[derive(Clone)]
-struct Upload {
+struct StoredUpload {
     attributes: Attributes,
     parts: BTreeMap<usize, PutPayload>,
 }
 
-struct State {
+struct ServerState {
     random: u64,
-    likelihood: Likelihood,
+    likelihood: FaultRate,
     /// The last written names, newest last.
     recent: VecDeque<Path>,
     faults: u64,
@@ -78,14 +78,14 @@ struct State {
     /// True if every list leaves out the newest objects.
     hides: bool,
     /// The name whose next answer is held back and then lost.
-    held: Option<Held>,
+    held: Option<HeldAnswer>,
     /// Reads of objects whose names contain this text wait; below, the number of waiting reads.
     silent: Option<String>,
     waiting: usize,
 }
 
 #[derive(Debug, Clone)]
-struct Held {
+struct HeldAnswer {
     name: Path,
     is_written: bool,
 }
@@ -104,10 +104,10 @@ const RECENT_MAX: usize = 8;
 
 impl FaultyServer {
     /// Returns a server without objects.
-    pub fn new(seed: u64, likelihood: Likelihood) -> Self {
+    pub fn new(seed: u64, likelihood: FaultRate) -> Self {
         let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let (recent, inner, uploads) = (VecDeque::new(), Arc::default(), Arc::default());
-        let state = State {
+        let state = ServerState {
             random,
             likelihood,
             recent,
@@ -125,7 +125,7 @@ impl FaultyServer {
 
     /// Removes a feature from the server.
     #[must_use]
-    pub fn without(self, lack: Lack) -> Self {
+    pub fn without(self, lack: MissingFeature) -> Self {
         Self { lacks: Some(lack), ..self }
     }
 
@@ -154,13 +154,14 @@ impl FaultyServer {
         self.state().whole
     }
 
-    fn all_uploads(&self) -> MutexGuard<'_, BTreeMap<String, Upload>> {
+    fn all_uploads(&self) -> MutexGuard<'_, BTreeMap<String, StoredUpload>> {
         self.uploads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes an upload an object, without a fault.
     async fn complete_now(&self, name: &Path, upload: &str, mode: PutMode) -> Result<PutResult> {
-        let Some(Upload { attributes, parts }) = self.all_uploads().get(upload).cloned() else {
+        let Some(StoredUpload { attributes, parts }) = self.all_uploads().get(upload).cloned()
+        else {
             let source = "status code: 404 [NoSuchUpload]".into();
             return Err(Error::NotFound { path: name.to_string(), source });
         };
@@ -173,7 +174,7 @@ impl FaultyServer {
     }
 
     /// Sets the frequency of faults.
-    pub fn set(&self, likelihood: Likelihood) {
+    pub fn set(&self, likelihood: FaultRate) {
         self.state().likelihood = likelihood;
     }
 
@@ -185,7 +186,7 @@ impl FaultyServer {
     /// Lets the next write of `name` happen, and holds its answer back until
     /// [`FaultyServer::let_go`] loses it.
     pub fn hold(&self, name: &str) {
-        self.state().held = Some(Held { name: Path::from(name), is_written: false });
+        self.state().held = Some(HeldAnswer { name: Path::from(name), is_written: false });
     }
 
     /// True if the write with the held answer has happened.
@@ -214,8 +215,8 @@ impl FaultyServer {
 
     /// Waits while reads of `name` wait; the caller counts as a waiting read until it is dropped.
     async fn listen(&self, name: &Path) {
-        struct Waiting<'a>(&'a FaultyServer);
-        impl Drop for Waiting<'_> {
+        struct WaitingRead<'a>(&'a FaultyServer);
+        impl Drop for WaitingRead<'_> {
             fn drop(&mut self) {
                 self.0.state().waiting -= 1;
             }
@@ -224,7 +225,7 @@ impl FaultyServer {
             return;
         }
         self.state().waiting += 1;
-        let _waiting = Waiting(self);
+        let _waiting = WaitingRead(self);
         while self.is_silent(name) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -242,7 +243,7 @@ impl FaultyServer {
         self.state().faults
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ServerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -291,7 +292,7 @@ impl FaultyServer {
     }
 }
 
-impl State {
+impl ServerState {
     fn below(&mut self, limit: u64) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -331,8 +332,8 @@ impl ObjectStore for FaultyServer {
         mut options: PutOptions,
     ) -> Result<PutResult> {
         match self.lacks {
-            Some(Lack::Conditions) => options.mode = PutMode::Overwrite,
-            Some(Lack::Metadata) => options.attributes = Attributes::new(),
+            Some(MissingFeature::Conditions) => options.mode = PutMode::Overwrite,
+            Some(MissingFeature::Metadata) => options.attributes = Attributes::new(),
             _ => {}
         }
         self.state().whole += 1;
@@ -383,7 +384,9 @@ impl ObjectStore for FaultyServer {
     }
 
     async fn get_opts(&self, name: &Path, options: GetOptions) -> Result<GetResult> {
-        if self.lacks == Some(Lack::Ends) && matches!(options.range, Some(GetRange::Suffix(_))) {
+        if self.lacks == Some(MissingFeature::Ends)
+            && matches!(options.range, Some(GetRange::Suffix(_)))
+        {
             return Err(Error::NotSupported { source: "no suffixes".into() });
         }
         self.listen(name).await;
@@ -443,17 +446,18 @@ impl ObjectStore for FaultyServer {
 }
 
 #[async_trait]
-impl Parts for FaultyServer {
+impl MultipartClient for FaultyServer {
     async fn begin(&self, _name: &Path, mut attributes: Attributes) -> Result<MultipartId> {
         if self.read_fails() {
             return Err(lost("connection reset"));
         }
-        if self.lacks == Some(Lack::Metadata) {
+        if self.lacks == Some(MissingFeature::Metadata) {
             attributes = Attributes::new();
         }
         let upload = format!("{:016x}", self.state().below(u64::MAX));
         self.state().begun += 1;
-        self.all_uploads().insert(upload.clone(), Upload { attributes, parts: BTreeMap::new() });
+        self.all_uploads()
+            .insert(upload.clone(), StoredUpload { attributes, parts: BTreeMap::new() });
         Ok(upload)
     }
 
@@ -484,7 +488,7 @@ impl Parts for FaultyServer {
         _parts: Vec<PartId>,
         mut mode: PutMode,
     ) -> Result<PutResult> {
-        if self.lacks == Some(Lack::Conditions) {
+        if self.lacks == Some(MissingFeature::Conditions) {
             mode = PutMode::Overwrite;
         }
         match self.write_fault() {

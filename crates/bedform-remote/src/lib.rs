@@ -15,4 +15,4 @@ pub mod conformance;
 mod remote;
 
 pub use calibrate::calibrate;
-pub use remote::{Parts, RemoteOptions, RemoteStorage, UrlError};
+pub use remote::{MultipartClient, RemoteOptions, RemoteStorage, UrlError};

@@ -49,17 +49,17 @@ use ::object_store::{Error, ObjectMeta, ObjectStore, PutPayload};
 use bedform_format::ObjectPath;
 use futures_util::TryStreamExt as _;
 
-use self::client::{Client, Made};
+use self::client::{BuiltClient, ServerClients};
 use self::error::to_error;
 use self::growing::GrownObject;
-use self::lease::{Held, LOCK_NAME, Leases, Patience};
+use self::lease::{LOCK_NAME, LeaseGuard, LeaseWait, Leases};
 use self::object::RemoteObject;
-pub use self::parts::Parts;
-use self::pieces::SharedPieces;
-use self::put::{Known, Unwritten, Writes, given_up};
+pub use self::parts::MultipartClient;
+use self::pieces::SharedUploadBuffers;
+use self::put::{ObjectState, WriteError, Writes, given_up};
 #[cfg(test)]
 pub(crate) use self::runtime::wait;
-use self::url::Place;
+use self::url::ResolvedUrl;
 pub use self::url::{RemoteOptions, UrlError};
 use bedform_storage::cancellation::interrupted;
 use bedform_storage::{Condition, Lock, Mode, Object, StorageError, StorageErrorKind, Version};
@@ -96,7 +96,7 @@ static OTHERS: AtomicU64 = AtomicU64::new(0);
 /// ```
 #[derive(Debug, Clone)]
 pub struct RemoteStorage {
-    shared: Arc<Shared>,
+    shared: Arc<RemoteShared>,
     /// The prefix of all names; empty for a whole bucket.
     prefix: String,
     /// The URL in the form shown to users.
@@ -112,8 +112,8 @@ pub struct RemoteStorage {
 
 /// State that a storage shares with its siblings and its objects.
 #[derive(Debug)]
-struct Shared {
-    client: Client,
+struct RemoteShared {
+    client: ServerClients,
     options: RemoteOptions,
     /// False for a read-only handle.
     is_writable: bool,
@@ -124,12 +124,12 @@ struct Shared {
     leases: Leases,
     /// The last seen state of names that may be written to; `None` for a missing object. Each write
     /// checks this guess.
-    seen: Mutex<HashMap<Path, Option<Known>>>,
+    seen: Mutex<HashMap<Path, Option<ObjectState>>>,
     /// True once the server was seen to enforce conditions.
     has_checked: AtomicBool,
     /// A [`TakesParts`] as a number.
     takes_parts: AtomicU8,
-    pieces: SharedPieces,
+    pieces: SharedUploadBuffers,
 }
 
 /// Whether a server can complete a multipart upload on a condition.
@@ -152,7 +152,7 @@ impl RemoteStorage {
         mode: Mode,
         options: &RemoteOptions,
     ) -> std::result::Result<Self, UrlError> {
-        let place = Place::of(url, options)?;
+        let place = ResolvedUrl::of(url, options)?;
         if mode != Mode::ReadOnly && !place.lists {
             return Err(place.refuse("HTTP servers are only read"));
         }
@@ -164,8 +164,8 @@ impl RemoteStorage {
         if place.has_query {
             return Err(place.refuse("the URL of a store has no query: only that of a file may"));
         }
-        let Place { client, prefix, shown, system, rights, lists, .. } = place;
-        let shared = Arc::new(Shared::new(client, mode, options, lists));
+        let ResolvedUrl { client, prefix, shown, system, rights, lists, .. } = place;
+        let shared = Arc::new(RemoteShared::new(client, mode, options, lists));
         Ok(Self { shared, prefix, shown, says_urls: false, system, rights })
     }
 
@@ -178,14 +178,14 @@ impl RemoteStorage {
         url: &str,
         options: &RemoteOptions,
     ) -> std::result::Result<(Self, ObjectPath), UrlError> {
-        let place = Place::of(url, options)?;
+        let place = ResolvedUrl::of(url, options)?;
         let parse = |name: &str| ObjectPath::parse(name).ok().filter(|name| !name.is_root());
         let (prefix, name) = place.prefix.rsplit_once('/').unwrap_or(("", &place.prefix));
         let name = parse(name).ok_or_else(|| place.refuse("it ends with no name of a file"))?;
         let shown = place.shown.rsplit_once('/').map_or(&*place.shown, |(parent, _)| parent);
         let (prefix, shown) = (prefix.to_owned(), shown.to_owned());
-        let Place { client, system, rights, lists, .. } = place;
-        let shared = Arc::new(Shared::new(client, Mode::ReadOnly, options, lists));
+        let ResolvedUrl { client, system, rights, lists, .. } = place;
+        let shared = Arc::new(RemoteShared::new(client, Mode::ReadOnly, options, lists));
         Ok((Self { shared, prefix, shown, says_urls: true, system, rights }, name))
     }
 
@@ -197,27 +197,27 @@ impl RemoteStorage {
         mode: Mode,
         options: &RemoteOptions,
     ) -> Self {
-        let client = Client::new(Box::new(move |_| Ok(Made::whole(store.clone()))));
-        Self::of(Shared::new(client, mode, options, true), prefix, shown)
+        let client = ServerClients::new(Box::new(move |_| Ok(BuiltClient::whole(store.clone()))));
+        Self::of(RemoteShared::new(client, mode, options, true), prefix, shown)
     }
 
     /// As [`RemoteStorage::new`], for a store that completes multipart uploads on a condition.
     pub fn new_in_parts(
         store: Arc<dyn ObjectStore>,
-        parts: Arc<dyn Parts>,
+        parts: Arc<dyn MultipartClient>,
         prefix: &str,
         shown: &str,
         mode: Mode,
         options: &RemoteOptions,
     ) -> Self {
-        let made = move |_| Ok(Made { store: store.clone(), parts: Some(parts.clone()) });
-        let shared = Shared::new(Client::new(Box::new(made)), mode, options, true);
+        let made = move |_| Ok(BuiltClient { store: store.clone(), parts: Some(parts.clone()) });
+        let shared = RemoteShared::new(ServerClients::new(Box::new(made)), mode, options, true);
         shared.takes_parts.store(TakesParts::Yes as u8, Ordering::Release);
         Self::of(shared, prefix, shown)
     }
 
     /// Returns a prefix of a store that may or may not be that of another handle.
-    fn of(shared: Shared, prefix: &str, shown: &str) -> Self {
+    fn of(shared: RemoteShared, prefix: &str, shown: &str) -> Self {
         Self {
             shared: Arc::new(shared),
             prefix: prefix.to_owned(),
@@ -294,7 +294,7 @@ impl RemoteStorage {
     /// Returns the multipart clients, with and without repetition of requests, if the server is
     /// known to complete uploads on a condition. The first call starts a test in the background and
     /// returns `None`.
-    fn parts(&self, path: &ObjectPath) -> Result<Option<[Arc<dyn Parts>; 2]>> {
+    fn parts(&self, path: &ObjectPath) -> Result<Option<[Arc<dyn MultipartClient>; 2]>> {
         let shared = &self.shared;
         if shared.options.single_writer {
             return Ok(None);
@@ -315,7 +315,7 @@ impl RemoteStorage {
         }
     }
 
-    fn try_parts(&self, path: &ObjectPath, parts: [Arc<dyn Parts>; 2]) -> Result<()> {
+    fn try_parts(&self, path: &ObjectPath, parts: [Arc<dyn MultipartClient>; 2]) -> Result<()> {
         let (writes, place) = (self.shared.writes()?, self.clone());
         let name = self.probe_name("create", path)?;
         runtime::spawn(async move {
@@ -351,7 +351,7 @@ impl RemoteStorage {
         name: &Path,
         payload: PutPayload,
         condition: Condition<'_>,
-        there: Option<Option<Known>>,
+        there: Option<Option<ObjectState>>,
     ) -> Result<Version> {
         let shared = &*self.shared;
         shared.check_writable("publish", path)?;
@@ -359,20 +359,20 @@ impl RemoteStorage {
         // A server that checks no conditions cannot check the guess.
         let guess = there.filter(|_| writes.has_conditions);
         let written = runtime::write("publish", path, async {
-            let look = async || writes.look(name).await.map_err(Unwritten::Failed);
+            let look = async || writes.look(name).await.map_err(WriteError::Failed);
             let expected = match condition {
                 Condition::Absent if writes.has_conditions => None,
                 Condition::Absent => match look().await? {
                     None => None,
-                    Some(_) => return Err(Unwritten::Refused),
+                    Some(_) => return Err(WriteError::Refused),
                 },
                 Condition::Unchanged(object) => {
-                    let is_that = |known: &Known| known.version == *object.version();
+                    let is_that = |known: &ObjectState| known.version == *object.version();
                     let known = match guess.flatten().filter(is_that) {
                         Some(known) => Some(known),
                         None => look().await?.filter(is_that),
                     };
-                    Some(known.ok_or(Unwritten::Refused)?)
+                    Some(known.ok_or(WriteError::Refused)?)
                 }
                 Condition::None => {
                     let known = match guess {
@@ -393,7 +393,7 @@ impl RemoteStorage {
         path: &ObjectPath,
         name: &Path,
         condition: Condition<'_>,
-        written: std::result::Result<Option<Known>, Unwritten>,
+        written: std::result::Result<Option<ObjectState>, WriteError>,
     ) -> Result<Version> {
         let shared = &*self.shared;
         match &written {
@@ -401,7 +401,7 @@ impl RemoteStorage {
             Ok(None) | Err(_) => shared.forget(name),
         }
         let written = written.map_err(|unwritten| match (unwritten, condition) {
-            (Unwritten::Refused, Condition::Absent) => {
+            (WriteError::Refused, Condition::Absent) => {
                 StorageError::new(StorageErrorKind::Exists, "publish", path)
             }
             (unwritten, _) => shared.error("publish", path, unwritten),
@@ -411,14 +411,14 @@ impl RemoteStorage {
     }
 
     /// Takes the lock of a directory.
-    fn take_lock(&self, path: &ObjectPath, patience: Patience) -> Result<Option<Box<dyn Lock>>> {
+    fn take_lock(&self, path: &ObjectPath, patience: LeaseWait) -> Result<Option<Box<dyn Lock>>> {
         self.shared.check_writable("lock", path)?;
         self.check_server("lock", path)?;
         let directory = self.name_of("lock", path)?;
         let store = &**self.shared.client.store()?;
         let name = directory.clone().join(LOCK_NAME);
         // A caller that waits for a lock knows that the directory exists.
-        if patience != Patience::Endless && !path.is_root() {
+        if patience != LeaseWait::Endless && !path.is_root() {
             let is_there = runtime::wait(
                 "lock",
                 path,
@@ -431,13 +431,13 @@ impl RemoteStorage {
                 return Err(StorageError::new(StorageErrorKind::NotFound, "lock", path));
             }
         }
-        let held = Held::take(&self.shared, name, patience)?;
+        let held = LeaseGuard::take(&self.shared, name, patience)?;
         Ok(held.map(|held| Box::new(held) as Box<dyn Lock>))
     }
 }
 
-impl Shared {
-    fn new(client: Client, mode: Mode, options: &RemoteOptions, lists: bool) -> Self {
+impl RemoteShared {
+    fn new(client: ServerClients, mode: Mode, options: &RemoteOptions, lists: bool) -> Self {
         Self {
             client,
             options: options.clone(),
@@ -448,7 +448,7 @@ impl Shared {
             seen: Mutex::default(),
             has_checked: AtomicBool::new(false),
             takes_parts: AtomicU8::new(TakesParts::Unknown as u8),
-            pieces: SharedPieces::default(),
+            pieces: SharedUploadBuffers::default(),
         }
     }
 
@@ -474,7 +474,7 @@ impl Shared {
             }
         })?;
         self.note(&name, Some(known.clone()));
-        let Known { version, parts, .. } = known;
+        let ObjectState { version, parts, .. } = known;
         Ok(match parts {
             None => Box::new(object),
             Some(parts) => Box::new(GrownObject::open(self, name, shown, version, &parts).await?),
@@ -482,7 +482,7 @@ impl Shared {
     }
 
     /// Remembers the state of a name.
-    fn note(&self, name: &Path, known: Option<Known>) {
+    fn note(&self, name: &Path, known: Option<ObjectState>) {
         if !self.is_writable {
             return;
         }
@@ -499,7 +499,7 @@ impl Shared {
     }
 
     /// Returns the last seen state of a name; `None` if it was never seen.
-    fn seen(&self, name: &Path) -> Option<Option<Known>> {
+    fn seen(&self, name: &Path) -> Option<Option<ObjectState>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
@@ -534,12 +534,12 @@ impl Shared {
         &self,
         operation: &'static str,
         path: &impl Display,
-        unwritten: Unwritten,
+        unwritten: WriteError,
     ) -> StorageError {
         match unwritten {
-            Unwritten::Refused => StorageError::new(StorageErrorKind::Conflict, operation, path),
-            Unwritten::Failed(error) => to_error(operation, &path.to_string(), error),
-            Unwritten::Unknown(error) => {
+            WriteError::Refused => StorageError::new(StorageErrorKind::Conflict, operation, path),
+            WriteError::Failed(error) => to_error(operation, &path.to_string(), error),
+            WriteError::Unknown(error) => {
                 let error = to_error(operation, &path.to_string(), error);
                 let said = error.source.map(|source| format!(": {source}")).unwrap_or_default();
                 let reason = format!("nobody knows whether {path} was written{said}");

@@ -10,7 +10,7 @@ use crate::StorageError;
 pub const REQUESTS_MAX: usize = 128;
 
 /// The outcome of a request: a value, or an error.
-type Outcome<T> = Result<T, StorageError>;
+type AnswerOutcome<T> = Result<T, StorageError>;
 
 /// A counter that is raised when an answer arrives, for threads that wait for any of many answers.
 ///
@@ -54,37 +54,37 @@ impl Bell {
 
 /// A pending answer. Dropping it cancels the request.
 pub struct Answer<T> {
-    slot: Arc<Slot<T>>,
+    slot: Arc<AnswerSlot<T>>,
     give_up: Option<Box<dyn FnOnce() + Send>>,
 }
 
 /// The sending end of an [`Answer`]. Dropping it without an answer sends an error of kind `Io`.
-pub struct Promise<T> {
-    slot: Arc<Slot<T>>,
+pub struct AnswerSender<T> {
+    slot: Arc<AnswerSlot<T>>,
 }
 
-struct Slot<T> {
-    state: Mutex<State<T>>,
+struct AnswerSlot<T> {
+    state: Mutex<AnswerState<T>>,
     is_here: AtomicBool,
     bell: Arc<Bell>,
 }
 
 /// The state of an outcome between sender and receiver.
-enum State<T> {
+enum AnswerState<T> {
     /// Not yet there, or already taken.
     Empty,
     /// Waiting to be taken.
-    Here(Outcome<T>),
+    Here(AnswerOutcome<T>),
     /// Passed to the answer that this function makes of it.
-    PassedOn(Box<dyn FnOnce(Outcome<T>) + Send>),
+    PassedOn(Box<dyn FnOnce(AnswerOutcome<T>) + Send>),
 }
 
 impl<T> Answer<T> {
     /// Returns an answer with its sending end, which rings `bell`.
-    pub fn new(bell: Arc<Bell>) -> (Self, Promise<T>) {
-        let (state, is_here) = (Mutex::new(State::Empty), AtomicBool::new(false));
-        let slot = Arc::new(Slot { state, is_here, bell });
-        (Self { slot: slot.clone(), give_up: None }, Promise { slot })
+    pub fn new(bell: Arc<Bell>) -> (Self, AnswerSender<T>) {
+        let (state, is_here) = (Mutex::new(AnswerState::Empty), AtomicBool::new(false));
+        let slot = Arc::new(AnswerSlot { state, is_here, bell });
+        (Self { slot: slot.clone(), give_up: None }, AnswerSender { slot })
     }
 
     /// Sets a function that is called if the answer is dropped before it arrives.
@@ -140,14 +140,14 @@ impl<T> Drop for Answer<T> {
     }
 }
 
-impl<T> Promise<T> {
+impl<T> AnswerSender<T> {
     /// Sends the answer.
     pub fn keep(self, outcome: Result<T, StorageError>) {
         self.slot.put(outcome);
     }
 }
 
-impl<T> Drop for Promise<T> {
+impl<T> Drop for AnswerSender<T> {
     fn drop(&mut self) {
         if !self.slot.is_here.load(Ordering::Acquire) {
             let reason = std::io::Error::other("the request ended without an answer");
@@ -156,31 +156,31 @@ impl<T> Drop for Promise<T> {
     }
 }
 
-impl<T> Slot<T> {
-    fn state(&self) -> MutexGuard<'_, State<T>> {
+impl<T> AnswerSlot<T> {
+    fn state(&self) -> MutexGuard<'_, AnswerState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, outcome: Outcome<T>) {
+    fn put(&self, outcome: AnswerOutcome<T>) {
         let mut state = self.state();
         self.is_here.store(true, Ordering::Release);
-        match std::mem::replace(&mut *state, State::Empty) {
-            State::PassedOn(next) => {
+        match std::mem::replace(&mut *state, AnswerState::Empty) {
+            AnswerState::PassedOn(next) => {
                 drop(state);
                 next(outcome);
             }
-            State::Empty | State::Here(_) => {
-                *state = State::Here(outcome);
+            AnswerState::Empty | AnswerState::Here(_) => {
+                *state = AnswerState::Here(outcome);
                 drop(state);
                 self.bell.ring();
             }
         }
     }
 
-    fn take(&self) -> Option<Outcome<T>> {
+    fn take(&self) -> Option<AnswerOutcome<T>> {
         let mut state = self.state();
-        match std::mem::replace(&mut *state, State::Empty) {
-            State::Here(outcome) => Some(outcome),
+        match std::mem::replace(&mut *state, AnswerState::Empty) {
+            AnswerState::Here(outcome) => Some(outcome),
             other => {
                 *state = other;
                 None
@@ -188,14 +188,14 @@ impl<T> Slot<T> {
         }
     }
 
-    fn pass_on(&self, next: Box<dyn FnOnce(Outcome<T>) + Send>) {
+    fn pass_on(&self, next: Box<dyn FnOnce(AnswerOutcome<T>) + Send>) {
         let mut state = self.state();
-        match std::mem::replace(&mut *state, State::Empty) {
-            State::Here(outcome) => {
+        match std::mem::replace(&mut *state, AnswerState::Empty) {
+            AnswerState::Here(outcome) => {
                 drop(state);
                 next(outcome);
             }
-            _ => *state = State::PassedOn(next),
+            _ => *state = AnswerState::PassedOn(next),
         }
     }
 }

@@ -7,8 +7,8 @@
 //! If it stays full, the reads bypass it. If that fails too, the profile says that memory was
 //! measured.
 //!
-//! Measurements of other places, such as object stores, use the public parts: [`Readable`] for the
-//! extents to read, [`Timer`] for the times.
+//! Measurements of other places, such as object stores, use the public parts: [`TimedSource`] for
+//! the extents to read, [`Timer`] for the times.
 
 mod date;
 mod random;
@@ -19,9 +19,11 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use self::date::date_of;
-pub use self::random::Random;
-use self::sample::Sample;
-pub use self::timing::{Measured, Piece, Readable, Timer, derived_gap, without_transfer};
+pub use self::random::SampleRandom;
+use self::sample::SampleFile;
+pub use self::timing::{
+    ReadTimes, TimedExtent, TimedSource, Timer, derived_gap, subtract_transfer,
+};
 use crate::cancellation::{goes_on, interrupted};
 use crate::{Processor, Profile, ProfileError, StorageError};
 
@@ -94,7 +96,7 @@ pub fn calibrate(
     let mut report = |stage, done| progress(CalibrateProgress { stage, done });
     let budget = options.seconds_max;
     report("writing", 0.0);
-    let (mut sample, write_rate) = Sample::write(path, options)?;
+    let (mut sample, write_rate) = SampleFile::write(path, options)?;
     report("checking that reads are cold", 0.4);
     sample.choose_way()?;
 
@@ -114,9 +116,9 @@ pub fn calibrate(
     // One stream can be faster where many disturb each other; the engine may use either.
     let read_many = many.bytes_per_second().max(one.bytes_per_second());
     let request_seconds_one =
-        without_transfer(SMALL_REQUEST, single.median_seconds, one.bytes_per_second());
+        subtract_transfer(SMALL_REQUEST, single.median_seconds, one.bytes_per_second());
     let request_seconds_many =
-        without_transfer(SMALL_REQUEST, crowd.seconds_per_request(), read_many)
+        subtract_transfer(SMALL_REQUEST, crowd.seconds_per_request(), read_many)
             .min(request_seconds_one);
     let derived = derived_gap(read_many, request_seconds_many);
     let (merge_gap_bytes, merge_gap_check) =
@@ -176,7 +178,7 @@ pub fn now() -> String {
 /// Returns incompressible bytes that differ for each `seed`.
 pub fn random_block(bytes: usize, seed: u64) -> Vec<u8> {
     let mut block = vec![0; bytes];
-    Random(seed).fill(&mut block);
+    SampleRandom(seed).fill(&mut block);
     block
 }
 

@@ -7,7 +7,7 @@
 //! Scopes nest, and each may end the calls inside.
 //!
 //! A cancelled call returns `Interrupted`. A write in flight to a server then gets a grace period
-//! for its answer ([`Grace`]).
+//! for its answer ([`GracePeriod`]).
 
 use std::cell::{Cell, RefCell};
 use std::fmt::{self, Debug, Display};
@@ -32,13 +32,13 @@ const PAUSE: Duration = Duration::from_millis(1);
 const LONG: Duration = Duration::from_secs(2);
 
 /// A function that is told, on the waiting thread, that the wait for the lock of `name` is long.
-pub type TellOfLock = fn(name: &str);
+pub type LockReport = fn(name: &str);
 
-static TELL_OF_LOCK: OnceLock<TellOfLock> = OnceLock::new();
+static TELL_OF_LOCK: OnceLock<LockReport> = OnceLock::new();
 
 thread_local! {
     /// The conditions that end the calls of this thread, innermost last.
-    static STOPS: RefCell<Vec<Stop>> = const { RefCell::new(Vec::new()) };
+    static STOPS: RefCell<Vec<StopCondition>> = const { RefCell::new(Vec::new()) };
     /// True if a call of this thread was cancelled and its caller may not have noticed yet.
     static WAS_STOPPED: Cell<bool> = const { Cell::new(false) };
 }
@@ -79,22 +79,22 @@ impl Debug for CancelSource {
 
 /// A condition that ends a call.
 #[derive(Debug)]
-enum Stop {
+enum StopCondition {
     Flag(Arc<AtomicBool>),
     At(Instant),
     Asked { source: CancelSource, last: Cell<Option<Instant>>, is_asked: Cell<bool> },
 }
 
 /// The state of a condition.
-enum Known {
+enum StopState {
     Over,
     GoesOn,
     /// The answer is unknown: this function has to be called.
     Ask(Rc<dyn Fn() -> bool>),
 }
 
-impl Stop {
-    fn known(&self) -> Known {
+impl StopCondition {
+    fn known(&self) -> StopState {
         let is_over = match self {
             Self::Flag(flag) => flag.load(Ordering::Relaxed),
             Self::At(time) => Instant::now() >= *time,
@@ -108,14 +108,14 @@ impl Stop {
                 };
                 if is_soon && !WAS_STOPPED.get() {
                     last.set(last.get().or(Some(now)));
-                    return Known::GoesOn;
+                    return StopState::GoesOn;
                 }
                 last.set(Some(now));
                 is_asked.set(true);
-                return Known::Ask(source.is_over.clone());
+                return StopState::Ask(source.is_over.clone());
             }
         };
-        if is_over { Known::Over } else { Known::GoesOn }
+        if is_over { StopState::Over } else { StopState::GoesOn }
     }
 
     fn answered(&self) {
@@ -129,11 +129,11 @@ impl Stop {
 /// effect.
 ///
 /// ```
-/// bedform_storage::tell_of_locks(|name| {
+/// bedform_storage::report_lock_waits(|name| {
 ///     eprintln!("waiting for the lock of {name}, which another writer holds");
 /// });
 /// ```
-pub fn tell_of_locks(tell: TellOfLock) {
+pub fn report_lock_waits(tell: LockReport) {
     let _ = TELL_OF_LOCK.set(tell);
 }
 
@@ -149,7 +149,7 @@ pub fn tell_of_locks(tell: TellOfLock) {
 pub fn cancelled_by<T>(source: &CancelSource, act: impl FnOnce() -> T) -> T {
     WAS_STOPPED.set(false);
     let (last, is_asked) = (Cell::new(None), Cell::new(false));
-    ended_by(Stop::Asked { source: source.clone(), last, is_asked }, act)
+    ended_by(StopCondition::Asked { source: source.clone(), last, is_asked }, act)
 }
 
 /// Runs `act`, which ends with `Interrupted` once `stop` is true: for threads that work for a call
@@ -169,7 +169,7 @@ pub fn cancelled_by<T>(source: &CancelSource, act: impl FnOnce() -> T) -> T {
 /// assert!(goes_on());
 /// ```
 pub fn stopped_by<T>(stop: &Arc<AtomicBool>, act: impl FnOnce() -> T) -> T {
-    ended_by(Stop::Flag(stop.clone()), act)
+    ended_by(StopCondition::Flag(stop.clone()), act)
 }
 
 /// Runs `act` with a time limit: it ends with `Interrupted` once `time` has passed. A write in
@@ -177,27 +177,27 @@ pub fn stopped_by<T>(stop: &Arc<AtomicBool>, act: impl FnOnce() -> T) -> T {
 pub fn within<T>(time: Duration, act: impl FnOnce() -> T) -> T {
     // A time that overflows the clock is no limit.
     match Instant::now().checked_add(time) {
-        Some(end) => ended_by(Stop::At(end), act),
+        Some(end) => ended_by(StopCondition::At(end), act),
         None => act(),
     }
 }
 
-fn ended_by<T>(stop: Stop, act: impl FnOnce() -> T) -> T {
+fn ended_by<T>(stop: StopCondition, act: impl FnOnce() -> T) -> T {
     /// Removes the condition on drop, also if `act` panics.
-    struct Added;
-    impl Drop for Added {
+    struct StopGuard;
+    impl Drop for StopGuard {
         fn drop(&mut self) {
             STOPS.with_borrow_mut(|stops| drop(stops.pop()));
         }
     }
     STOPS.with_borrow_mut(|stops| stops.push(stop));
-    let _added = Added;
+    let _added = StopGuard;
     act()
 }
 
 /// Makes the next check ask this thread's sources, however recent the last question was: for
 /// callers that know of an event which a source reports.
-pub fn ask_soon() {
+pub fn recheck_sources() {
     WAS_STOPPED.set(true);
 }
 
@@ -217,8 +217,8 @@ pub fn goes_on() -> bool {
 pub fn may_begin() -> bool {
     let is_told = STOPS.with_borrow(|stops| {
         stops.iter().any(|stop| match stop {
-            Stop::Asked { .. } => false,
-            told => matches!(told.known(), Known::Over),
+            StopCondition::Asked { .. } => false,
+            told => matches!(told.known(), StopState::Over),
         })
     });
     !is_told && (!WAS_STOPPED.get() || goes_on())
@@ -226,13 +226,13 @@ pub fn may_begin() -> bool {
 
 fn is_over() -> bool {
     for at in 0.. {
-        match STOPS.with_borrow(|stops| stops.get(at).map(Stop::known)) {
+        match STOPS.with_borrow(|stops| stops.get(at).map(StopCondition::known)) {
             None => return false,
-            Some(Known::Over) => return true,
-            Some(Known::GoesOn) => {}
-            Some(Known::Ask(source)) => {
+            Some(StopState::Over) => return true,
+            Some(StopState::GoesOn) => {}
+            Some(StopState::Ask(source)) => {
                 let is_over = source();
-                STOPS.with_borrow(|stops| stops.get(at).map(Stop::answered));
+                STOPS.with_borrow(|stops| stops.get(at).map(StopCondition::answered));
                 if is_over {
                     return true;
                 }
@@ -245,27 +245,27 @@ fn is_over() -> bool {
 /// A wait that lasts until the call is cancelled, and then for a grace period.
 ///
 /// ```
-/// use bedform_storage::{ASK_EVERY, Grace};
+/// use bedform_storage::{ASK_EVERY, GracePeriod};
 ///
-/// let mut grace = Grace::default();
+/// let mut grace = GracePeriod::default();
 /// // Waits for so long each time, until there is what it waits for.
 /// std::thread::sleep(ASK_EVERY);
 /// assert!(!grace.is_over());
 /// ```
 #[derive(Debug)]
-pub struct Grace {
+pub struct GracePeriod {
     time: Duration,
     stopped: Option<Instant>,
 }
 
-impl Default for Grace {
+impl Default for GracePeriod {
     /// The grace period of a write.
     fn default() -> Self {
         Self::of(GRACE)
     }
 }
 
-impl Grace {
+impl GracePeriod {
     /// A grace period of `time`.
     pub fn of(time: Duration) -> Self {
         Self { time, stopped: None }
@@ -287,7 +287,7 @@ pub fn interrupted(operation: &'static str, path: impl Display) -> StorageError 
 
 /// A wait for the lock of `name`, with growing pauses and one report when it is long.
 #[derive(Debug)]
-pub struct Waiting<'a> {
+pub struct LockPoll<'a> {
     name: &'a str,
     begun: Instant,
     was_long: bool,
@@ -296,7 +296,7 @@ pub struct Waiting<'a> {
     pub is_over: bool,
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> LockPoll<'a> {
     /// Starts a wait.
     pub fn new(name: &'a str) -> Self {
         Self { name, begun: Instant::now(), was_long: false, pause: PAUSE, is_over: false }
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_wait_goes_on_where_nobody_ends_it() {
-        let mut waiting = Waiting::new("a");
+        let mut waiting = LockPoll::new("a");
         assert!(waiting.goes_on() && !waiting.is_over && may_begin());
     }
 
@@ -386,7 +386,7 @@ mod tests {
         stopped_by(&outer, || {
             stopped_by(&inner, || {
                 outer.store(true, Ordering::Relaxed);
-                assert!(!may_begin() && !goes_on() && !Waiting::new("a").goes_on());
+                assert!(!may_begin() && !goes_on() && !LockPoll::new("a").goes_on());
                 let other = std::thread::spawn(|| may_begin() && goes_on());
                 assert!(other.join().unwrap());
             });

@@ -20,11 +20,11 @@ mod tree;
 use bedform_format::ObjectPath;
 
 pub use contract::{CASES, Case};
-pub use crash::{Budget, Counts, cut_power, cut_power_again};
+pub use crash::{CrashBudget, CrashCounts, cut_power, cut_power_again};
 pub use failures::fail_calls;
 
 use crate::{
-    Condition, Durability, Hint, Object, Storage, StorageError, StorageErrorKind, Version,
+    Condition, Durability, Object, Storage, StorageError, StorageErrorKind, Version, WriteHint,
 };
 
 /// Runs every case of the contract on a new storage from `make`, and returns the number of cases.
@@ -71,7 +71,7 @@ pub(crate) fn put_at(
     condition: Condition<'_>,
     durability: Durability,
 ) -> Result<Version, StorageError> {
-    let mut writer = storage.create(&path(name), durability, Hint::of(bytes.len() as u64))?;
+    let mut writer = storage.create(&path(name), durability, WriteHint::of(bytes.len() as u64))?;
     for piece in bytes.chunks(5000) {
         writer.append(piece)?;
     }

@@ -8,9 +8,9 @@ use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
 use crate::{
-    Answer, Bell, Bytes, Condition, Durability, Entry, GrowingObject, Hint, Lock, Object,
-    ObjectWriter, Operation, PendingObject, ReadBlock, Storage, StorageError, StorageErrorKind,
-    SyncAll, TreePublication, Version, Workspace, WorkspaceName,
+    Answer, Bell, Bytes, Condition, Durability, GrowingObject, ListedEntry, Lock, Object,
+    ObjectWriter, PendingObject, ReadBlock, Storage, StorageError, StorageErrorKind,
+    StorageOperation, SyncAll, TreePublication, Version, Workspace, WorkspaceName, WriteHint,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -28,35 +28,37 @@ pub enum Fault {
 ///
 /// ```
 /// use bedform_format::ObjectPath;
-/// use bedform_storage::{Failing, Fault, MemoryStorage, Operation, Storage, StorageErrorKind};
+/// use bedform_storage::{
+///     Failing, Fault, MemoryStorage, Storage, StorageErrorKind, StorageOperation,
+/// };
 ///
 /// let storage = Failing::new(MemoryStorage::new());
-/// storage.fail_at(Operation::List, 0, Fault::Error(StorageErrorKind::Io));
+/// storage.fail_at(StorageOperation::List, 0, Fault::Error(StorageErrorKind::Io));
 /// assert_eq!(storage.list(&ObjectPath::root()).unwrap_err().kind, StorageErrorKind::Io);
 /// assert!(storage.list(&ObjectPath::root()).is_ok());
 /// ```
 #[derive(Debug, Clone)]
 pub struct Failing<S> {
     inner: S,
-    faults: Arc<Faults>,
+    faults: Arc<OperationFaults>,
 }
 
 #[derive(Debug, Default)]
-struct Faults(Mutex<Schedule>);
+struct OperationFaults(Mutex<Schedule>);
 
 #[derive(Debug, Default)]
 struct Schedule {
-    counts: BTreeMap<Operation, u64>,
-    faults: BTreeMap<(Operation, u64), Fault>,
+    counts: BTreeMap<StorageOperation, u64>,
+    faults: BTreeMap<(StorageOperation, u64), Fault>,
 }
 
-impl Faults {
+impl OperationFaults {
     fn schedule(&self) -> MutexGuard<'_, Schedule> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts an operation and returns its fault, if one is scheduled.
-    fn next(&self, operation: Operation) -> Option<Fault> {
+    fn next(&self, operation: StorageOperation) -> Option<Fault> {
         let Schedule { counts, faults } = &mut *self.schedule();
         let count = counts.entry(operation).or_default();
         *count += 1;
@@ -65,7 +67,7 @@ impl Faults {
 
     fn call<T>(
         &self,
-        operation: Operation,
+        operation: StorageOperation,
         path: &ObjectPath,
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
@@ -77,11 +79,11 @@ impl Faults {
         }
     }
 
-    /// As [`Faults::call`], for a pending answer. Without a pending answer nothing is counted,
-    /// because the caller then uses another operation.
+    /// As [`OperationFaults::call`], for a pending answer. Without a pending answer nothing is
+    /// counted, because the caller then uses another operation.
     fn call_later<T: Send + 'static>(
         &self,
-        operation: Operation,
+        operation: StorageOperation,
         path: &ObjectPath,
         asked: Option<Answer<T>>,
     ) -> Option<Answer<T>> {
@@ -110,14 +112,14 @@ impl<S> Failing<S> {
     }
 
     /// Makes the `k`-th `operation` from now on (0 is the next) fail.
-    pub fn fail_at(&self, operation: Operation, k: u64, fault: Fault) {
+    pub fn fail_at(&self, operation: StorageOperation, k: u64, fault: Fault) {
         let Schedule { counts, faults } = &mut *self.faults.schedule();
         let number = counts.get(&operation).copied().unwrap_or(0).saturating_add(k);
         faults.insert((operation, number), fault);
     }
 
     /// Returns the number of calls of `operation` so far.
-    pub fn count(&self, operation: Operation) -> u64 {
+    pub fn count(&self, operation: StorageOperation) -> u64 {
         self.faults.schedule().counts.get(&operation).copied().unwrap_or(0)
     }
 }
@@ -126,11 +128,15 @@ impl<S> Failing<S> {
 struct FailingObject {
     inner: Arc<dyn Object>,
     path: ObjectPath,
-    faults: Arc<Faults>,
+    faults: Arc<OperationFaults>,
 }
 
 impl FailingObject {
-    fn boxed(inner: Box<dyn Object>, path: ObjectPath, faults: Arc<Faults>) -> Box<dyn Object> {
+    fn boxed(
+        inner: Box<dyn Object>,
+        path: ObjectPath,
+        faults: Arc<OperationFaults>,
+    ) -> Box<dyn Object> {
         Box::new(Self { inner: Arc::from(inner), path, faults })
     }
 }
@@ -141,7 +147,7 @@ impl Object for FailingObject {
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.faults.call(Operation::Read, &self.path, || self.inner.read(offset, buffer))
+        self.faults.call(StorageOperation::Read, &self.path, || self.inner.read(offset, buffer))
     }
 
     fn read_past<'b>(
@@ -151,7 +157,7 @@ impl Object for FailingObject {
         block: &'b mut ReadBlock,
     ) -> Result<Option<&'b [u8]>> {
         let Some(bytes) = self.inner.read_past(offset, length, block)? else { return Ok(None) };
-        self.faults.call(Operation::Read, &self.path, || Ok(Some(bytes)))
+        self.faults.call(StorageOperation::Read, &self.path, || Ok(Some(bytes)))
     }
 
     /// A hint does not fail.
@@ -161,7 +167,7 @@ impl Object for FailingObject {
 
     fn ask(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
         let asked = self.inner.ask(offset, length, bell);
-        self.faults.call_later(Operation::Read, &self.path, asked)
+        self.faults.call_later(StorageOperation::Read, &self.path, asked)
     }
 
     fn at_hand(&self) -> Range<u64> {
@@ -179,18 +185,18 @@ impl Object for FailingObject {
 
     fn read_resident(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let read = || self.inner.read_resident(offset, buffer);
-        self.faults.call(Operation::ReadResident, &self.path, read)
+        self.faults.call(StorageOperation::ReadResident, &self.path, read)
     }
 
     fn is_current(&self) -> Result<bool> {
-        self.faults.call(Operation::IsCurrent, &self.path, || self.inner.is_current())
+        self.faults.call(StorageOperation::IsCurrent, &self.path, || self.inner.is_current())
     }
 }
 
 struct FailingWriter<'a> {
     inner: Box<dyn ObjectWriter + 'a>,
     path: ObjectPath,
-    faults: Arc<Faults>,
+    faults: Arc<OperationFaults>,
 }
 
 impl ObjectWriter for FailingWriter<'_> {
@@ -199,11 +205,11 @@ impl ObjectWriter for FailingWriter<'_> {
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        self.faults.call(Operation::Append, &self.path, || self.inner.append(bytes))
+        self.faults.call(StorageOperation::Append, &self.path, || self.inner.append(bytes))
     }
 
     fn append_owned(&mut self, bytes: Vec<u8>) -> Result<Option<Vec<u8>>> {
-        self.faults.call(Operation::Append, &self.path, || self.inner.append_owned(bytes))
+        self.faults.call(StorageOperation::Append, &self.path, || self.inner.append_owned(bytes))
     }
 
     fn keep_replaced(&mut self, suffix: &'static str, path: ObjectPath) {
@@ -211,19 +217,19 @@ impl ObjectWriter for FailingWriter<'_> {
     }
 
     fn hand_over(&mut self) -> Result<()> {
-        self.faults.call(Operation::Append, &self.path, || self.inner.hand_over())
+        self.faults.call(StorageOperation::Append, &self.path, || self.inner.hand_over())
     }
 
     fn publish(self: Box<Self>, condition: Condition<'_>) -> Result<Version> {
         let Self { inner, path, faults } = *self;
-        faults.call(Operation::Publish, &path, || inner.publish(condition))
+        faults.call(StorageOperation::Publish, &path, || inner.publish(condition))
     }
 }
 
 struct FailingGrowing {
     inner: Box<dyn GrowingObject>,
     path: ObjectPath,
-    faults: Arc<Faults>,
+    faults: Arc<OperationFaults>,
     failed: Option<StorageErrorKind>,
 }
 
@@ -231,7 +237,7 @@ impl FailingGrowing {
     /// Runs `work`; after one failure every call fails.
     fn call(
         &mut self,
-        operation: Operation,
+        operation: StorageOperation,
         work: impl FnOnce(&mut dyn GrowingObject) -> Result<()>,
     ) -> Result<()> {
         if let Some(kind) = self.failed {
@@ -250,15 +256,15 @@ impl GrowingObject for FailingGrowing {
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        self.call(Operation::AppendGrowing, |inner| inner.append(bytes))
+        self.call(StorageOperation::AppendGrowing, |inner| inner.append(bytes))
     }
 
     fn flush(&mut self) -> Result<()> {
-        self.call(Operation::AppendGrowing, |inner| inner.flush())
+        self.call(StorageOperation::AppendGrowing, |inner| inner.flush())
     }
 
     fn sync(&mut self) -> Result<()> {
-        self.call(Operation::SyncGrowing, |inner| inner.sync())
+        self.call(StorageOperation::SyncGrowing, |inner| inner.sync())
     }
 }
 
@@ -276,29 +282,29 @@ impl<S: Storage> Storage for Failing<S> {
     }
 
     fn open(&self, path: &ObjectPath) -> Result<Box<dyn Object>> {
-        let inner = self.faults.call(Operation::Open, path, || self.inner.open(path))?;
+        let inner = self.faults.call(StorageOperation::Open, path, || self.inner.open(path))?;
         Ok(FailingObject::boxed(inner, path.clone(), Arc::clone(&self.faults)))
     }
 
     fn open_end(&self, path: &ObjectPath, bytes: u64) -> Result<Box<dyn Object>> {
         let open = || self.inner.open_end(path, bytes);
-        let inner = self.faults.call(Operation::Open, path, open)?;
+        let inner = self.faults.call(StorageOperation::Open, path, open)?;
         Ok(FailingObject::boxed(inner, path.clone(), Arc::clone(&self.faults)))
     }
 
     fn ask_end(&self, path: &ObjectPath, bytes: u64, bell: &Arc<Bell>) -> Option<PendingObject> {
         let asked = self.inner.ask_end(path, bytes, bell);
-        let asked = self.faults.call_later(Operation::Open, path, asked)?;
+        let asked = self.faults.call_later(StorageOperation::Open, path, asked)?;
         let (path, faults) = (path.clone(), Arc::clone(&self.faults));
         Some(asked.then(|found| Ok(found?.map(|inner| FailingObject::boxed(inner, path, faults)))))
     }
 
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
-        self.faults.call(Operation::Stat, path, || self.inner.stat(path))
+        self.faults.call(StorageOperation::Stat, path, || self.inner.stat(path))
     }
 
     fn modified_ns(&self, path: &ObjectPath) -> Result<i64> {
-        self.faults.call(Operation::Stat, path, || self.inner.modified_ns(path))
+        self.faults.call(StorageOperation::Stat, path, || self.inner.modified_ns(path))
     }
 
     fn now(&self) -> Result<i64> {
@@ -306,17 +312,17 @@ impl<S: Storage> Storage for Failing<S> {
     }
 
     fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
-        self.faults.call(Operation::IsCurrent, path, || self.inner.is_current(path, version))
+        self.faults.call(StorageOperation::IsCurrent, path, || self.inner.is_current(path, version))
     }
 
     fn create(
         &self,
         path: &ObjectPath,
         durability: Durability,
-        hint: Hint,
+        hint: WriteHint,
     ) -> Result<Box<dyn ObjectWriter + '_>> {
         let create = || self.inner.create(path, durability, hint);
-        let inner = self.faults.call(Operation::Create, path, create)?;
+        let inner = self.faults.call(StorageOperation::Create, path, create)?;
         let faults = Arc::clone(&self.faults);
         Ok(Box::new(FailingWriter { inner, path: path.clone(), faults }))
     }
@@ -330,11 +336,11 @@ impl<S: Storage> Storage for Failing<S> {
         condition: Condition<'_>,
     ) -> Result<Version> {
         // A writer that fails before publication leaves nothing.
-        for step in [Operation::Create, Operation::Append] {
+        for step in [StorageOperation::Create, StorageOperation::Append] {
             self.faults.call(step, path, || Ok(()))?;
         }
         let put = || self.inner.put(path, bytes, durability, condition);
-        self.faults.call(Operation::Publish, path, put)
+        self.faults.call(StorageOperation::Publish, path, put)
     }
 
     fn grow(
@@ -344,7 +350,7 @@ impl<S: Storage> Storage for Failing<S> {
         size_hint: Option<u64>,
     ) -> Result<Box<dyn GrowingObject>> {
         let grow = || self.inner.grow(path, durability, size_hint);
-        let inner = self.faults.call(Operation::Grow, path, grow)?;
+        let inner = self.faults.call(StorageOperation::Grow, path, grow)?;
         let faults = Arc::clone(&self.faults);
         Ok(Box::new(FailingGrowing { inner, path: path.clone(), faults, failed: None }))
     }
@@ -356,7 +362,7 @@ impl<S: Storage> Storage for Failing<S> {
         durability: Durability,
     ) -> Result<Box<dyn GrowingObject>> {
         let grow = || self.inner.grow_lane(path, lane, durability);
-        let inner = self.faults.call(Operation::Grow, path, grow)?;
+        let inner = self.faults.call(StorageOperation::Grow, path, grow)?;
         let faults = Arc::clone(&self.faults);
         Ok(Box::new(FailingGrowing { inner, path: path.clone(), faults, failed: None }))
     }
@@ -377,7 +383,7 @@ impl<S: Storage> Storage for Failing<S> {
         name: WorkspaceName<'_>,
     ) -> Result<Option<Box<dyn Workspace>>> {
         let stage = || self.inner.workspace(directory, name);
-        self.faults.call(Operation::Stage, directory, stage)
+        self.faults.call(StorageOperation::Stage, directory, stage)
     }
 
     fn publish_tree(
@@ -388,7 +394,7 @@ impl<S: Storage> Storage for Failing<S> {
         durability: Durability,
     ) -> Result<()> {
         let publish = || self.inner.publish_tree(staged, target, how, durability);
-        self.faults.call(Operation::PublishTree, target, publish)
+        self.faults.call(StorageOperation::PublishTree, target, publish)
     }
 
     fn publish_object(
@@ -398,7 +404,7 @@ impl<S: Storage> Storage for Failing<S> {
         durability: Durability,
     ) -> Result<()> {
         let publish = || self.inner.publish_object(staged, target, durability);
-        self.faults.call(Operation::PublishObject, target, publish)
+        self.faults.call(StorageOperation::PublishObject, target, publish)
     }
 
     fn delete(
@@ -408,20 +414,20 @@ impl<S: Storage> Storage for Failing<S> {
         condition: Condition<'_>,
     ) -> Result<()> {
         let delete = || self.inner.delete(path, durability, condition);
-        self.faults.call(Operation::Delete, path, delete)
+        self.faults.call(StorageOperation::Delete, path, delete)
     }
 
     fn delete_tree(&self, path: &ObjectPath, durability: Durability) -> Result<()> {
         let delete = || self.inner.delete_tree(path, durability);
-        self.faults.call(Operation::DeleteTree, path, delete)
+        self.faults.call(StorageOperation::DeleteTree, path, delete)
     }
 
-    fn list(&self, path: &ObjectPath) -> Result<Vec<Entry>> {
-        self.faults.call(Operation::List, path, || self.inner.list(path))
+    fn list(&self, path: &ObjectPath) -> Result<Vec<ListedEntry>> {
+        self.faults.call(StorageOperation::List, path, || self.inner.list(path))
     }
 
     fn sync(&self, path: &ObjectPath) -> Result<()> {
-        self.faults.call(Operation::Sync, path, || self.inner.sync(path))
+        self.faults.call(StorageOperation::Sync, path, || self.inner.sync(path))
     }
 
     fn can_sync_all(&self) -> bool {
@@ -430,22 +436,22 @@ impl<S: Storage> Storage for Failing<S> {
 
     fn sync_all(&self, directories: &[ObjectPath]) -> Result<SyncAll<'_>> {
         let sync = self.inner.sync_all(directories)?;
-        Ok(Box::new(move || self.faults.call(Operation::Sync, &ObjectPath::root(), &sync)))
+        Ok(Box::new(move || self.faults.call(StorageOperation::Sync, &ObjectPath::root(), &sync)))
     }
 
     fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
-        self.faults.call(Operation::Lock, path, || self.inner.lock(path))
+        self.faults.call(StorageOperation::Lock, path, || self.inner.lock(path))
     }
 
     fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
-        self.faults.call(Operation::Lock, path, || self.inner.try_lock(path))
+        self.faults.call(StorageOperation::Lock, path, || self.inner.try_lock(path))
     }
 
     fn try_lock_of_dead(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
-        self.faults.call(Operation::Lock, path, || self.inner.try_lock_of_dead(path))
+        self.faults.call(StorageOperation::Lock, path, || self.inner.try_lock_of_dead(path))
     }
 
     fn sweep(&self, path: &ObjectPath) -> Result<u64> {
-        self.faults.call(Operation::Sweep, path, || self.inner.sweep(path))
+        self.faults.call(StorageOperation::Sweep, path, || self.inner.sweep(path))
     }
 }

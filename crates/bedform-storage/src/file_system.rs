@@ -31,7 +31,7 @@ pub enum FileKind {
 
 /// The attributes of a file, as the system reports them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Status {
+pub struct FileStatus {
     /// Its kind.
     pub kind: FileKind,
     /// The version of its bytes.
@@ -42,7 +42,7 @@ pub struct Status {
 
 /// The treatment of symbolic links on the path to a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Links {
+pub enum LinkPolicy {
     /// Follow them inside the root: for reading.
     Inside,
     /// Fail with `ELOOP`: for all changes.
@@ -71,7 +71,7 @@ pub enum Residency {
 
 /// The wait for a lock that another handle holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wait {
+pub enum LockWait {
     /// Block until it is free.
     Forever,
     /// Fail at once with `EWOULDBLOCK`.
@@ -103,7 +103,7 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     ///
     /// # Errors
     /// Of the system.
-    fn within(&self, path: &str, links: Links) -> io::Result<Self>
+    fn within(&self, path: &str, links: LinkPolicy) -> io::Result<Self>
     where
         Self: Sized;
 
@@ -119,20 +119,20 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     ///
     /// # Errors
     /// Of the system; `EXDEV` for a link that leaves the root.
-    fn open_file(&self, path: &str) -> io::Result<(Self::Handle, Status)>;
+    fn open_file(&self, path: &str) -> io::Result<(Self::Handle, FileStatus)>;
 
     /// As [`FileSystem::open_file`], for reads past the page cache. Buffers, offsets and lengths of
     /// such reads are multiples of 4,096 bytes.
     ///
     /// # Errors
     /// As [`FileSystem::open_file`]; any error but `NotFound` where the place has no direct reads.
-    fn open_direct(&self, path: &str) -> io::Result<(Self::Handle, Status)>;
+    fn open_direct(&self, path: &str) -> io::Result<(Self::Handle, FileStatus)>;
 
     /// Returns the status of `path`, resolved as by [`FileSystem::open_file`].
     ///
     /// # Errors
     /// As [`FileSystem::open_file`].
-    fn stat(&self, path: &str) -> io::Result<Status>;
+    fn stat(&self, path: &str) -> io::Result<FileStatus>;
 
     /// See [`Storage::now`](crate::Storage::now).
     ///
@@ -145,13 +145,13 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     ///
     /// # Errors
     /// Of the system.
-    fn peek(&self, path: &str) -> io::Result<Status>;
+    fn peek(&self, path: &str) -> io::Result<FileStatus>;
 
     /// Opens the directory `path`; empty for the root.
     ///
     /// # Errors
     /// Of the system.
-    fn open_directory(&self, path: &str, links: Links) -> io::Result<Self::Handle>;
+    fn open_directory(&self, path: &str, links: LinkPolicy) -> io::Result<Self::Handle>;
 
     /// Opens the file or directory `name` in `directory` for reading, following no link.
     ///
@@ -190,13 +190,13 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     ///
     /// # Errors
     /// Of the system.
-    fn status(&self, handle: &Self::Handle) -> io::Result<Status>;
+    fn status(&self, handle: &Self::Handle) -> io::Result<FileStatus>;
 
     /// Returns the status of `name` in `directory`, following no link.
     ///
     /// # Errors
     /// Of the system.
-    fn stat_child(&self, directory: &Self::Handle, name: &str) -> io::Result<Status>;
+    fn stat_child(&self, directory: &Self::Handle, name: &str) -> io::Result<FileStatus>;
 
     /// Reads some bytes from `offset` on and returns their number: 0 at the end.
     ///
@@ -353,7 +353,7 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     ///
     /// # Errors
     /// Of the system; `EWOULDBLOCK` if another handle holds it and `wait` is `Never`.
-    fn lock(&self, handle: &Self::Handle, wait: Wait) -> io::Result<()>;
+    fn lock(&self, handle: &Self::Handle, wait: LockWait) -> io::Result<()>;
 
     /// Opens the lock file `name` in `directory`, creating it if it is missing.
     ///

@@ -11,8 +11,8 @@ use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
 use crate::{
-    Condition, Durability, Hint, ObjectWriter, SYNC_ALIGNMENT, Storage, StorageError,
-    StorageErrorKind, Version,
+    Condition, Durability, ObjectWriter, SYNC_ALIGNMENT, Storage, StorageError, StorageErrorKind,
+    Version, WriteHint,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -28,7 +28,7 @@ pub fn put(
     durability: Durability,
     condition: Condition<'_>,
 ) -> Result<Version> {
-    let mut writer = storage.create(path, durability, Hint::of(bytes.len() as u64))?;
+    let mut writer = storage.create(path, durability, WriteHint::of(bytes.len() as u64))?;
     writer.append(bytes)?;
     writer.publish(condition)
 }
@@ -93,7 +93,7 @@ pub fn read_only(operation: &'static str, path: &ObjectPath) -> StorageError {
 ///
 /// # Errors
 /// `NoSpace` if the lane has no room for `length` bytes.
-pub fn place_in(
+pub fn next_lane_run(
     lane: Lane,
     position: u64,
     length: usize,
@@ -322,7 +322,7 @@ macro_rules! lacks {
             &self,
             path: &$crate::ObjectPath,
             _: $crate::Durability,
-            _: $crate::Hint,
+            _: $crate::WriteHint,
         ) -> ::std::result::Result<
             ::std::boxed::Box<dyn $crate::ObjectWriter + '_>,
             $crate::StorageError,

@@ -7,7 +7,7 @@
 //! | [`implement`] | building blocks of implementations of these traits |
 //! | [`answer`] | [`Answer`], [`Bell`]: pending requests to servers, many for each thread |
 //! | [`profile`] | [`Profile`]: the calibrated parameters of a storage system, kept per system |
-//! | [`price`] | [`Demand`]: the requests and bytes of a read, and their predicted seconds |
+//! | [`price`] | [`StorageDemand`]: the requests and bytes of a read, and their predicted seconds |
 //! | [`calibrate`](mod@calibrate) | [`calibrate()`]: measures a profile in seconds |
 //! | [`error`] | [`StorageError`]: the failed operation, its object, and the remedy |
 //! | [`local`] | [`LocalStorage`]: plain files below a directory, and the protocol that writes them
@@ -48,13 +48,13 @@ pub mod storage;
 pub mod throttle;
 
 pub use ::bytes::Bytes;
-pub use answer::{Answer, Bell, Promise, REQUESTS_MAX};
+pub use answer::{Answer, AnswerSender, Bell, REQUESTS_MAX};
 pub use bedform_format::ObjectPath;
 pub use bedform_format::log::Lane;
 pub use calibrate::{CalibrateOptions, CalibrateProgress, calibrate};
 pub use cancellation::{
-    ASK_EVERY, CancelSource, Grace, TellOfLock, ask_soon, cancelled_by, goes_on, may_begin,
-    stopped_by, tell_of_locks, within,
+    ASK_EVERY, CancelSource, GracePeriod, LockReport, cancelled_by, goes_on, may_begin,
+    recheck_sources, report_lock_waits, stopped_by, within,
 };
 pub use error::{StorageError, StorageErrorKind, limit_behind};
 pub use failing::{Failing, Fault};
@@ -69,15 +69,15 @@ pub use object::{
     Condition, GrowingObject, Object, ObjectWriter, PendingObject, SYNC_ALIGNMENT, Version,
 };
 pub use os_file_system::{OsFileSystem, open_without_waiting};
-pub use price::{Demand, Dominant, ReadSeconds, ReadWork};
+pub use price::{Dominant, ReadSeconds, ReadWork, StorageDemand};
 pub use profile::{
-    CodecTimes, ColdRequest, Coldness, Factor, GapCheck, Processor, ProcessorSeconds,
-    ProcessorWork, Profile, ProfileError, ReadKind, Refined, cores, profile_directory,
+    CodecTimes, ColdRequest, Coldness, Factor, FactorKind, GapCheck, Processor, ProcessorSeconds,
+    ProcessorWork, Profile, ProfileError, Refined, cores, profile_directory,
 };
-pub use recording::{Event, Operation, Recording};
-pub use simulated::{CallKind, Failure, SimulatedFileSystem};
+pub use recording::{RecordedOperation, Recording, StorageOperation};
+pub use simulated::{CallFailure, CallKind, SimulatedFileSystem};
 pub use storage::{
-    Durability, Entry, Hint, Lock, Storage, StorageExt, SyncAll, TreePublication, Workspace,
-    WorkspaceName,
+    Durability, ListedEntry, Lock, Storage, StorageExt, SyncAll, TreePublication, Workspace,
+    WorkspaceName, WriteHint,
 };
-pub use throttle::{Clock, Pace, Throttle, ThrottleError, Throttled};
+pub use throttle::{Clock, Throttle, ThrottleError, ThrottleSchedule, Throttled};

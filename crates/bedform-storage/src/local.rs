@@ -42,19 +42,19 @@ use std::sync::{Arc, Mutex, OnceLock};
 use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
-use crate::file_system::{FileKind, FileSystem, Links, Wait, uninterrupted};
+use crate::file_system::{FileKind, FileSystem, LinkPolicy, LockWait, uninterrupted};
 use crate::implement::{self, checked_suffix};
 use crate::{
-    Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, OsFileSystem,
-    Pace, Storage, StorageError, StorageErrorKind, SyncAll, Throttled, TreePublication, Version,
-    Workspace, WorkspaceName, lacks,
+    Condition, Durability, GrowingObject, ListedEntry, Lock, Object, ObjectWriter, OsFileSystem,
+    Storage, StorageError, StorageErrorKind, SyncAll, ThrottleSchedule, Throttled, TreePublication,
+    Version, Workspace, WorkspaceName, WriteHint, lacks,
 };
 use direct::DirectReads;
 pub use direct::PAGE_CACHE_BYTES_PER_SECOND;
 use directories::directory_error;
 use growing::LocalGrowing;
 pub use names::is_own_name;
-use names::{LOCK_NAME, Swept, is_temporary_name};
+use names::{LOCK_NAME, SweepResult, is_temporary_name};
 use object::LocalObject;
 use staging::SpareBlocks;
 pub use staging::Staging;
@@ -84,12 +84,12 @@ pub enum Mode {
 ///
 /// ```
 /// use bedform_format::ObjectPath;
-/// use bedform_storage::{Condition, Durability, Hint, LocalStorage, Mode, Storage};
+/// use bedform_storage::{Condition, Durability, WriteHint, LocalStorage, Mode, Storage};
 ///
 /// # let root = std::env::temp_dir().join(format!("bedform-doc-{}", std::process::id()));
 /// let storage = LocalStorage::open(&root, Mode::Create)?;
 /// let path = ObjectPath::parse("temperature/zarr.json").unwrap();
-/// let mut writer = storage.create(&path, Durability::Disk, Hint::default())?;
+/// let mut writer = storage.create(&path, Durability::Disk, WriteHint::default())?;
 /// writer.append(b"{}")?;
 /// writer.publish(Condition::Absent)?;
 ///
@@ -101,7 +101,7 @@ pub enum Mode {
 /// ```
 #[derive(Debug)]
 pub struct LocalStorage<F: FileSystem = OsFileSystem> {
-    shared: Arc<Shared<F>>,
+    shared: Arc<LocalShared<F>>,
 }
 
 impl<F: FileSystem> Clone for LocalStorage<F> {
@@ -112,7 +112,7 @@ impl<F: FileSystem> Clone for LocalStorage<F> {
 
 /// State that all clones, objects and writers of one handle share.
 #[derive(Debug)]
-pub(crate) struct Shared<F: FileSystem> {
+pub(crate) struct LocalShared<F: FileSystem> {
     system: F,
     mode: Mode,
     staging: Staging,
@@ -126,7 +126,7 @@ pub(crate) struct Shared<F: FileSystem> {
     durable: Mutex<HashMap<ObjectPath, (u64, u64)>>,
 }
 
-impl<F: FileSystem> Shared<F> {
+impl<F: FileSystem> LocalShared<F> {
     /// Returns the state of a handle on another root of the same system. Its objects may lie on any
     /// targets.
     fn elsewhere(&self, system: F) -> Self {
@@ -218,7 +218,7 @@ impl LocalStorage<Throttled<OsFileSystem>> {
     ///
     /// # Errors
     /// As [`LocalStorage::open`].
-    pub fn open_throttled(root: &Path, mode: Mode, pace: Arc<Pace>) -> Result<Self> {
+    pub fn open_throttled(root: &Path, mode: Mode, pace: Arc<ThrottleSchedule>) -> Result<Self> {
         let system = Throttled::new(system_of(root, mode)?, pace);
         Ok(Self::over(system, mode, Staging::default()))
     }
@@ -231,7 +231,7 @@ impl LocalStorage<Throttled<OsFileSystem>> {
         root: OwnedRoot<'_>,
         mode: Mode,
         owners: &[u32],
-        pace: Arc<Pace>,
+        pace: Arc<ThrottleSchedule>,
     ) -> Result<Self> {
         let system = Throttled::new(root.system_of(owners)?, pace);
         Ok(Self::over(system, mode, Staging::default()))
@@ -249,7 +249,7 @@ fn system_of(root: &Path, mode: Mode) -> Result<OsFileSystem> {
 impl<F: FileSystem> LocalStorage<F> {
     /// Returns a storage on the root of `system`, whose writers stage bytes as `staging` says.
     pub fn over(system: F, mode: Mode, staging: Staging) -> Self {
-        let shared = Shared {
+        let shared = LocalShared {
             system,
             mode,
             staging,
@@ -349,7 +349,7 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         &self,
         path: &ObjectPath,
         durability: Durability,
-        hint: Hint,
+        hint: WriteHint,
     ) -> Result<Box<dyn ObjectWriter + '_>> {
         check_name("create", path)?;
         self.shared.check_writable("create", path)?;
@@ -400,7 +400,8 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
 
     fn within(&self, path: &ObjectPath) -> Result<Arc<dyn Storage>> {
         let shared = &*self.shared;
-        let links = if shared.mode == Mode::ReadOnly { Links::Inside } else { Links::Refuse };
+        let links =
+            if shared.mode == Mode::ReadOnly { LinkPolicy::Inside } else { LinkPolicy::Refuse };
         if shared.mode != Mode::ReadOnly {
             shared.check_writable("open", path)?;
             let directory = shared.make_directories(path)?;
@@ -457,7 +458,7 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
     fn delete_tree(&self, path: &ObjectPath, durability: Durability) -> Result<()> {
         let shared = &*self.shared;
         shared.check_writable("delete", path)?;
-        let Some(directory) = shared.find_directory("delete", path, Links::Refuse)? else {
+        let Some(directory) = shared.find_directory("delete", path, LinkPolicy::Refuse)? else {
             return Ok(());
         };
         shared.forget_durable(path);
@@ -483,9 +484,9 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         Ok(())
     }
 
-    fn list(&self, path: &ObjectPath) -> Result<Vec<Entry>> {
+    fn list(&self, path: &ObjectPath) -> Result<Vec<ListedEntry>> {
         let shared = &*self.shared;
-        let directory = match shared.find_directory("list", path, Links::Inside) {
+        let directory = match shared.find_directory("list", path, LinkPolicy::Inside) {
             Ok(Some(directory)) => directory,
             Ok(None) => return Ok(Vec::new()),
             // A path through a plain file leads to no directory either.
@@ -494,12 +495,12 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         };
         let found = uninterrupted(|| shared.system.list(&directory))
             .map_err(|error| StorageError::from_io("list", path, error))?;
-        let mut entries: Vec<Entry> = found
+        let mut entries: Vec<ListedEntry> = found
             .into_iter()
             .filter(|(name, _)| !is_own_name(name) && ObjectPath::parse(name).is_ok())
             .map(|(name, kind)| {
                 let is_directory = shared.is_directory(path, &name, kind);
-                Entry { name, is_directory }
+                ListedEntry { name, is_directory }
             })
             .collect();
         entries.sort_unstable();
@@ -509,7 +510,7 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
     fn sync(&self, path: &ObjectPath) -> Result<()> {
         let shared = &*self.shared;
         shared.check_writable("sync", path)?;
-        match shared.find_directory("sync", path, Links::Refuse)? {
+        match shared.find_directory("sync", path, LinkPolicy::Refuse)? {
             Some(directory) => {
                 shared.system.sync_directory(&directory).map_err(|error| shared.poison(path, error))
             }
@@ -527,7 +528,7 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         for path in directories {
             shared.check_writable("sync", path)?;
             let fail = |error| StorageError::from_io("sync", path, error);
-            let open = || shared.system.open_directory(path.as_str(), Links::Refuse);
+            let open = || shared.system.open_directory(path.as_str(), LinkPolicy::Refuse);
             let directory = uninterrupted(open).map_err(fail)?;
             let status = uninterrupted(|| shared.system.status(&directory)).map_err(fail)?;
             devices.entry(status.version.identity.0).or_insert_with(|| (path.clone(), directory));
@@ -543,13 +544,13 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
 
     fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
         self.shared.check_writable("lock", path)?;
-        let lock = publish::lock(&self.shared, path, Wait::Forever)?;
+        let lock = publish::lock(&self.shared, path, LockWait::Forever)?;
         lock.ok_or_else(|| StorageError::new(StorageErrorKind::Io, "lock", path))
     }
 
     fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
         self.shared.check_writable("lock", path)?;
-        publish::lock(&self.shared, path, Wait::Never)
+        publish::lock(&self.shared, path, LockWait::Never)
     }
 
     /// As [`Storage::try_lock`]: the system always knows whether a holder is alive.
@@ -560,21 +561,21 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
     fn sweep(&self, path: &ObjectPath) -> Result<u64> {
         let shared = &*self.shared;
         shared.check_writable("sweep", path)?;
-        let Some(directory) = shared.find_directory("sweep", path, Links::Refuse)? else {
+        let Some(directory) = shared.find_directory("sweep", path, LinkPolicy::Refuse)? else {
             return Ok(0);
         };
         let fail = |error| StorageError::from_io("sweep", path, error);
         // Under this lock, publishers release the lock of their file before they rename it.
-        uninterrupted(|| shared.system.lock(&directory, Wait::Forever)).map_err(fail)?;
+        uninterrupted(|| shared.system.lock(&directory, LockWait::Forever)).map_err(fail)?;
         let (mut swept, mut workspaces) = (0, Vec::new());
         for (name, _) in uninterrupted(|| shared.system.list(&directory)).map_err(fail)? {
             if name == LOCK_NAME {
                 names::remove_free_lock(&shared.system, &directory).map_err(fail)?;
             } else if is_temporary_name(&name) {
                 match names::remove_orphan(&shared.system, &directory, &name).map_err(fail)? {
-                    Swept::Removed => swept += 1,
-                    Swept::Kept => {}
-                    Swept::Workspace => workspaces.extend(path.join(&name)),
+                    SweepResult::Removed => swept += 1,
+                    SweepResult::Kept => {}
+                    SweepResult::Workspace => workspaces.extend(path.join(&name)),
                 }
             }
         }

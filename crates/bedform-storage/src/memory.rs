@@ -10,13 +10,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
-use crate::implement::{self, checked_suffix, padding, place_in};
+use crate::implement::{self, checked_suffix, next_lane_run, padding};
 use crate::{
-    Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, Storage,
-    StorageError, StorageErrorKind, TreePublication, Version, Workspace, WorkspaceName, lacks,
+    Condition, Durability, GrowingObject, ListedEntry, Lock, Object, ObjectWriter, Storage,
+    StorageError, StorageErrorKind, TreePublication, Version, Workspace, WorkspaceName, WriteHint,
+    lacks,
 };
 
-use bytes::Bytes;
+use bytes::MemoryBytes;
 
 type Result<T> = std::result::Result<T, StorageError>;
 
@@ -25,11 +26,11 @@ type Result<T> = std::result::Result<T, StorageError>;
 ///
 /// ```
 /// use bedform_format::ObjectPath;
-/// use bedform_storage::{Condition, Durability, Hint, MemoryStorage, Storage};
+/// use bedform_storage::{Condition, Durability, WriteHint, MemoryStorage, Storage};
 ///
 /// let storage = MemoryStorage::new();
 /// let path = ObjectPath::parse("a/b").unwrap();
-/// let mut writer = storage.create(&path, Durability::Disk, Hint::default())?;
+/// let mut writer = storage.create(&path, Durability::Disk, WriteHint::default())?;
 /// writer.append(b"abc")?;
 /// let version = writer.publish(Condition::Absent)?;
 /// assert_eq!(storage.stat(&path)?, version);
@@ -37,7 +38,7 @@ type Result<T> = std::result::Result<T, StorageError>;
 /// ```
 #[derive(Debug, Clone)]
 pub struct MemoryStorage {
-    shared: Arc<Shared>,
+    shared: Arc<MemoryShared>,
     /// The key of the root: the first directory, a sibling of another root, or a directory within
     /// one.
     place: String,
@@ -45,8 +46,8 @@ pub struct MemoryStorage {
 
 /// State that a storage shares with its siblings and clones.
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct MemoryShared {
+    state: Mutex<MemoryState>,
     unlocked: Condvar,
     cold: bool,
     /// Unique in this process.
@@ -59,7 +60,7 @@ const FIRST: &str = "memory";
 const STAGED_PREFIX: &str = ".bedform-temp-";
 
 #[derive(Debug, Default)]
-struct State {
+struct MemoryState {
     /// By key: the root's key followed by the path in it.
     objects: BTreeMap<String, Arc<Content>>,
     /// Directories, except the roots that lie in no other root.
@@ -73,7 +74,7 @@ struct State {
 #[derive(Debug)]
 struct Content {
     /// The bytes; those of a growing object may be more than this version has.
-    bytes: Arc<RwLock<Bytes>>,
+    bytes: Arc<RwLock<MemoryBytes>>,
     version: Version,
 }
 
@@ -98,7 +99,7 @@ impl MemoryStorage {
     fn of(cold: bool) -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        let shared = Shared { cold, number, ..Shared::default() };
+        let shared = MemoryShared { cold, number, ..MemoryShared::default() };
         Self { shared: Arc::new(shared), place: FIRST.to_owned() }
     }
 
@@ -110,13 +111,13 @@ impl MemoryStorage {
     }
 
     /// True if `path` is a directory; the root always is one.
-    fn is_directory(&self, state: &State, path: &ObjectPath) -> bool {
+    fn is_directory(&self, state: &MemoryState, path: &ObjectPath) -> bool {
         path.is_root() || state.directories.contains(&self.key(path))
     }
 
     fn find(
         &self,
-        state: &State,
+        state: &MemoryState,
         operation: &'static str,
         path: &ObjectPath,
     ) -> Result<Arc<Content>> {
@@ -129,13 +130,13 @@ impl MemoryStorage {
     }
 
     /// Takes the lock of a directory; `None` if it is held.
-    fn lock_free(&self, state: &mut State, path: &ObjectPath) -> Option<Box<dyn Lock>> {
+    fn lock_free(&self, state: &mut MemoryState, path: &ObjectPath) -> Option<Box<dyn Lock>> {
         let (shared, key) = (Arc::clone(&self.shared), self.key(path));
         let is_free = state.locked.insert(key.clone());
         is_free.then(|| Box::new(MemoryLock { shared, key }) as Box<dyn Lock>)
     }
 
-    fn make_directories(&self, state: &mut State, path: &ObjectPath) -> Result<()> {
+    fn make_directories(&self, state: &mut MemoryState, path: &ObjectPath) -> Result<()> {
         let key = self.key(path);
         let mut at = &*key;
         while let Some((parent, _)) = at.rsplit_once('/') {
@@ -150,7 +151,7 @@ impl MemoryStorage {
 
     fn check(
         &self,
-        state: &State,
+        state: &MemoryState,
         operation: &'static str,
         path: &ObjectPath,
         condition: Condition<'_>,
@@ -168,8 +169,8 @@ impl MemoryStorage {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl MemoryShared {
+    fn state(&self) -> MutexGuard<'_, MemoryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -179,13 +180,13 @@ fn is_within(key: &str, directory: &str) -> bool {
     key.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-impl State {
+impl MemoryState {
     /// Stores `bytes` under `key`: as a new object, or as the newer version of the growing object
     /// `identity`.
     fn insert(
         &mut self,
         key: &str,
-        bytes: Arc<RwLock<Bytes>>,
+        bytes: Arc<RwLock<MemoryBytes>>,
         identity: Option<(u64, u64)>,
     ) -> Version {
         let time = self.next_time();
@@ -225,7 +226,7 @@ impl State {
 
 #[derive(Debug)]
 struct MemoryObject {
-    shared: Arc<Shared>,
+    shared: Arc<MemoryShared>,
     path: ObjectPath,
     key: String,
     content: Arc<Content>,
@@ -301,17 +302,17 @@ impl ObjectWriter for MemoryWriter {
         let mut state = storage.shared.state();
         storage.check(&state, "publish", &path, condition)?;
         storage.make_directories(&mut state, &path.parent())?;
-        Ok(state.insert(&storage.key(&path), Arc::new(RwLock::new(Bytes::Run(bytes))), None))
+        Ok(state.insert(&storage.key(&path), Arc::new(RwLock::new(MemoryBytes::Run(bytes))), None))
     }
 }
 
 /// A growing object in memory: appended bytes are visible at once.
 struct MemoryGrowing {
-    shared: Arc<Shared>,
+    shared: Arc<MemoryShared>,
     path: ObjectPath,
     key: String,
     lane: Lane,
-    bytes: Arc<RwLock<Bytes>>,
+    bytes: Arc<RwLock<MemoryBytes>>,
     position: u64,
     identity: (u64, u64),
 }
@@ -322,7 +323,8 @@ impl MemoryGrowing {
     fn put(&mut self, mut bytes: &[u8]) -> Result<()> {
         let mut all = self.bytes.write().unwrap_or_else(PoisonError::into_inner);
         while !bytes.is_empty() {
-            let (offset, length) = place_in(self.lane, self.position, bytes.len(), &self.path)?;
+            let (offset, length) =
+                next_lane_run(self.lane, self.position, bytes.len(), &self.path)?;
             let (now, later) = bytes.split_at(length);
             all.put(usize::try_from(offset).unwrap_or(usize::MAX), now);
             self.position += length as u64;
@@ -359,7 +361,7 @@ impl GrowingObject for MemoryGrowing {
 }
 
 struct MemoryLock {
-    shared: Arc<Shared>,
+    shared: Arc<MemoryShared>,
     key: String,
 }
 
@@ -373,7 +375,7 @@ impl Drop for MemoryLock {
 }
 
 impl MemoryStorage {
-    fn create_growing(&self, path: &ObjectPath, empty: Bytes) -> Result<MemoryGrowing> {
+    fn create_growing(&self, path: &ObjectPath, empty: MemoryBytes) -> Result<MemoryGrowing> {
         if path.is_root() {
             return Err(StorageError::new(StorageErrorKind::NotAnObject, "create", path));
         }
@@ -440,7 +442,7 @@ impl Storage for MemoryStorage {
         &self,
         path: &ObjectPath,
         _durability: Durability,
-        _hint: Hint,
+        _hint: WriteHint,
     ) -> Result<Box<dyn ObjectWriter + '_>> {
         if path.is_root() {
             return Err(StorageError::new(StorageErrorKind::NotAnObject, "create", path));
@@ -466,7 +468,7 @@ impl Storage for MemoryStorage {
         _durability: Durability,
         _size_hint: Option<u64>,
     ) -> Result<Box<dyn GrowingObject>> {
-        Ok(Box::new(self.create_growing(path, Bytes::Run(Vec::new()))?))
+        Ok(Box::new(self.create_growing(path, MemoryBytes::Run(Vec::new()))?))
     }
 
     fn grow_lane(
@@ -479,7 +481,7 @@ impl Storage for MemoryStorage {
             return self.grow(path, durability, None);
         }
         if lane.number() == 0 {
-            let stripes = Bytes::Stripes { length: 0, stripes: Vec::new() };
+            let stripes = MemoryBytes::Stripes { length: 0, stripes: Vec::new() };
             let growing = self.create_growing(path, stripes)?;
             return Ok(Box::new(MemoryGrowing { lane, ..growing }));
         }
@@ -551,18 +553,18 @@ impl Storage for MemoryStorage {
         Ok(())
     }
 
-    fn list(&self, path: &ObjectPath) -> Result<Vec<Entry>> {
+    fn list(&self, path: &ObjectPath) -> Result<Vec<ListedEntry>> {
         let state = self.shared.state();
         let directory = format!("{}/", self.key(path));
         let entry = |key: &String, is_directory| {
             let name = key
                 .strip_prefix(&directory)
                 .filter(|name| !name.contains('/') && !name.starts_with(STAGED_PREFIX))?;
-            Some(Entry { name: name.to_owned(), is_directory })
+            Some(ListedEntry { name: name.to_owned(), is_directory })
         };
         let objects = state.objects.keys().filter_map(|key| entry(key, false));
         let directories = state.directories.iter().filter_map(|key| entry(key, true));
-        let mut entries: Vec<Entry> = objects.chain(directories).collect();
+        let mut entries: Vec<ListedEntry> = objects.chain(directories).collect();
         entries.sort_unstable();
         Ok(entries)
     }

@@ -28,7 +28,9 @@ use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::Version;
-use crate::file_system::{FileKind, FileSystem, Links, Replace, Residency, Status, Wait};
+use crate::file_system::{
+    FileKind, FileStatus, FileSystem, LinkPolicy, LockWait, Replace, Residency,
+};
 
 const COMMON: OFlags = OFlags::CLOEXEC.union(OFlags::NOCTTY).union(OFlags::NONBLOCK);
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::DIRECTORY);
@@ -76,7 +78,7 @@ fn waiting_bytes() -> Option<u64> {
 /// The files of the real system below one directory.
 #[derive(Debug)]
 pub struct OsFileSystem {
-    root: Root,
+    root: RootHandle,
     path: PathBuf,
     /// False once the system has refused `openat2`.
     resolves: AtomicBool,
@@ -97,7 +99,7 @@ struct Alias {
 
 /// The directory below which all paths lie.
 #[derive(Debug)]
-enum Root {
+enum RootHandle {
     /// A directory that was opened at the start.
     Held(OwnedFd),
     /// The directory that has this name at each call, if there is one.
@@ -146,7 +148,7 @@ impl OsFileSystem {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | links;
         let handle = rustix::fs::open(root, flags, Mode::empty())?;
         Ok(Self {
-            root: Root::Held(handle),
+            root: RootHandle::Held(handle),
             path: root.to_owned(),
             resolves: AtomicBool::new(true),
             tokens: AtomicU64::new(0),
@@ -199,7 +201,7 @@ impl OsFileSystem {
     }
 
     /// Returns the status of a file that was opened for reading, after checking its owner.
-    fn status_to_read(&self, handle: &OwnedFd) -> io::Result<Status> {
+    fn status_to_read(&self, handle: &OwnedFd) -> io::Result<FileStatus> {
         let answer = rustix::fs::statx(handle, "", AtFlags::EMPTY_PATH, ASKED)?;
         match &self.owners {
             Some(owners) if !owners.contains(&answer.stx_uid) => {
@@ -211,18 +213,18 @@ impl OsFileSystem {
     }
 
     /// Opens the file `path` for reading, and returns its status.
-    fn open_to_read(&self, path: &str, flags: OFlags) -> io::Result<(OwnedFd, Status)> {
+    fn open_to_read(&self, path: &str, flags: OFlags) -> io::Result<(OwnedFd, FileStatus)> {
         if self.owners.is_some() {
             // Opening a device may change it, so a file of an unpacked archive is checked first.
             let status = self.stat(path)?;
             if !matches!(status.kind, FileKind::File | FileKind::Directory) {
                 return Ok((
-                    self.resolve(path, OFlags::PATH | OFlags::CLOEXEC, Links::Refuse)?,
+                    self.resolve(path, OFlags::PATH | OFlags::CLOEXEC, LinkPolicy::Refuse)?,
                     status,
                 ));
             }
         }
-        let handle = self.resolve(path, flags | COMMON, Links::Inside)?;
+        let handle = self.resolve(path, flags | COMMON, LinkPolicy::Inside)?;
         let status = self.status_to_read(&handle)?;
         Ok((handle, status))
     }
@@ -235,7 +237,7 @@ impl OsFileSystem {
     /// `PermissionDenied` for a file that belongs to none of the owners.
     pub(crate) fn append(&self, directory: &OwnedFd, name: &str, bytes: &[u8]) -> io::Result<()> {
         let refused = |reason| io::Error::new(io::ErrorKind::InvalidInput, reason);
-        let check = |status: &Status| match (status.kind, status.names) {
+        let check = |status: &FileStatus| match (status.kind, status.names) {
             (FileKind::File, 0 | 1) => Ok(()),
             // The other name may be one of the user's own files.
             (FileKind::File, _) => Err(refused("it has another name elsewhere")),
@@ -267,8 +269,8 @@ impl OsFileSystem {
         work: impl FnOnce(BorrowedFd<'_>) -> rustix::io::Result<T>,
     ) -> rustix::io::Result<T> {
         let (parent, name) = match &self.root {
-            Root::Held(root) => return work(root.as_fd()),
-            Root::Named { parent, name } => (parent, name.as_str()),
+            RootHandle::Held(root) => return work(root.as_fd()),
+            RootHandle::Named { parent, name } => (parent, name.as_str()),
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         match rustix::fs::openat(parent, name, flags, Mode::empty()) {
@@ -278,7 +280,7 @@ impl OsFileSystem {
         }
     }
 
-    fn resolve(&self, path: &str, flags: OFlags, links: Links) -> rustix::io::Result<OwnedFd> {
+    fn resolve(&self, path: &str, flags: OFlags, links: LinkPolicy) -> rustix::io::Result<OwnedFd> {
         self.in_root(|root| self.resolve_in(root, path, flags, links))
     }
 
@@ -287,13 +289,13 @@ impl OsFileSystem {
         root: BorrowedFd<'_>,
         path: &str,
         flags: OFlags,
-        links: Links,
+        links: LinkPolicy,
     ) -> rustix::io::Result<OwnedFd> {
         let path = self.real(if path.is_empty() { "." } else { path });
-        let links = if self.follows_links { links } else { Links::Refuse };
+        let links = if self.follows_links { links } else { LinkPolicy::Refuse };
         if self.resolves.load(Ordering::Relaxed) {
             let mut rule = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-            if links == Links::Refuse {
+            if links == LinkPolicy::Refuse {
                 rule |= ResolveFlags::NO_SYMLINKS;
             }
             match rustix::fs::openat2(root, path, flags, Mode::empty(), rule) {
@@ -363,11 +365,11 @@ fn kind(file_type: FileType) -> FileKind {
     }
 }
 
-fn status_of(answer: &Statx) -> Status {
+fn status_of(answer: &Statx) -> FileStatus {
     let time = |stamp: rustix::fs::StatxTimestamp| {
         stamp.tv_sec.saturating_mul(1_000_000_000).saturating_add(i64::from(stamp.tv_nsec))
     };
-    Status {
+    FileStatus {
         kind: kind(FileType::from_raw_mode(RawMode::from(answer.stx_mode))),
         version: Version {
             size: answer.stx_size,
@@ -430,8 +432,8 @@ impl FileSystem for OsFileSystem {
     /// deleted.
     fn identity(&self) -> Option<String> {
         let (holder, name) = match &self.root {
-            Root::Held(root) => (root, None),
-            Root::Named { parent, name } => (parent, Some(name)),
+            RootHandle::Held(root) => (root, None),
+            RootHandle::Named { parent, name } => (parent, Some(name)),
         };
         let mut path = std::fs::read_link(format!("/proc/self/fd/{}", holder.as_raw_fd()))
             .or_else(|_| {
@@ -446,8 +448,8 @@ impl FileSystem for OsFileSystem {
 
     fn beside(&self, suffix: &str) -> io::Result<Self> {
         let (parent, path) = match &self.root {
-            Root::Held(root) => find(root, &self.path)?,
-            Root::Named { parent, .. } => (parent.try_clone()?, self.path.clone()),
+            RootHandle::Held(root) => find(root, &self.path)?,
+            RootHandle::Named { parent, .. } => (parent.try_clone()?, self.path.clone()),
         };
         let Some(name) = path.file_name().and_then(OsStr::to_str) else {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "its name is not UTF-8"));
@@ -455,7 +457,7 @@ impl FileSystem for OsFileSystem {
         let name = format!("{name}{suffix}");
         Ok(Self {
             path: path.with_file_name(&name),
-            root: Root::Named { parent, name },
+            root: RootHandle::Named { parent, name },
             resolves: AtomicBool::new(self.resolves.load(Ordering::Relaxed)),
             tokens: AtomicU64::new(0),
             alias: None,
@@ -465,10 +467,10 @@ impl FileSystem for OsFileSystem {
         })
     }
 
-    fn within(&self, path: &str, links: Links) -> io::Result<Self> {
+    fn within(&self, path: &str, links: LinkPolicy) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self {
-            root: Root::Held(self.resolve(path, flags, links)?),
+            root: RootHandle::Held(self.resolve(path, flags, links)?),
             path: self.path.join(path),
             resolves: AtomicBool::new(self.resolves.load(Ordering::Relaxed)),
             tokens: AtomicU64::new(0),
@@ -480,24 +482,24 @@ impl FileSystem for OsFileSystem {
 
     fn above(&self) -> io::Result<Option<(OwnedFd, &str)>> {
         match &self.root {
-            Root::Held(_) => Ok(None),
-            Root::Named { parent, name } => {
+            RootHandle::Held(_) => Ok(None),
+            RootHandle::Named { parent, name } => {
                 Ok(Some((rustix::fs::openat(parent, ".", DIRECTORY, Mode::empty())?, name)))
             }
         }
     }
 
-    fn open_file(&self, path: &str) -> io::Result<(OwnedFd, Status)> {
+    fn open_file(&self, path: &str) -> io::Result<(OwnedFd, FileStatus)> {
         self.open_to_read(path, OFlags::RDONLY)
     }
 
-    fn open_direct(&self, path: &str) -> io::Result<(OwnedFd, Status)> {
+    fn open_direct(&self, path: &str) -> io::Result<(OwnedFd, FileStatus)> {
         self.open_to_read(path, OFlags::RDONLY | OFlags::DIRECT)
     }
 
-    fn stat(&self, path: &str) -> io::Result<Status> {
+    fn stat(&self, path: &str) -> io::Result<FileStatus> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
-        self.status_to_read(&self.resolve(path, flags, Links::Inside)?)
+        self.status_to_read(&self.resolve(path, flags, LinkPolicy::Inside)?)
     }
 
     fn now(&self) -> io::Result<i64> {
@@ -514,14 +516,14 @@ impl FileSystem for OsFileSystem {
         Ok(now)
     }
 
-    fn peek(&self, path: &str) -> io::Result<Status> {
+    fn peek(&self, path: &str) -> io::Result<FileStatus> {
         let peek = |root: BorrowedFd<'_>| {
             rustix::fs::statx(root, self.real(path), AtFlags::empty(), ASKED)
         };
         Ok(status_of(&self.in_root(peek)?))
     }
 
-    fn open_directory(&self, path: &str, links: Links) -> io::Result<OwnedFd> {
+    fn open_directory(&self, path: &str, links: LinkPolicy) -> io::Result<OwnedFd> {
         Ok(self.resolve(path, DIRECTORY, links)?)
     }
 
@@ -556,11 +558,11 @@ impl FileSystem for OsFileSystem {
         Ok(rustix::fs::openat(directory, name, flags, Mode::empty())?)
     }
 
-    fn status(&self, handle: &OwnedFd) -> io::Result<Status> {
+    fn status(&self, handle: &OwnedFd) -> io::Result<FileStatus> {
         Ok(status_of(&rustix::fs::statx(handle, "", AtFlags::EMPTY_PATH, ASKED)?))
     }
 
-    fn stat_child(&self, directory: &OwnedFd, name: &str) -> io::Result<Status> {
+    fn stat_child(&self, directory: &OwnedFd, name: &str) -> io::Result<FileStatus> {
         Ok(status_of(&rustix::fs::statx(directory, name, AtFlags::SYMLINK_NOFOLLOW, ASKED)?))
     }
 
@@ -704,10 +706,10 @@ impl FileSystem for OsFileSystem {
         Ok(entries)
     }
 
-    fn lock(&self, handle: &OwnedFd, wait: Wait) -> io::Result<()> {
+    fn lock(&self, handle: &OwnedFd, wait: LockWait) -> io::Result<()> {
         let operation = match wait {
-            Wait::Forever => FlockOperation::LockExclusive,
-            Wait::Never => FlockOperation::NonBlockingLockExclusive,
+            LockWait::Forever => FlockOperation::LockExclusive,
+            LockWait::Never => FlockOperation::NonBlockingLockExclusive,
         };
         Ok(rustix::fs::flock(handle, operation)?)
     }

@@ -25,11 +25,11 @@
 
 use serde::Serialize;
 
-use crate::{ColdRequest, ProcessorSeconds, ProcessorWork, Profile, ReadKind, Refined};
+use crate::{ColdRequest, FactorKind, ProcessorSeconds, ProcessorWork, Profile, Refined};
 
 /// The requests and bytes of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Demand {
+pub struct StorageDemand {
     /// Number of answers that must arrive before the next request can be made.
     pub waits: f64,
     /// Number of all requests.
@@ -53,7 +53,7 @@ pub struct Demand {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct ReadWork {
     /// The work of the storage.
-    pub demand: Demand,
+    pub demand: StorageDemand,
     /// The work of the processor.
     pub work: ProcessorWork,
     /// Threads that share the work of a cached read.
@@ -89,7 +89,7 @@ pub struct ReadSeconds {
     pub cached_dominant: Dominant,
 }
 
-impl ReadKind {
+impl FactorKind {
     /// Returns the class of a read with nothing in memory.
     pub fn cold(dominant: Dominant) -> Self {
         if dominant == Dominant::Requests { Self::Waiting } else { Self::Cold }
@@ -107,9 +107,15 @@ impl Profile {
     /// Predicts the seconds of a read, of storage and processor together.
     ///
     /// ```
-    /// use bedform_storage::{Demand, Profile, ProcessorWork, ReadWork};
+    /// use bedform_storage::{StorageDemand, Profile, ProcessorWork, ReadWork};
     ///
-    /// let demand = Demand { waits: 2.0, requests: 9.0, bytes: 4e6, streams: 8.0, ..Default::default() };
+    /// let demand = StorageDemand {
+    ///     waits: 2.0,
+    ///     requests: 9.0,
+    ///     bytes: 4e6,
+    ///     streams: 8.0,
+    ///     ..Default::default()
+    /// };
     /// let work = ProcessorWork { objects: 1.0, requests: 9.0, bytes: 4e6, chunks: 8.0, ..Default::default() };
     /// let seconds = Profile::default_local().read_seconds(&ReadWork { demand, work, threads: 2, threads_waiting: 16 });
     /// assert!(seconds.cached < seconds.cold);
@@ -140,8 +146,8 @@ impl Profile {
     /// As [`Profile::read_seconds`], corrected by the factors of earlier reads.
     pub fn refined_seconds(&self, read: &ReadWork, by: Refined) -> ReadSeconds {
         let seconds = self.read_seconds(read);
-        let cold = seconds.cold * by.of(ReadKind::cold(seconds.dominant)).counts();
-        let of_cached = ReadKind::cached(seconds.cached_dominant, read.threads);
+        let cold = seconds.cold * by.of(FactorKind::cold(seconds.dominant)).counts();
+        let of_cached = FactorKind::cached(seconds.cached_dominant, read.threads);
         let factor = of_cached.map_or(1.0, |kind| by.of(kind).counts());
         let cached = match self.is_remote {
             true => cold,
@@ -227,11 +233,11 @@ impl Profile {
     /// Predicts the storage seconds of a read with nothing in memory.
     ///
     /// ```
-    /// use bedform_storage::{Demand, Profile};
+    /// use bedform_storage::{StorageDemand, Profile};
     ///
     /// // 8 MB from an object store: as one request, or in eight parts at once.
     /// let far = Profile::default_remote();
-    /// let read = |count: f64| Demand {
+    /// let read = |count: f64| StorageDemand {
     ///     waits: 1.0,
     ///     requests: count,
     ///     bytes: 8e6,
@@ -241,8 +247,8 @@ impl Profile {
     /// };
     /// assert!(far.seconds_of(read(8.0)) < 0.5 * far.seconds_of(read(1.0)));
     /// ```
-    pub fn seconds_of(&self, demand: Demand) -> f64 {
-        let Demand { waits, requests, bytes, streams, largest, .. } = demand;
+    pub fn seconds_of(&self, demand: StorageDemand) -> f64 {
+        let StorageDemand { waits, requests, bytes, streams, largest, .. } = demand;
         waits * self.request_seconds_one
             + requests * self.request_seconds_many
             + self.byte_seconds(bytes, streams, largest)
@@ -306,13 +312,13 @@ mod tests {
             let seconds = |streams: f64| {
                 let requests = streams;
                 let largest = bytes / streams;
-                far.seconds_of(Demand {
+                far.seconds_of(StorageDemand {
                     waits: 1.0,
                     requests,
                     bytes,
                     streams,
                     largest,
-                    ..Demand::default()
+                    ..StorageDemand::default()
                 })
             };
             let best = seconds(far.streams_for(bytes));
@@ -325,8 +331,13 @@ mod tests {
     #[test]
     fn a_price_says_what_most_of_it_is() {
         let near = Profile::default_local();
-        let demand =
-            Demand { waits: 2.0, requests: 2.0, bytes: 1e6, streams: 1.0, ..Demand::default() };
+        let demand = StorageDemand {
+            waits: 2.0,
+            requests: 2.0,
+            bytes: 1e6,
+            streams: 1.0,
+            ..StorageDemand::default()
+        };
         let work = ProcessorWork {
             objects: 1.0,
             requests: 2.0,
@@ -337,9 +348,12 @@ mod tests {
         let price = |demand, work| {
             near.read_seconds(&ReadWork { demand, work, threads: 2, threads_waiting: 16 })
         };
-        let large = Demand { bytes: 1e9, streams: 9.0, ..demand };
+        let large = StorageDemand { bytes: 1e9, streams: 9.0, ..demand };
         assert_eq!(price(large, work).dominant, Dominant::Bytes);
-        assert_eq!(price(Demand { requests: 1e4, ..demand }, work).dominant, Dominant::Requests);
+        assert_eq!(
+            price(StorageDemand { requests: 1e4, ..demand }, work).dominant,
+            Dominant::Requests
+        );
         let slow = ProcessorWork { decoding_seconds: 1.0, ..work };
         assert_eq!(price(demand, slow).dominant, Dominant::Decoding);
         // Two cores do 1.6 times the work of one, while the storage works as well.
@@ -351,8 +365,9 @@ mod tests {
     #[test]
     fn a_read_takes_as_long_as_its_largest_request() {
         let far = Profile::default_remote();
-        let whole = Demand { waits: 1.0, requests: 8.0, bytes: 4e7, ..Demand::default() };
-        let read = |largest| Demand { streams: 8.0, largest, ..whole };
+        let whole =
+            StorageDemand { waits: 1.0, requests: 8.0, bytes: 4e7, ..StorageDemand::default() };
+        let read = |largest| StorageDemand { streams: 8.0, largest, ..whole };
         assert!(far.seconds_of(read(5e6)) < 0.15);
         assert!(far.seconds_of(read(3.3e7)) > 3.3e7 / far.read_bytes_per_second_one);
     }
@@ -371,8 +386,14 @@ mod tests {
         };
         let price = |requests: f64, streams, names| {
             let bytes = requests * 4e3;
-            let demand =
-                Demand { waits: 1.0, requests, bytes, streams, names, ..Demand::default() };
+            let demand = StorageDemand {
+                waits: 1.0,
+                requests,
+                bytes,
+                streams,
+                names,
+                ..StorageDemand::default()
+            };
             let read = ReadWork { demand, threads: 2, threads_waiting: 16, ..ReadWork::default() };
             near.read_seconds(&read).cold
         };

@@ -23,7 +23,7 @@ use crate::{StorageError, open_without_waiting};
 
 pub use cold::ColdRequest;
 pub use processor::{CodecTimes, Processor, ProcessorSeconds, ProcessorWork, cores};
-pub use refined::{Factor, ReadKind, Refined};
+pub use refined::{Factor, FactorKind, Refined};
 
 const FORMAT: &str = "bedform-profile";
 const VERSION: u64 = 3;

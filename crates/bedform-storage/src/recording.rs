@@ -10,9 +10,9 @@ use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
 use crate::{
-    Bell, Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter,
+    Bell, Condition, Durability, GrowingObject, ListedEntry, Lock, Object, ObjectWriter,
     PendingObject, Storage, StorageError, SyncAll, TreePublication, Version, Workspace,
-    WorkspaceName,
+    WorkspaceName, WriteHint,
 };
 use objects::{RecordedGrowing, RecordedObject, RecordedWriter};
 
@@ -22,7 +22,7 @@ type Result<T> = std::result::Result<T, StorageError>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 #[allow(missing_docs)]
-pub enum Operation {
+pub enum StorageOperation {
     Open,
     Stat,
     Read,
@@ -46,7 +46,7 @@ pub enum Operation {
     Sweep,
 }
 
-impl Operation {
+impl StorageOperation {
     /// All kinds.
     pub const ALL: [Self; 21] = [
         Self::Open,
@@ -92,9 +92,9 @@ impl Operation {
 
 /// A successful operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub struct RecordedOperation {
     /// The kind of operation.
-    pub operation: Operation,
+    pub operation: StorageOperation,
     /// The place: the suffix or path that was added to the name of the recorded storage, or an
     /// empty text.
     pub place: Arc<str>,
@@ -114,12 +114,14 @@ pub struct Event {
 ///
 /// ```
 /// use bedform_format::ObjectPath;
-/// use bedform_storage::{Condition, Durability, Hint, MemoryStorage, Operation, Recording, Storage};
+/// use bedform_storage::{
+///     Condition, Durability, MemoryStorage, Recording, Storage, StorageOperation, WriteHint,
+/// };
 ///
 /// let storage = Recording::new(MemoryStorage::new());
 /// let path = ObjectPath::parse("a").unwrap();
-/// storage.create(&path, Durability::Disk, Hint::default())?.publish(Condition::None)?;
-/// assert_eq!(storage.events().last().unwrap().operation, Operation::Publish);
+/// storage.create(&path, Durability::Disk, WriteHint::default())?.publish(Condition::None)?;
+/// assert_eq!(storage.events().last().unwrap().operation, StorageOperation::Publish);
 /// # Ok::<(), bedform_storage::StorageError>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -131,18 +133,18 @@ pub struct Recording<S> {
 /// The log, as the objects of one place append to it.
 #[derive(Debug, Clone)]
 struct Log {
-    events: Arc<Mutex<Vec<Event>>>,
+    events: Arc<Mutex<Vec<RecordedOperation>>>,
     place: Arc<str>,
 }
 
 impl Log {
-    fn events(&self) -> MutexGuard<'_, Vec<Event>> {
+    fn events(&self) -> MutexGuard<'_, Vec<RecordedOperation>> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn record(
         &self,
-        operation: Operation,
+        operation: StorageOperation,
         path: &ObjectPath,
         range: Range<u64>,
         is_durable: bool,
@@ -150,7 +152,15 @@ impl Log {
     ) {
         let (offset, bytes) = (range.start, range.end - range.start);
         let (path, place) = (path.clone(), Arc::clone(&self.place));
-        self.events().push(Event { operation, place, path, offset, bytes, is_durable, identity });
+        self.events().push(RecordedOperation {
+            operation,
+            place,
+            path,
+            offset,
+            bytes,
+            is_durable,
+            identity,
+        });
     }
 }
 
@@ -166,7 +176,7 @@ impl<S> Recording<S> {
     }
 
     /// Returns the log so far, in the order in which operations ended.
-    pub fn events(&self) -> Vec<Event> {
+    pub fn events(&self) -> Vec<RecordedOperation> {
         self.log.events().clone()
     }
 
@@ -176,7 +186,7 @@ impl<S> Recording<S> {
     }
 
     /// Returns the number of times that `operation` succeeded.
-    pub fn count(&self, operation: Operation) -> usize {
+    pub fn count(&self, operation: StorageOperation) -> usize {
         self.log.events().iter().filter(|event| event.operation == operation).count()
     }
 
@@ -211,18 +221,23 @@ impl<S> Recording<S> {
     }
 
     fn opened(&self, path: &ObjectPath, inner: Box<dyn Object>) -> Box<dyn Object> {
-        self.event(Operation::Open, path, None);
+        self.event(StorageOperation::Open, path, None);
         RecordedObject::boxed(inner, path.clone(), self.log.clone())
     }
 
-    fn event(&self, operation: Operation, path: &ObjectPath, durability: Option<Durability>) {
+    fn event(
+        &self,
+        operation: StorageOperation,
+        path: &ObjectPath,
+        durability: Option<Durability>,
+    ) {
         let is_durable = durability == Some(Durability::Disk);
         self.log.record(operation, path, 0..0, is_durable, (0, 0));
     }
 }
 
-fn is_read(event: &Event) -> bool {
-    matches!(event.operation, Operation::Read | Operation::ReadResident)
+fn is_read(event: &RecordedOperation) -> bool {
+    matches!(event.operation, StorageOperation::Read | StorageOperation::ReadResident)
 }
 
 impl<S: Storage> Storage for Recording<S> {
@@ -252,20 +267,20 @@ impl<S: Storage> Storage for Recording<S> {
         let (path, log) = (path.clone(), self.log.clone());
         Some(self.inner.ask_end(&path.clone(), bytes, bell)?.then(move |outcome| {
             let Some(inner) = outcome? else { return Ok(None) };
-            log.record(Operation::Open, &path, 0..0, false, (0, 0));
+            log.record(StorageOperation::Open, &path, 0..0, false, (0, 0));
             Ok(Some(RecordedObject::boxed(inner, path, log)))
         }))
     }
 
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
         let version = self.inner.stat(path)?;
-        self.event(Operation::Stat, path, None);
+        self.event(StorageOperation::Stat, path, None);
         Ok(version)
     }
 
     fn modified_ns(&self, path: &ObjectPath) -> Result<i64> {
         let time = self.inner.modified_ns(path)?;
-        self.event(Operation::Stat, path, None);
+        self.event(StorageOperation::Stat, path, None);
         Ok(time)
     }
 
@@ -275,7 +290,7 @@ impl<S: Storage> Storage for Recording<S> {
 
     fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
         let is_current = self.inner.is_current(path, version)?;
-        self.event(Operation::IsCurrent, path, None);
+        self.event(StorageOperation::IsCurrent, path, None);
         Ok(is_current)
     }
 
@@ -283,10 +298,10 @@ impl<S: Storage> Storage for Recording<S> {
         &self,
         path: &ObjectPath,
         durability: Durability,
-        hint: Hint,
+        hint: WriteHint,
     ) -> Result<Box<dyn ObjectWriter + '_>> {
         let inner = self.inner.create(path, durability, hint)?;
-        self.event(Operation::Create, path, Some(durability));
+        self.event(StorageOperation::Create, path, Some(durability));
         let is_durable = durability == Durability::Disk;
         let log = self.log.clone();
         Ok(Box::new(RecordedWriter { inner, path: path.clone(), is_durable, log }))
@@ -302,9 +317,9 @@ impl<S: Storage> Storage for Recording<S> {
     ) -> Result<Version> {
         let version = self.inner.put(path, bytes, durability, condition)?;
         let (range, is_durable) = (0..bytes.len() as u64, durability == Durability::Disk);
-        self.event(Operation::Create, path, Some(durability));
-        self.log.record(Operation::Append, path, range.clone(), false, (0, 0));
-        self.log.record(Operation::Publish, path, range, is_durable, version.identity);
+        self.event(StorageOperation::Create, path, Some(durability));
+        self.log.record(StorageOperation::Append, path, range.clone(), false, (0, 0));
+        self.log.record(StorageOperation::Publish, path, range, is_durable, version.identity);
         Ok(version)
     }
 
@@ -315,7 +330,7 @@ impl<S: Storage> Storage for Recording<S> {
         size_hint: Option<u64>,
     ) -> Result<Box<dyn GrowingObject>> {
         let inner = self.inner.grow(path, durability, size_hint)?;
-        self.event(Operation::Grow, path, Some(durability));
+        self.event(StorageOperation::Grow, path, Some(durability));
         let is_durable = durability == Durability::Disk;
         let (path, log) = (path.clone(), self.log.clone());
         let lane = Lane::ONLY;
@@ -329,7 +344,8 @@ impl<S: Storage> Storage for Recording<S> {
         durability: Durability,
     ) -> Result<Box<dyn GrowingObject>> {
         let inner = self.inner.grow_lane(path, lane, durability)?;
-        let operation = if lane.number() == 0 { Operation::Grow } else { Operation::Open };
+        let operation =
+            if lane.number() == 0 { StorageOperation::Grow } else { StorageOperation::Open };
         self.event(operation, path, Some(durability));
         let is_durable = durability == Durability::Disk;
         let (path, log) = (path.clone(), self.log.clone());
@@ -359,7 +375,7 @@ impl<S: Storage> Storage for Recording<S> {
         name: WorkspaceName<'_>,
     ) -> Result<Option<Box<dyn Workspace>>> {
         let workspace = self.inner.workspace(directory, name)?;
-        self.event(Operation::Stage, directory, None);
+        self.event(StorageOperation::Stage, directory, None);
         Ok(workspace)
     }
 
@@ -371,7 +387,7 @@ impl<S: Storage> Storage for Recording<S> {
         durability: Durability,
     ) -> Result<()> {
         self.inner.publish_tree(staged, target, how, durability)?;
-        self.event(Operation::PublishTree, target, Some(durability));
+        self.event(StorageOperation::PublishTree, target, Some(durability));
         Ok(())
     }
 
@@ -382,7 +398,7 @@ impl<S: Storage> Storage for Recording<S> {
         durability: Durability,
     ) -> Result<()> {
         self.inner.publish_object(staged, target, durability)?;
-        self.event(Operation::PublishObject, target, Some(durability));
+        self.event(StorageOperation::PublishObject, target, Some(durability));
         Ok(())
     }
 
@@ -393,25 +409,25 @@ impl<S: Storage> Storage for Recording<S> {
         condition: Condition<'_>,
     ) -> Result<()> {
         self.inner.delete(path, durability, condition)?;
-        self.event(Operation::Delete, path, Some(durability));
+        self.event(StorageOperation::Delete, path, Some(durability));
         Ok(())
     }
 
     fn delete_tree(&self, path: &ObjectPath, durability: Durability) -> Result<()> {
         self.inner.delete_tree(path, durability)?;
-        self.event(Operation::DeleteTree, path, Some(durability));
+        self.event(StorageOperation::DeleteTree, path, Some(durability));
         Ok(())
     }
 
-    fn list(&self, path: &ObjectPath) -> Result<Vec<Entry>> {
+    fn list(&self, path: &ObjectPath) -> Result<Vec<ListedEntry>> {
         let entries = self.inner.list(path)?;
-        self.event(Operation::List, path, None);
+        self.event(StorageOperation::List, path, None);
         Ok(entries)
     }
 
     fn sync(&self, path: &ObjectPath) -> Result<()> {
         self.inner.sync(path)?;
-        self.event(Operation::Sync, path, None);
+        self.event(StorageOperation::Sync, path, None);
         Ok(())
     }
 
@@ -423,32 +439,32 @@ impl<S: Storage> Storage for Recording<S> {
         let sync = self.inner.sync_all(directories)?;
         Ok(Box::new(move || {
             sync()?;
-            self.event(Operation::Sync, &ObjectPath::root(), None);
+            self.event(StorageOperation::Sync, &ObjectPath::root(), None);
             Ok(())
         }))
     }
 
     fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
         let lock = self.inner.lock(path)?;
-        self.event(Operation::Lock, path, None);
+        self.event(StorageOperation::Lock, path, None);
         Ok(lock)
     }
 
     fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
         let lock = self.inner.try_lock(path)?;
-        self.event(Operation::Lock, path, None);
+        self.event(StorageOperation::Lock, path, None);
         Ok(lock)
     }
 
     fn try_lock_of_dead(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
         let lock = self.inner.try_lock_of_dead(path)?;
-        self.event(Operation::Lock, path, None);
+        self.event(StorageOperation::Lock, path, None);
         Ok(lock)
     }
 
     fn sweep(&self, path: &ObjectPath) -> Result<u64> {
         let count = self.inner.sweep(path)?;
-        self.event(Operation::Sweep, path, None);
+        self.event(StorageOperation::Sweep, path, None);
         Ok(count)
     }
 }
@@ -462,7 +478,7 @@ mod tests {
     fn bytes_read_again_are_found_however_the_reads_overlap() {
         let storage = Recording::new(MemoryStorage::new());
         let path = ObjectPath::parse("a").unwrap();
-        let mut writer = storage.create(&path, Durability::Disk, Hint::default()).unwrap();
+        let mut writer = storage.create(&path, Durability::Disk, WriteHint::default()).unwrap();
         writer.append(&[7; 100]).unwrap();
         writer.publish(Condition::Absent).unwrap();
         let object = storage.open(&path).unwrap();

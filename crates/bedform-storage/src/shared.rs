@@ -6,9 +6,9 @@ use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
 use crate::{
-    Bell, Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter,
+    Bell, Condition, Durability, GrowingObject, ListedEntry, Lock, Object, ObjectWriter,
     PendingObject, Storage, StorageError, SyncAll, TreePublication, Version, Workspace,
-    WorkspaceName,
+    WorkspaceName, WriteHint,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -58,7 +58,7 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
         &self,
         path: &ObjectPath,
         durability: Durability,
-        hint: Hint,
+        hint: WriteHint,
     ) -> Result<Box<dyn ObjectWriter + '_>> {
         (**self).create(path, durability, hint)
     }
@@ -139,7 +139,7 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
         (**self).delete_tree(path, durability)
     }
 
-    fn list(&self, path: &ObjectPath) -> Result<Vec<Entry>> {
+    fn list(&self, path: &ObjectPath) -> Result<Vec<ListedEntry>> {
         (**self).list(path)
     }
 

@@ -20,20 +20,22 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
-use crate::file_system::{FileKind, FileSystem, Links, Replace, Residency, Status, Wait};
-use faults::Faults;
-pub use faults::{CallKind, Failure};
-use state::{Body, Directory, File, FileChange, State, index, refuse};
+use crate::file_system::{
+    FileKind, FileStatus, FileSystem, LinkPolicy, LockWait, Replace, Residency,
+};
+use faults::CallFaults;
+pub use faults::{CallFailure, CallKind};
+use state::{Body, FileChange, SimulatedDirectory, SimulatedFile, SimulatedState, index, refuse};
 
 #[derive(Debug)]
 struct World {
-    state: State,
-    faults: Faults,
+    state: SimulatedState,
+    faults: CallFaults,
     next_handle: u64,
 }
 
 #[derive(Debug)]
-struct Machine {
+struct SimulatedMachine {
     world: Mutex<World>,
     unlocked: Condvar,
     has_threads: AtomicBool,
@@ -44,7 +46,7 @@ struct Machine {
 /// The number of the next machine.
 static MACHINES: AtomicU64 = AtomicU64::new(0);
 
-impl Machine {
+impl SimulatedMachine {
     fn world(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -55,12 +57,12 @@ impl Machine {
 /// ```
 /// use bedform_format::ObjectPath;
 /// use bedform_storage::{Condition, Durability, LocalStorage, Mode, SimulatedFileSystem, Staging};
-/// use bedform_storage::{Hint, Storage};
+/// use bedform_storage::{WriteHint, Storage};
 ///
 /// let system = SimulatedFileSystem::new();
 /// let storage = LocalStorage::over(system.clone(), Mode::ReadWrite, Staging::default());
 /// let path = ObjectPath::parse("a").unwrap();
-/// let mut writer = storage.create(&path, Durability::Disk, Hint::default())?;
+/// let mut writer = storage.create(&path, Durability::Disk, WriteHint::default())?;
 /// writer.append(b"kept")?;
 /// writer.publish(Condition::Absent)?;
 /// for image in system.crash_images(1, 100) {
@@ -70,7 +72,7 @@ impl Machine {
 /// ```
 #[derive(Debug, Clone)]
 pub struct SimulatedFileSystem {
-    machine: Arc<Machine>,
+    machine: Arc<SimulatedMachine>,
     /// The path of the root, from the top directory on.
     place: Arc<str>,
     /// True if the root is a sibling of another, and may be missing.
@@ -80,7 +82,7 @@ pub struct SimulatedFileSystem {
 /// An open file or directory of a [`SimulatedFileSystem`].
 #[derive(Debug)]
 pub struct SimulatedHandle {
-    machine: Arc<Machine>,
+    machine: Arc<SimulatedMachine>,
     inode: u64,
     id: u64,
     is_direct: AtomicBool,
@@ -107,7 +109,7 @@ impl Default for SimulatedFileSystem {
 impl SimulatedFileSystem {
     /// Returns an empty file system.
     pub fn new() -> Self {
-        Self::from_state(State::new(), &Arc::from(state::FIRST))
+        Self::from_state(SimulatedState::new(), &Arc::from(state::FIRST))
     }
 
     /// Returns the same system with threads for its writers, as on the real one. The calls of each
@@ -118,9 +120,9 @@ impl SimulatedFileSystem {
         self
     }
 
-    fn from_state(state: State, place: &Arc<str>) -> Self {
-        let world = World { state, faults: Faults::default(), next_handle: 1 };
-        let machine = Machine {
+    fn from_state(state: SimulatedState, place: &Arc<str>) -> Self {
+        let world = World { state, faults: CallFaults::default(), next_handle: 1 };
+        let machine = SimulatedMachine {
             world: Mutex::new(world),
             unlocked: Condvar::new(),
             has_threads: AtomicBool::new(false),
@@ -189,7 +191,7 @@ impl SimulatedFileSystem {
     }
 
     /// Makes the `k`-th call of one kind from now on (0 is the next) fail.
-    pub fn fail_at(&self, kind: CallKind, k: u64, failure: Failure) {
+    pub fn fail_at(&self, kind: CallKind, k: u64, failure: CallFailure) {
         let faults = &mut self.machine.world().faults;
         let number = faults.counts.get(&kind).copied().unwrap_or(0).saturating_add(k);
         faults.failures.insert((kind, number), failure);
@@ -279,14 +281,14 @@ impl SimulatedFileSystem {
         let (failure, outcome) = {
             let world = &mut *self.machine.world();
             let failure = world.faults.next(kind)?;
-            if let Some(Failure::Error(number)) = failure {
+            if let Some(CallFailure::Error(number)) = failure {
                 return Err(io::Error::from_raw_os_error(number));
             }
-            (failure, work(world, failure == Some(Failure::Short))?)
+            (failure, work(world, failure == Some(CallFailure::Short))?)
         };
         // A handle in the outcome is dropped here, after the world is unlocked.
         match failure {
-            Some(Failure::ErrorAfter(number)) => Err(io::Error::from_raw_os_error(number)),
+            Some(CallFailure::ErrorAfter(number)) => Err(io::Error::from_raw_os_error(number)),
             _ => Ok(outcome),
         }
     }
@@ -302,7 +304,7 @@ impl SimulatedFileSystem {
         &self,
         kind: CallKind,
         handle: &SimulatedHandle,
-        work: fn(&mut State, u64) -> io::Result<()>,
+        work: fn(&mut SimulatedState, u64) -> io::Result<()>,
     ) -> io::Result<()> {
         let outcome = self.call(kind, |world, _| work(&mut world.state, handle.inode));
         if outcome.is_err() {
@@ -333,7 +335,7 @@ impl FileSystem for SimulatedFileSystem {
         Ok(Self { machine: Arc::clone(&self.machine), place, is_named: true })
     }
 
-    fn within(&self, path: &str, links: Links) -> io::Result<Self> {
+    fn within(&self, path: &str, links: LinkPolicy) -> io::Result<Self> {
         drop(self.open_directory(path, links)?);
         let separator = if path.is_empty() { "" } else { "/" };
         let place = format!("{}{separator}{path}", self.place).into();
@@ -352,7 +354,7 @@ impl FileSystem for SimulatedFileSystem {
         Ok(Some((above?, name)))
     }
 
-    fn open_file(&self, path: &str) -> io::Result<(SimulatedHandle, Status)> {
+    fn open_file(&self, path: &str) -> io::Result<(SimulatedHandle, FileStatus)> {
         self.call(CallKind::Open, |world, _| {
             let number = world.state.resolve(&self.place, path)?;
             let status = world.state.status(number)?;
@@ -361,11 +363,11 @@ impl FileSystem for SimulatedFileSystem {
     }
 
     /// There is no page cache.
-    fn open_direct(&self, _path: &str) -> io::Result<(SimulatedHandle, Status)> {
+    fn open_direct(&self, _path: &str) -> io::Result<(SimulatedHandle, FileStatus)> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    fn stat(&self, path: &str) -> io::Result<Status> {
+    fn stat(&self, path: &str) -> io::Result<FileStatus> {
         self.call(CallKind::Stat, |world, _| {
             world.state.status(world.state.resolve(&self.place, path)?)
         })
@@ -375,11 +377,11 @@ impl FileSystem for SimulatedFileSystem {
         Ok(self.machine.world().state.clock)
     }
 
-    fn peek(&self, path: &str) -> io::Result<Status> {
+    fn peek(&self, path: &str) -> io::Result<FileStatus> {
         self.stat(path)
     }
 
-    fn open_directory(&self, path: &str, _links: Links) -> io::Result<SimulatedHandle> {
+    fn open_directory(&self, path: &str, _links: LinkPolicy) -> io::Result<SimulatedHandle> {
         self.call(CallKind::OpenDirectory, |world, _| {
             let number = world.state.resolve(&self.place, path)?;
             world.state.directory(number)?;
@@ -396,7 +398,8 @@ impl FileSystem for SimulatedFileSystem {
 
     fn create_file(&self, directory: &SimulatedHandle, name: &str) -> io::Result<SimulatedHandle> {
         self.call(CallKind::Create, |world, _| {
-            let number = world.state.add(directory.inode, name, Body::File(File::default()))?;
+            let number =
+                world.state.add(directory.inode, name, Body::File(SimulatedFile::default()))?;
             Ok(self.handle(world, number))
         })
     }
@@ -419,11 +422,11 @@ impl FileSystem for SimulatedFileSystem {
         self.open_child(directory, name)
     }
 
-    fn status(&self, handle: &SimulatedHandle) -> io::Result<Status> {
+    fn status(&self, handle: &SimulatedHandle) -> io::Result<FileStatus> {
         self.call(CallKind::Stat, |world, _| world.state.status(handle.inode))
     }
 
-    fn stat_child(&self, directory: &SimulatedHandle, name: &str) -> io::Result<Status> {
+    fn stat_child(&self, directory: &SimulatedHandle, name: &str) -> io::Result<FileStatus> {
         self.call(CallKind::Stat, |world, _| {
             world.state.status(world.state.child(directory.inode, name)?)
         })
@@ -502,11 +505,11 @@ impl FileSystem for SimulatedFileSystem {
     }
 
     fn sync_file(&self, handle: &SimulatedHandle) -> io::Result<()> {
-        self.sync(CallKind::SyncFile, handle, State::sync_file)
+        self.sync(CallKind::SyncFile, handle, SimulatedState::sync_file)
     }
 
     fn sync_directory(&self, directory: &SimulatedHandle) -> io::Result<()> {
-        self.sync(CallKind::SyncDirectory, directory, State::sync_directory)
+        self.sync(CallKind::SyncDirectory, directory, SimulatedState::sync_directory)
     }
 
     fn can_sync_whole(&self) -> bool {
@@ -578,7 +581,7 @@ impl FileSystem for SimulatedFileSystem {
 
     fn make_directory(&self, directory: &SimulatedHandle, name: &str) -> io::Result<()> {
         self.call(CallKind::MakeDirectory, |world, _| {
-            let body = Body::Directory(Directory::default());
+            let body = Body::Directory(SimulatedDirectory::default());
             world.state.add(directory.inode, name, body).map(|_| ())
         })
     }
@@ -597,7 +600,7 @@ impl FileSystem for SimulatedFileSystem {
         })
     }
 
-    fn lock(&self, handle: &SimulatedHandle, wait: Wait) -> io::Result<()> {
+    fn lock(&self, handle: &SimulatedHandle, wait: LockWait) -> io::Result<()> {
         self.call(CallKind::Lock, |_, _| Ok(()))?;
         let mut world = self.machine.world();
         loop {
@@ -609,7 +612,7 @@ impl FileSystem for SimulatedFileSystem {
                     return Ok(());
                 }
             }
-            if wait == Wait::Never {
+            if wait == LockWait::Never {
                 return refuse(Errno::WOULDBLOCK);
             }
             world = self.machine.unlocked.wait(world).unwrap_or_else(PoisonError::into_inner);
@@ -624,7 +627,9 @@ impl FileSystem for SimulatedFileSystem {
         self.call(CallKind::Create, |world, _| {
             let number = match world.state.child(directory.inode, name) {
                 Ok(number) => number,
-                Err(_) => world.state.add(directory.inode, name, Body::File(File::default()))?,
+                Err(_) => {
+                    world.state.add(directory.inode, name, Body::File(SimulatedFile::default()))?
+                }
             };
             Ok(self.handle(world, number))
         })

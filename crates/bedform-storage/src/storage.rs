@@ -45,7 +45,7 @@ pub enum Durability {
 
 /// One entry of a directory listing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Entry {
+pub struct ListedEntry {
     /// The last segment of the entry's path.
     pub name: String,
     /// True for a directory (a prefix with objects below it).
@@ -76,14 +76,14 @@ pub enum WorkspaceName<'a> {
 
 /// The expected size and concurrency of an object that is about to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hint {
+pub struct WriteHint {
     /// The size of the object in bytes, if known.
     pub bytes: Option<u64>,
     /// The number of objects likely to be in flight during most of the write, this one included.
     pub at_once: usize,
 }
 
-impl Hint {
+impl WriteHint {
     /// A hint for an object of `bytes` bytes that is the only one in flight.
     #[must_use]
     pub const fn of(bytes: u64) -> Self {
@@ -91,7 +91,7 @@ impl Hint {
     }
 }
 
-impl Default for Hint {
+impl Default for WriteHint {
     fn default() -> Self {
         Self { bytes: None, at_once: 1 }
     }
@@ -184,7 +184,7 @@ pub trait Storage: Send + Sync + Debug {
         &self,
         path: &ObjectPath,
         durability: Durability,
-        hint: Hint,
+        hint: WriteHint,
     ) -> Result<Box<dyn ObjectWriter + '_>>;
 
     /// Publishes an object of `bytes`: [`Storage::create`], append and publish in one call, for
@@ -324,7 +324,7 @@ pub trait Storage: Send + Sync + Debug {
     ///
     /// # Errors
     /// `PermissionDenied`, `Io`.
-    fn list(&self, path: &ObjectPath) -> Result<Vec<Entry>>;
+    fn list(&self, path: &ObjectPath) -> Result<Vec<ListedEntry>>;
 
     /// Makes durable which objects exist directly below `path`, whichever process added or removed
     /// them. A missing directory is no error.
@@ -427,5 +427,5 @@ pub trait Workspace: Send + Sync {
 pub trait Lock: Send + Sync {
     /// Keeps the file or object behind the lock when the guard is dropped. For a caller that takes
     /// the lock again soon, and then drops a guard without this call.
-    fn keep_place(&mut self) {}
+    fn keep_lock_file(&mut self) {}
 }

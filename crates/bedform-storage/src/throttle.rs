@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use bedform_format::size;
 
 use crate::FileSystem;
-use crate::file_system::{FileKind, Links, Replace, Residency, Status, Wait};
+use crate::file_system::{FileKind, FileStatus, LinkPolicy, LockWait, Replace, Residency};
 
 const NANOSECONDS: u128 = 1_000_000_000;
 
@@ -133,7 +133,7 @@ impl Clock for SystemClock {
 
 /// The schedule of all requests that share a throttle.
 #[derive(Debug)]
-pub struct Pace {
+pub struct ThrottleSchedule {
     throttle: Throttle,
     clock: Arc<dyn Clock>,
     /// The time at which the bytes of all requests so far are transferred, in nanoseconds of the
@@ -141,13 +141,13 @@ pub struct Pace {
     free: AtomicU64,
 }
 
-impl Pace {
+impl ThrottleSchedule {
     /// Returns a new schedule by the system's clock.
     pub fn new(throttle: Throttle) -> Arc<Self> {
         Self::by_clock(throttle, Arc::new(SystemClock { start: Instant::now() }))
     }
 
-    /// As [`Pace::new`], by another clock.
+    /// As [`ThrottleSchedule::new`], by another clock.
     pub fn by_clock(throttle: Throttle, clock: Arc<dyn Clock>) -> Arc<Self> {
         Arc::new(Self { throttle, clock, free: AtomicU64::new(0) })
     }
@@ -176,31 +176,31 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A file system that is throttled by a [`Pace`].
+/// A file system that is throttled by a [`ThrottleSchedule`].
 ///
 /// ```
 /// use bedform_format::ObjectPath;
 /// use bedform_storage::{
-///     Condition, Durability, Hint, LocalStorage, Mode, Pace, SimulatedFileSystem, Staging, Storage,
-///     Throttle, Throttled,
+///     Condition, Durability, LocalStorage, Mode, SimulatedFileSystem, Staging, Storage,
+///     Throttle, ThrottleSchedule, Throttled, WriteHint,
 /// };
 ///
-/// let pace = Pace::new(Throttle::parse("1 GB/s, 10 us")?);
+/// let pace = ThrottleSchedule::new(Throttle::parse("1 GB/s, 10 us")?);
 /// let system = Throttled::new(SimulatedFileSystem::new(), pace);
 /// let storage = LocalStorage::over(system, Mode::ReadWrite, Staging::default());
 /// let path = ObjectPath::parse("a").unwrap();
-/// storage.create(&path, Durability::Disk, Hint::default())?.publish(Condition::Absent)?;
+/// storage.create(&path, Durability::Disk, WriteHint::default())?.publish(Condition::Absent)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Throttled<F> {
     inner: F,
-    pace: Arc<Pace>,
+    pace: Arc<ThrottleSchedule>,
 }
 
 impl<F> Throttled<F> {
     /// Returns the calls of `inner`, delayed by a schedule that other file systems may share.
-    pub fn new(inner: F, pace: Arc<Pace>) -> Self {
+    pub fn new(inner: F, pace: Arc<ThrottleSchedule>) -> Self {
         Self { inner, pace }
     }
 }
@@ -220,7 +220,7 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
         Ok(Self { inner: self.inner.beside(suffix)?, pace: Arc::clone(&self.pace) })
     }
 
-    fn within(&self, path: &str, links: Links) -> io::Result<Self> {
+    fn within(&self, path: &str, links: LinkPolicy) -> io::Result<Self> {
         Ok(Self { inner: self.inner.within(path, links)?, pace: Arc::clone(&self.pace) })
     }
 
@@ -228,18 +228,18 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
         self.inner.above()
     }
 
-    fn open_file(&self, path: &str) -> io::Result<(F::Handle, Status)> {
+    fn open_file(&self, path: &str) -> io::Result<(F::Handle, FileStatus)> {
         let opened = self.pace.request(0, || self.inner.open_file(path))?;
         // Bytes read ahead would be resident without a delay.
         self.inner.refuse_read_ahead(&opened.0);
         Ok(opened)
     }
 
-    fn open_direct(&self, path: &str) -> io::Result<(F::Handle, Status)> {
+    fn open_direct(&self, path: &str) -> io::Result<(F::Handle, FileStatus)> {
         self.pace.request(0, || self.inner.open_direct(path))
     }
 
-    fn stat(&self, path: &str) -> io::Result<Status> {
+    fn stat(&self, path: &str) -> io::Result<FileStatus> {
         self.inner.stat(path)
     }
 
@@ -247,11 +247,11 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
         self.inner.now()
     }
 
-    fn peek(&self, path: &str) -> io::Result<Status> {
+    fn peek(&self, path: &str) -> io::Result<FileStatus> {
         self.inner.peek(path)
     }
 
-    fn open_directory(&self, path: &str, links: Links) -> io::Result<F::Handle> {
+    fn open_directory(&self, path: &str, links: LinkPolicy) -> io::Result<F::Handle> {
         self.inner.open_directory(path, links)
     }
 
@@ -276,11 +276,11 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
         self.pace.request(0, || self.inner.open_to_write(directory, name))
     }
 
-    fn status(&self, handle: &F::Handle) -> io::Result<Status> {
+    fn status(&self, handle: &F::Handle) -> io::Result<FileStatus> {
         self.inner.status(handle)
     }
 
-    fn stat_child(&self, directory: &F::Handle, name: &str) -> io::Result<Status> {
+    fn stat_child(&self, directory: &F::Handle, name: &str) -> io::Result<FileStatus> {
         self.inner.stat_child(directory, name)
     }
 
@@ -390,7 +390,7 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
         self.pace.request(0, || self.inner.list(directory))
     }
 
-    fn lock(&self, handle: &F::Handle, wait: Wait) -> io::Result<()> {
+    fn lock(&self, handle: &F::Handle, wait: LockWait) -> io::Result<()> {
         self.inner.lock(handle, wait)
     }
 
@@ -448,7 +448,7 @@ mod tests {
     #[test]
     fn a_request_takes_its_latency_and_the_time_of_its_bytes() {
         let clock = Arc::new(Still::default());
-        let pace = Pace::by_clock(throttle(), clock.clone());
+        let pace = ThrottleSchedule::by_clock(throttle(), clock.clone());
         for (bytes, end) in [(100, 105), (0, 110), (10, 125)] {
             pace.request(bytes, || Ok(())).unwrap();
             assert_eq!(clock.now(), Duration::from_millis(end));
@@ -462,7 +462,7 @@ mod tests {
     #[test]
     fn requests_in_flight_share_the_bandwidth_and_not_the_latency() {
         let clock = Arc::new(Stopped::default());
-        let pace = Pace::by_clock(throttle(), clock.clone());
+        let pace = ThrottleSchedule::by_clock(throttle(), clock.clone());
         for _ in 0..3 {
             pace.request(100, || Ok(())).unwrap();
         }
@@ -472,7 +472,7 @@ mod tests {
     #[test]
     fn what_a_call_takes_by_itself_counts_and_a_failure_is_waited_for() {
         let clock = Arc::new(Still::default());
-        let pace = Pace::by_clock(throttle(), clock.clone());
+        let pace = ThrottleSchedule::by_clock(throttle(), clock.clone());
         let slow = || {
             clock.sleep_until(Duration::from_millis(70));
             Err::<(), _>(io::ErrorKind::Other.into())
@@ -484,7 +484,7 @@ mod tests {
     #[test]
     fn the_store_and_what_lies_beside_it_wait_for_each_other() {
         let clock = Arc::new(Stopped::default());
-        let pace = Pace::by_clock(throttle(), clock.clone());
+        let pace = ThrottleSchedule::by_clock(throttle(), clock.clone());
         let system = Throttled::new(SimulatedFileSystem::new(), pace);
         let storage = LocalStorage::over(system, Mode::ReadWrite, Staging::default());
         let beside = storage.beside("-log").unwrap();
@@ -500,9 +500,9 @@ mod tests {
 
     #[test]
     fn nothing_is_set_aside_in_a_distant_place() {
-        let pace = Pace::by_clock(throttle(), Arc::new(Stopped::default()));
+        let pace = ThrottleSchedule::by_clock(throttle(), Arc::new(Stopped::default()));
         let system = Throttled::new(SimulatedFileSystem::new(), pace);
-        let root = system.open_directory("", Links::Refuse).unwrap();
+        let root = system.open_directory("", LinkPolicy::Refuse).unwrap();
         let file = system.create_file(&root, "a").unwrap();
         let error = system.reserve(&file, 0, 4096).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::Unsupported);

@@ -20,7 +20,7 @@ use bedform_format::log::Boxes;
 use bedform_format::metadata::FillValue;
 use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{Order, Region, Selection};
-use bedform_storage::{Event, MemoryStorage, Operation, Recording, Storage};
+use bedform_storage::{MemoryStorage, RecordedOperation, Recording, Storage, StorageOperation};
 
 /// Arrays of a time step, and elements of each that a process has.
 const ARRAYS: u64 = 8;
@@ -169,37 +169,37 @@ fn name(number: u64) -> ObjectPath {
 }
 
 /// Prints the operations of storage as JSON.
-fn say(what: &str, events: &[Event], more: &str) {
-    let count = |operations: &[Operation]| {
+fn say(what: &str, events: &[RecordedOperation], more: &str) {
+    let count = |operations: &[StorageOperation]| {
         events.iter().filter(|event| operations.contains(&event.operation)).count()
     };
-    let bytes = |operations: &[Operation]| -> u64 {
+    let bytes = |operations: &[StorageOperation]| -> u64 {
         let those = events.iter().filter(|event| operations.contains(&event.operation));
         those.map(|event| event.bytes).sum()
     };
     let opened: BTreeSet<_> = events
         .iter()
-        .filter(|event| event.operation == Operation::Open)
+        .filter(|event| event.operation == StorageOperation::Open)
         .map(|event| (&event.place, &event.path))
         .collect();
-    let synced = count(&[Operation::SyncGrowing, Operation::Sync])
+    let synced = count(&[StorageOperation::SyncGrowing, StorageOperation::Sync])
         + events
             .iter()
-            .filter(|event| event.operation == Operation::Publish && event.is_durable)
+            .filter(|event| event.operation == StorageOperation::Publish && event.is_durable)
             .count();
     println!(
         "{{\"what\": \"{what}\", \"creates\": {}, \"opens\": {}, \"files_opened\": {}, \"stats\": {}, \
          \"locks\": {}, \"syncs\": {synced}, \"reads\": {}, \"read_bytes\": {}, \"lists\": {}, \
          \"written_bytes\": {}{more}}}",
-        count(&[Operation::Grow, Operation::Create]),
-        count(&[Operation::Open]),
+        count(&[StorageOperation::Grow, StorageOperation::Create]),
+        count(&[StorageOperation::Open]),
         opened.len(),
-        count(&[Operation::Stat, Operation::IsCurrent]),
-        count(&[Operation::Lock]),
-        count(&[Operation::Read, Operation::ReadResident]),
-        bytes(&[Operation::Read, Operation::ReadResident]),
-        count(&[Operation::List]),
-        bytes(&[Operation::AppendGrowing, Operation::Publish]),
+        count(&[StorageOperation::Stat, StorageOperation::IsCurrent]),
+        count(&[StorageOperation::Lock]),
+        count(&[StorageOperation::Read, StorageOperation::ReadResident]),
+        bytes(&[StorageOperation::Read, StorageOperation::ReadResident]),
+        count(&[StorageOperation::List]),
+        bytes(&[StorageOperation::AppendGrowing, StorageOperation::Publish]),
     );
 }
 

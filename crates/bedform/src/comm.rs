@@ -26,8 +26,8 @@ use std::fmt::Debug;
 
 use crate::error::{Error, ErrorKind, Result};
 
-pub use call::{Call, ranks_in_words};
-pub use group::{Gathered, Group};
+pub use call::{CollectiveCall, ranks_in_words};
+pub use group::{GatherStep, MemberGroup};
 pub use messages::{Members, Messages, ReceivedMessage, SentMessage};
 pub use table::{CMembers, CMessage};
 pub use threads::{ThreadMember, threads, threads_on_nodes};
@@ -79,7 +79,7 @@ pub trait Communicator: Send + Sync + Debug {
     /// As [`Communicator::nodes`].
     fn gather(&self, bytes: &[u8], root: u32) -> Result<Option<Vec<Vec<u8>>>>;
 
-    /// Announces that this member makes no more calls. A [`Group`] ends by that for all its
+    /// Announces that this member makes no more calls. A [`MemberGroup`] ends by that for all its
     /// members: they learn of it in their next call, or leave as well. Other communicators do
     /// nothing.
     fn leave(&self) {}

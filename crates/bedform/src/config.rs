@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use bedform_storage::{Pace, Throttle, open_without_waiting};
+use bedform_storage::{Throttle, ThrottleSchedule, open_without_waiting};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -555,15 +555,16 @@ fn text_of(file: std::fs::File, found: &Metadata) -> std::io::Result<Result<Stri
 ///
 /// # Errors
 /// `InvalidArgument` if its text is no throttle.
-pub fn pace() -> Result<Option<Arc<Pace>>> {
+pub fn pace() -> Result<Option<Arc<ThrottleSchedule>>> {
     // One for the process: a store and its log share the bandwidth.
-    static PACE: OnceLock<std::result::Result<Option<Arc<Pace>>, String>> = OnceLock::new();
+    static PACE: OnceLock<std::result::Result<Option<Arc<ThrottleSchedule>>, String>> =
+        OnceLock::new();
     let found = PACE.get_or_init(|| {
         let Some(text) = std::env::var_os(THROTTLE_VARIABLE).filter(|text| !text.is_empty()) else {
             return Ok(None);
         };
         let throttle = Throttle::parse(&text.to_string_lossy());
-        throttle.map(|one| Some(Pace::new(one))).map_err(|error| error.to_string())
+        throttle.map(|one| Some(ThrottleSchedule::new(one))).map_err(|error| error.to_string())
     });
     found.clone().map_err(|error| Error::invalid(format!("{THROTTLE_VARIABLE}: {error}")))
 }

@@ -33,8 +33,8 @@ const GROWN: &str = "an array that a commit makes larger";
 /// The content of a commit: its sections, and the arrays that it makes larger.
 ///
 /// ```
-/// use bedform_format::{Limits, log::{CommitId, Directory, SectionPlace, Touched}};
-/// let part = Touched { key: [1; 16], start: vec![0, 4], end: vec![2, 8], entries: 2, bytes: 64 };
+/// use bedform_format::{Limits, log::{CommitId, Directory, SectionPlace, TouchedArray}};
+/// let part = TouchedArray { key: [1; 16], start: vec![0, 4], end: vec![2, 8], entries: 2, bytes: 64 };
 /// let place = SectionPlace {
 ///     segment: 0,
 ///     offset: 4096,

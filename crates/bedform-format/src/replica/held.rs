@@ -16,12 +16,12 @@ const RUNS_MAX: usize = 1 << 20;
 /// The elements that a replica holds, in the order of the array, without the gaps between them.
 ///
 /// ```
-/// use bedform_format::replica::Held;
+/// use bedform_format::replica::ReplicaElements;
 ///
 /// // Hours 5 and 6 of two days, of the northern half.
-/// let held = Held::of_runs(vec![vec![(5, 2), (29, 2)], vec![(0, 90)]], &[48, 180]).unwrap();
+/// let held = ReplicaElements::of_runs(vec![vec![(5, 2), (29, 2)], vec![(0, 90)]], &[48, 180]).unwrap();
 /// assert_eq!(held.shape(), [4, 90]);
-/// assert!(Held::of_runs(vec![vec![(5, 2), (6, 2)]], &[48]).is_none()); // overlapping runs
+/// assert!(ReplicaElements::of_runs(vec![vec![(5, 2), (6, 2)]], &[48]).is_none()); // overlapping runs
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

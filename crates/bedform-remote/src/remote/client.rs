@@ -6,44 +6,45 @@ use std::sync::Arc;
 use ::object_store::ObjectStore;
 
 use super::Result;
-use super::parts::Parts;
+use super::parts::MultipartClient;
 use super::per_process::PerProcess;
 use bedform_storage::{StorageError, StorageErrorKind};
 
-type Store = Arc<dyn ObjectStore>;
+type StoreClient = Arc<dyn ObjectStore>;
 /// A function that makes a client, or returns the reason why it cannot.
-pub(super) type Make = Box<dyn Fn(Repeats) -> std::result::Result<Made, String> + Send + Sync>;
+pub(super) type ClientFactory =
+    Box<dyn Fn(RetryPolicy) -> std::result::Result<BuiltClient, String> + Send + Sync>;
 
 /// A client, with its multipart uploads where the server has them.
-pub(super) struct Made {
-    pub(super) store: Store,
-    pub(super) parts: Option<Arc<dyn Parts>>,
+pub(super) struct BuiltClient {
+    pub(super) store: StoreClient,
+    pub(super) parts: Option<Arc<dyn MultipartClient>>,
 }
 
-impl Made {
+impl BuiltClient {
     /// Returns a client of a server without multipart uploads.
-    pub(super) fn whole(store: Store) -> Self {
+    pub(super) fn whole(store: StoreClient) -> Self {
         Self { store, parts: None }
     }
 }
 
 /// The treatment of failed requests by a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Repeats {
+pub(super) enum RetryPolicy {
     /// It repeats them: for reads and deletions.
     Yes,
     /// It reports them: a repeated write would fail its own condition.
     No,
 }
 
-pub(super) struct Client {
-    repeating: PerProcess<Made>,
-    plain: PerProcess<Made>,
-    make: Make,
+pub(super) struct ServerClients {
+    repeating: PerProcess<BuiltClient>,
+    plain: PerProcess<BuiltClient>,
+    make: ClientFactory,
 }
 
-impl Client {
-    pub(super) fn new(make: Make) -> Self {
+impl ServerClients {
+    pub(super) fn new(make: ClientFactory) -> Self {
         Self { repeating: PerProcess::new(), plain: PerProcess::new(), make }
     }
 
@@ -51,15 +52,15 @@ impl Client {
     ///
     /// # Errors
     /// `Server` if a client can no longer be made, because the environment has changed.
-    pub(super) fn store(&self) -> Result<&Store> {
+    pub(super) fn store(&self) -> Result<&StoreClient> {
         self.try_store().map_err(no_client)
     }
 
-    /// As [`Client::store`], for requests that must not be repeated.
+    /// As [`ServerClients::store`], for requests that must not be repeated.
     ///
     /// # Errors
-    /// As [`Client::store`].
-    pub(super) fn store_to_write(&self) -> Result<&Store> {
+    /// As [`ServerClients::store`].
+    pub(super) fn store_to_write(&self) -> Result<&StoreClient> {
         Ok(&self.made_to_write()?.store)
     }
 
@@ -67,24 +68,24 @@ impl Client {
     /// not.
     ///
     /// # Errors
-    /// As [`Client::store`].
-    pub(super) fn parts(&self) -> Result<Option<[Arc<dyn Parts>; 2]>> {
+    /// As [`ServerClients::store`].
+    pub(super) fn parts(&self) -> Result<Option<[Arc<dyn MultipartClient>; 2]>> {
         let repeating = self.made().map_err(no_client)?.parts.clone();
         let plain = self.made_to_write()?.parts.clone();
         Ok(repeating.zip(plain).map(|(repeating, plain)| [repeating, plain]))
     }
 
-    /// As [`Client::store`], with the reason as the error.
-    pub(super) fn try_store(&self) -> std::result::Result<&Store, String> {
+    /// As [`ServerClients::store`], with the reason as the error.
+    pub(super) fn try_store(&self) -> std::result::Result<&StoreClient, String> {
         Ok(&self.made()?.store)
     }
 
-    fn made(&self) -> std::result::Result<&Made, String> {
-        self.repeating.get(|| (self.make)(Repeats::Yes), drop)
+    fn made(&self) -> std::result::Result<&BuiltClient, String> {
+        self.repeating.get(|| (self.make)(RetryPolicy::Yes), drop)
     }
 
-    fn made_to_write(&self) -> Result<&Made> {
-        self.plain.get(|| (self.make)(Repeats::No), drop).map_err(no_client)
+    fn made_to_write(&self) -> Result<&BuiltClient> {
+        self.plain.get(|| (self.make)(RetryPolicy::No), drop).map_err(no_client)
     }
 }
 
@@ -94,7 +95,7 @@ fn no_client(reason: String) -> StorageError {
     StorageError { kind, operation: "open", path, source }
 }
 
-impl fmt::Debug for Client {
+impl fmt::Debug for ServerClients {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Client").finish_non_exhaustive()
     }

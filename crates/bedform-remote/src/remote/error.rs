@@ -6,7 +6,7 @@ use std::io;
 
 use ::object_store::Error;
 
-use super::transport::{Failure, failure_of};
+use super::transport::{ServerFailure, failure_of};
 use bedform_storage::{StorageError, StorageErrorKind};
 
 /// The most characters of a server's message.
@@ -91,7 +91,7 @@ pub(super) fn is_refusal(error: &Error) -> bool {
         | Error::InvalidPath { .. } => true,
         Error::AlreadyExists { .. } => denies(&said(error)),
         // The redirected request reached no server that would carry it out.
-        _ if matches!(failure_of(error), Some(Failure::Redirected { .. })) => true,
+        _ if matches!(failure_of(error), Some(ServerFailure::Redirected { .. })) => true,
         Error::Generic { .. } => {
             says(error, "status code: 4") && !PASSING.iter().any(|text| says(error, text))
         }

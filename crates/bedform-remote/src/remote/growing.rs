@@ -15,11 +15,11 @@ use futures_util::TryStreamExt as _;
 use tokio::task::JoinHandle;
 
 use super::error::to_error;
-use super::object::{Changed, fill, judge};
-use super::put::{Known, Unwritten, given_up, look, random_name};
+use super::object::{VersionChanged, fill, judge};
+use super::put::{ObjectState, WriteError, given_up, look, random_name};
 use super::remove::remove_below;
 use super::transport::call;
-use super::{Result, Shared, runtime};
+use super::{RemoteShared, Result, runtime};
 use bedform_storage::implement::padding;
 use bedform_storage::{
     Answer, Bell, GrowingObject, Object, StorageError, StorageErrorKind, Version, lacks,
@@ -34,11 +34,11 @@ const IN_FLIGHT_MAX: usize = 8;
 /// The most parts of an object; a server that lists more is not believed.
 const PARTS_MAX: usize = 1 << 20;
 
-type Upload = JoinHandle<std::result::Result<Option<Known>, Unwritten>>;
+type PendingPart = JoinHandle<std::result::Result<Option<ObjectState>, WriteError>>;
 
 /// A growing object, for its writer.
 pub(super) struct RemoteGrowing {
-    shared: Arc<Shared>,
+    shared: Arc<RemoteShared>,
     path: ObjectPath,
     parts: Path,
     /// Bytes appended, and how many of them are in parts.
@@ -46,12 +46,16 @@ pub(super) struct RemoteGrowing {
     begun: u64,
     /// The bytes after those.
     rest: Vec<u8>,
-    uploads: VecDeque<Upload>,
+    uploads: VecDeque<PendingPart>,
     has_failed: bool,
 }
 
 impl RemoteGrowing {
-    pub(super) fn create(shared: &Arc<Shared>, name: &Path, path: &ObjectPath) -> Result<Self> {
+    pub(super) fn create(
+        shared: &Arc<RemoteShared>,
+        name: &Path,
+        path: &ObjectPath,
+    ) -> Result<Self> {
         let parts = format!("{PARTS_PREFIX}{}", random_name());
         // The random name makes this version differ from all earlier objects of the name.
         let body = PutPayload::from(format!("bedform-parts 1\n{parts}\n"));
@@ -59,7 +63,7 @@ impl RemoteGrowing {
         let created =
             runtime::write("create", path, writes.put_if(name, body, None, Some(&parts)))?;
         created.unwrap_or_else(|| Err(given_up())).map_err(|unwritten| match unwritten {
-            Unwritten::Refused => StorageError::new(StorageErrorKind::Exists, "create", path),
+            WriteError::Refused => StorageError::new(StorageErrorKind::Exists, "create", path),
             unwritten => shared.error("create", path, unwritten),
         })?;
         Ok(Self {
@@ -158,12 +162,12 @@ fn part_name(directory: &Path, offset: u64) -> Path {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Part {
+struct GrownPart {
     offset: u64,
     length: u64,
 }
 
-impl Part {
+impl GrownPart {
     fn of(name: &str, length: u64) -> Option<Self> {
         let is_plain = name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
         let offset = u64::from_str_radix(name, 16).ok().filter(|_| is_plain)?;
@@ -176,11 +180,14 @@ impl Part {
 }
 
 /// Lists the parts that are contiguous from the start on.
-async fn list(store: &dyn ObjectStore, directory: &Path) -> std::result::Result<Vec<Part>, Error> {
+async fn list(
+    store: &dyn ObjectStore,
+    directory: &Path,
+) -> std::result::Result<Vec<GrownPart>, Error> {
     let mut parts = Vec::new();
     let mut listed = store.list(Some(directory));
     while let Some(meta) = listed.try_next().await? {
-        parts.extend(meta.location.filename().and_then(|name| Part::of(name, meta.size)));
+        parts.extend(meta.location.filename().and_then(|name| GrownPart::of(name, meta.size)));
         if parts.len() > PARTS_MAX {
             let source = "an object of too many parts".into();
             return Err(Error::Generic { store: "parts", source });
@@ -200,16 +207,19 @@ async fn list(store: &dyn ObjectStore, directory: &Path) -> std::result::Result<
 }
 
 /// As [`list`], and looks up further parts that the list does not show yet.
-async fn find(store: &dyn ObjectStore, directory: &Path) -> std::result::Result<Vec<Part>, Error> {
+async fn find(
+    store: &dyn ObjectStore,
+    directory: &Path,
+) -> std::result::Result<Vec<GrownPart>, Error> {
     let mut parts = runtime::request(|| list(store, directory)).await?;
     while parts.len() < PARTS_MAX {
-        let offset = parts.last().map_or(0, Part::end);
+        let offset = parts.last().map_or(0, GrownPart::end);
         let Some(known) = look(store, &part_name(directory, offset), true).await? else { break };
         let length = known.version.size;
         if length == 0 || offset.checked_add(length).is_none() {
             break;
         }
-        parts.push(Part { offset, length });
+        parts.push(GrownPart { offset, length });
     }
     Ok(parts)
 }
@@ -221,11 +231,11 @@ async fn find(store: &dyn ObjectStore, directory: &Path) -> std::result::Result<
 pub(super) async fn version(
     store: &dyn ObjectStore,
     name: &Path,
-    known: &Known,
+    known: &ObjectState,
 ) -> std::result::Result<Version, Error> {
     let Some(parts) = &known.parts else { return Ok(known.version.clone()) };
     let parts = find(store, &directory_of(name, parts)).await?;
-    Ok(Version { size: parts.last().map_or(0, Part::end), ..known.version.clone() })
+    Ok(Version { size: parts.last().map_or(0, GrownPart::end), ..known.version.clone() })
 }
 
 /// Removes the parts of a deleted object.
@@ -248,12 +258,12 @@ pub(super) fn is_part(name: &Path) -> bool {
 /// A growing object, for a reader.
 #[derive(Debug)]
 pub(super) struct GrownObject {
-    shared: Arc<Shared>,
+    shared: Arc<RemoteShared>,
     name: Path,
     shown: String,
     directory: Path,
     version: Version,
-    parts: RwLock<Vec<Part>>,
+    parts: RwLock<Vec<GrownPart>>,
 }
 
 impl GrownObject {
@@ -262,7 +272,7 @@ impl GrownObject {
     /// # Errors
     /// Of the server.
     pub(super) async fn open(
-        shared: Arc<Shared>,
+        shared: Arc<RemoteShared>,
         name: Path,
         shown: String,
         version: Version,
@@ -271,7 +281,7 @@ impl GrownObject {
         let directory = directory_of(&name, parts);
         let found = find(&**shared.client.store()?, &directory).await;
         let parts = found.map_err(|error| to_error("open", &shown, error))?;
-        let version = Version { size: parts.last().map_or(0, Part::end), ..version };
+        let version = Version { size: parts.last().map_or(0, GrownPart::end), ..version };
         Ok(Self { shared, name, shown, directory, version, parts: RwLock::new(parts) })
     }
 
@@ -280,16 +290,16 @@ impl GrownObject {
         let store = &**self.shared.client.store()?;
         let parts = runtime::wait("open", &self.shown, find(store, &self.directory))?;
         let parts = parts.map_err(|error| to_error("open", &self.shown, error))?;
-        let end = parts.last().map_or(0, Part::end);
+        let end = parts.last().map_or(0, GrownPart::end);
         *self.parts.write().unwrap_or_else(PoisonError::into_inner) = parts;
         Ok(end)
     }
 
     /// Returns the parts that contain the bytes up to `end`; `None` if some lie beyond the known
     /// parts.
-    fn parts_of(&self, offset: u64, end: u64) -> Option<Vec<Part>> {
+    fn parts_of(&self, offset: u64, end: u64) -> Option<Vec<GrownPart>> {
         let parts = self.parts.read().unwrap_or_else(PoisonError::into_inner);
-        if parts.last().map_or(0, Part::end) < end {
+        if parts.last().map_or(0, GrownPart::end) < end {
             return None;
         }
         let first = parts.partition_point(|part| part.end() <= offset);
@@ -369,10 +379,10 @@ impl Object for GrownObject {
 async fn fetch(
     store: &dyn ObjectStore,
     directory: &Path,
-    parts: &[Part],
+    parts: &[GrownPart],
     offset: u64,
     buffer: &mut [u8],
-) -> std::result::Result<Changed, Error> {
+) -> std::result::Result<VersionChanged, Error> {
     let end = offset + buffer.len() as u64;
     let mut rest = buffer;
     for part in parts {
@@ -380,24 +390,24 @@ async fn fetch(
         let range = from - part.offset..to - part.offset;
         let length = usize::try_from(to - from).unwrap_or(usize::MAX);
         let Some((own, others)) = rest.split_at_mut_checked(length) else {
-            return Ok(Changed(true));
+            return Ok(VersionChanged(true));
         };
         let get = GetOptions { range: Some(range.clone().into()), ..GetOptions::default() };
         let name = part_name(directory, part.offset);
-        let Changed(has_changed) = call(async {
+        let VersionChanged(has_changed) = call(async {
             let answer = store.get_opts(&name, get).await?;
             if answer.range != range {
-                return Ok(Changed(true));
+                return Ok(VersionChanged(true));
             }
             fill(answer, own).await
         })
         .await?;
         if has_changed {
-            return Ok(Changed(true));
+            return Ok(VersionChanged(true));
         }
         rest = others;
     }
-    Ok(Changed(!rest.is_empty()))
+    Ok(VersionChanged(!rest.is_empty()))
 }
 
 #[cfg(test)]
@@ -407,10 +417,10 @@ mod tests {
     #[test]
     fn names_of_parts_are_read_back_and_others_are_none() {
         let name = part_name(&Path::from("a"), 8 << 20);
-        let part = Part { offset: 8 << 20, length: 4096 };
-        assert_eq!(name.filename().and_then(|name| Part::of(name, 4096)), Some(part));
+        let part = GrownPart { offset: 8 << 20, length: 4096 };
+        assert_eq!(name.filename().and_then(|name| GrownPart::of(name, 4096)), Some(part));
         for name in ["", "0", "000000000000000g", "+000000000000001", "ffffffffffffffff"] {
-            assert_eq!(Part::of(name, 4096), None, "{name}");
+            assert_eq!(GrownPart::of(name, 4096), None, "{name}");
         }
     }
 }

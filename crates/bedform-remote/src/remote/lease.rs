@@ -15,10 +15,10 @@ use ::object_store::path::Path;
 use ::object_store::{Error, ObjectStore, ObjectStoreExt as _, PutPayload};
 
 use super::error::strict;
-use super::put::{Known, Unwritten, Writes, random_name};
-use super::{Result, Shared, runtime};
+use super::put::{ObjectState, WriteError, Writes, random_name};
+use super::{RemoteShared, Result, runtime};
 use bedform_storage::Lock;
-use bedform_storage::cancellation::{Waiting, interrupted};
+use bedform_storage::cancellation::{LockPoll, interrupted};
 
 /// The name of the object that is a directory's lock.
 pub(super) const LOCK_NAME: &str = ".bedform-lock";
@@ -31,7 +31,7 @@ const FREE_MAX: usize = 1 << 10;
 
 /// The time to wait for a lock that another holder has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Patience {
+pub(super) enum LeaseWait {
     /// Not at all.
     None,
     /// Until it is known whether the holder is alive.
@@ -48,7 +48,7 @@ pub(super) struct Leases {
     taken: Mutex<HashSet<Path>>,
     given_up: Condvar,
     /// Locks that this handle released, with their state then.
-    free: Mutex<HashMap<Path, Known>>,
+    free: Mutex<HashMap<Path, ObjectState>>,
 }
 
 /// A held lock.
@@ -57,14 +57,14 @@ struct Lease {
     name: Path,
     holder: String,
     process: u32,
-    state: Mutex<State>,
+    state: Mutex<LeaseState>,
     /// True once the heartbeat is to end: the lock was released, or its directory deleted.
     has_ended: AtomicBool,
 }
 
 #[derive(Debug)]
-struct State {
-    known: Known,
+struct LeaseState {
+    known: ObjectState,
     /// The time at which the last successful renewal was sent.
     renewed: Instant,
     /// True once another writer has taken the lock.
@@ -73,7 +73,7 @@ struct State {
 }
 
 impl Lease {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LeaseState> {
         lock(&self.state)
     }
 
@@ -106,7 +106,7 @@ impl Leases {
 
     /// Reserves the lock `name` for this thread, waiting for other threads of the process if
     /// `waits`. False if another thread has it and the call does not wait, or was cancelled.
-    fn take(&self, name: &Path, waits: bool, waiting: &mut Waiting<'_>) -> bool {
+    fn take(&self, name: &Path, waits: bool, waiting: &mut LockPoll<'_>) -> bool {
         let mut taken = lock(&self.taken);
         while taken.contains(name) {
             if !waits || !waiting.goes_on() {
@@ -118,7 +118,7 @@ impl Leases {
         taken.insert(name.clone())
     }
 
-    fn note_free(&self, name: &Path, known: Known) {
+    fn note_free(&self, name: &Path, known: ObjectState) {
         let mut free = lock(&self.free);
         if free.len() >= FREE_MAX {
             free.clear();
@@ -133,16 +133,16 @@ impl Leases {
 }
 
 /// The guard of a lock.
-pub(super) struct Held {
-    shared: Arc<Shared>,
+pub(super) struct LeaseGuard {
+    shared: Arc<RemoteShared>,
     name: Path,
     /// `None` for a single writer.
     lease: Option<Arc<Lease>>,
 }
 
-impl Lock for Held {}
+impl Lock for LeaseGuard {}
 
-impl Drop for Held {
+impl Drop for LeaseGuard {
     fn drop(&mut self) {
         let leases = &self.shared.leases;
         if let Some(lease) = &self.lease {
@@ -157,20 +157,20 @@ impl Drop for Held {
     }
 }
 
-impl Held {
+impl LeaseGuard {
     /// Takes the lock `name`; `None` if another holder has it beyond `patience`.
     ///
     /// # Errors
     /// Of the server.
     pub(super) fn take(
-        shared: &Arc<Shared>,
+        shared: &Arc<RemoteShared>,
         name: Path,
-        patience: Patience,
+        patience: LeaseWait,
     ) -> Result<Option<Self>> {
         let locked = name.to_string();
         let waiting_for = locked.strip_suffix(LOCK_NAME).unwrap_or(&locked);
-        let mut waiting = Waiting::new(waiting_for);
-        if !shared.leases.take(&name, patience == Patience::Endless, &mut waiting) {
+        let mut waiting = LockPoll::new(waiting_for);
+        if !shared.leases.take(&name, patience == LeaseWait::Endless, &mut waiting) {
             return if waiting.is_over { Err(waiting.interrupted()) } else { Ok(None) };
         }
         let mut held = Self { shared: shared.clone(), name, lease: None };
@@ -209,7 +209,7 @@ impl Held {
 }
 
 /// Writes that the lock is free. Repeats this while an earlier heartbeat may still arrive.
-async fn free(writes: Writes, shared: Arc<Shared>, lease: Arc<Lease>) {
+async fn free(writes: Writes, shared: Arc<RemoteShared>, lease: Arc<Lease>) {
     let begun = Instant::now();
     loop {
         let (known, beats) = {
@@ -218,7 +218,7 @@ async fn free(writes: Writes, shared: Arc<Shared>, lease: Arc<Lease>) {
         };
         let body = state_of(FREE, beats);
         match writes.put_if(&lease.name, body, Some(&known), None).await {
-            Err(Unwritten::Refused) if begun.elapsed() < writes.deadline => {}
+            Err(WriteError::Refused) if begun.elapsed() < writes.deadline => {}
             Ok(Some(known)) => return shared.leases.note_free(&lease.name, known),
             // Another process has taken the lock, or its state is unknown.
             Ok(None) | Err(_) => return,
@@ -242,14 +242,14 @@ fn state_of(holder: &str, beats: u64) -> PutPayload {
 async fn holder_of(
     store: &dyn ObjectStore,
     name: &Path,
-) -> std::result::Result<Option<(String, Known)>, Error> {
+) -> std::result::Result<Option<(String, ObjectState)>, Error> {
     runtime::request(|| holder_once(store, name)).await
 }
 
 async fn holder_once(
     store: &dyn ObjectStore,
     name: &Path,
-) -> std::result::Result<Option<(String, Known)>, Error> {
+) -> std::result::Result<Option<(String, ObjectState)>, Error> {
     let found = match store.get(name).await {
         Ok(found) => found,
         Err(error) => match strict(error) {
@@ -257,7 +257,7 @@ async fn holder_once(
             error => return Err(error),
         },
     };
-    let known = Known::new(&found.meta, &found.attributes);
+    let known = ObjectState::new(&found.meta, &found.attributes);
     if found.meta.size > STATE_BYTES_MAX {
         // Not written by this module: it is taken once it stays unchanged for a lease.
         return Ok(Some((String::new(), known)));
@@ -270,29 +270,29 @@ async fn holder_once(
 async fn acquire(
     writes: &Writes,
     name: &Path,
-    shared: &Shared,
-    patience: Patience,
-    waiting: &mut Waiting<'_>,
-) -> std::result::Result<Option<Lease>, Unwritten> {
+    shared: &RemoteShared,
+    patience: LeaseWait,
+    waiting: &mut LockPoll<'_>,
+) -> std::result::Result<Option<Lease>, WriteError> {
     let lease = shared.options.lease;
     let holder = random_name();
-    let mut seen: Option<(Known, Instant)> = None;
+    let mut seen: Option<(ObjectState, Instant)> = None;
     let mut pause = LOOKS[0];
     // Usually no other process has taken the lock since this handle released it.
     let mut free = lock(&shared.leases.free).remove(name);
     loop {
         let there = match free.take() {
             Some(known) => Some((FREE.to_owned(), known)),
-            None => holder_of(&*writes.store, name).await.map_err(Unwritten::Failed)?,
+            None => holder_of(&*writes.store, name).await.map_err(WriteError::Failed)?,
         };
         let is_free = match &there {
             None => true,
             Some((holder, known)) => {
                 let is_new = seen.as_ref().is_none_or(|(seen, _)| seen.version != known.version);
                 let has_enough = match patience {
-                    Patience::None => true,
-                    Patience::ToTell => is_new && seen.is_some(),
-                    Patience::Endless => false,
+                    LeaseWait::None => true,
+                    LeaseWait::ToTell => is_new && seen.is_some(),
+                    LeaseWait::Endless => false,
                 };
                 if holder != FREE && has_enough {
                     return Ok(None);
@@ -310,7 +310,7 @@ async fn acquire(
             let body = state_of(&holder, 0);
             match writes.put_if(name, body, expected, None).await {
                 Ok(Some(known)) => {
-                    let state = State { known, renewed: begun, is_lost: false, beats: 0 };
+                    let state = LeaseState { known, renewed: begun, is_lost: false, beats: 0 };
                     return Ok(Some(Lease {
                         name: name.clone(),
                         holder,
@@ -320,7 +320,7 @@ async fn acquire(
                     }));
                 }
                 // Or the lock was taken and lost before its answer arrived.
-                Ok(None) | Err(Unwritten::Refused) => pause = LOOKS[0],
+                Ok(None) | Err(WriteError::Refused) => pause = LOOKS[0],
                 Err(unwritten) => return Err(unwritten),
             }
         }
@@ -358,7 +358,7 @@ async fn renew(writes: Writes, lease: Arc<Lease>, length: Duration) {
                 lease.state().is_lost = true;
                 return;
             }
-            Ok(Err(Unwritten::Refused)) => {
+            Ok(Err(WriteError::Refused)) => {
                 // An earlier heartbeat that timed out may have arrived since.
                 match holder_of(&*writes.store, &lease.name).await {
                     Ok(Some((holder, known))) if holder == lease.holder => {

@@ -11,9 +11,9 @@ use ::object_store::{
 use futures_util::TryStreamExt as _;
 
 use super::error::{is_beyond_end, is_out_of_range, lacks_length, strict, to_error};
-use super::put::{Known, head, look};
+use super::put::{ObjectState, head, look};
 use super::transport::{call, failure_of};
-use super::{Result, Shared, runtime, version_of};
+use super::{RemoteShared, Result, runtime, version_of};
 use bedform_storage::{Answer, Bell, Object, StorageError, StorageErrorKind, Version, lacks};
 
 /// Bytes from the end of an object that its opening fetches by default: enough for whole documents.
@@ -26,7 +26,7 @@ const REPLACED_MAX: usize = 16;
 /// An opened object with a fixed version.
 #[derive(Debug, Clone)]
 pub(super) struct RemoteObject {
-    shared: Arc<Shared>,
+    shared: Arc<RemoteShared>,
     name: Path,
     shown: String,
     version: Version,
@@ -41,24 +41,24 @@ impl RemoteObject {
     /// Opens an object together with its last `tail` bytes, by one request. Also returns its state
     /// for later writes.
     pub(super) async fn open(
-        shared: Arc<Shared>,
+        shared: Arc<RemoteShared>,
         name: Path,
         shown: String,
         tail: u64,
-    ) -> Result<(Self, Known)> {
+    ) -> Result<(Self, ObjectState)> {
         let store = shared.client.store()?.clone();
         let opened = runtime::request(|| open(&*store, &name, tail.max(1))).await;
         let opened = opened.map_err(|error| {
             let error = if shared.lists { strict(error) } else { error };
             to_error("open", &shown, error)
         })?;
-        let Opened { meta, attributes, start, bytes: known } = opened;
+        let OpenedTail { meta, attributes, start, bytes: known } = opened;
         let version = version_of(&meta);
         if start.saturating_add(known.len() as u64) != version.size {
             // The answer is shorter than its header said.
             return Err(StorageError::new(StorageErrorKind::Truncated, "open", &shown));
         }
-        let (told, tag) = (Known::new(&meta, &attributes), meta.e_tag);
+        let (told, tag) = (ObjectState::new(&meta, &attributes), meta.e_tag);
         Ok((Self { shared, name, shown, version, tag, known, known_start: start }, told))
     }
 
@@ -97,13 +97,13 @@ impl RemoteObject {
         store: &dyn ObjectStore,
         offset: u64,
         buffer: &mut [u8],
-    ) -> std::result::Result<Changed, Error> {
+    ) -> std::result::Result<VersionChanged, Error> {
         let range = offset..offset + buffer.len() as u64;
         call(async {
             let answer = store.get_opts(&self.name, self.asking_for(range.clone())).await?;
             // A server that ignores conditions answers anyway.
             if version_of(&answer.meta) != self.version || answer.range != range {
-                return Ok(Changed(true));
+                return Ok(VersionChanged(true));
             }
             fill(answer, buffer).await
         })
@@ -122,7 +122,7 @@ impl RemoteObject {
 }
 
 /// True if an answer had another version than was requested.
-pub(super) struct Changed(pub(super) bool);
+pub(super) struct VersionChanged(pub(super) bool);
 
 /// Fills `buffer` with the body of an answer as it arrives, without a second copy. The object has
 /// changed if the length differs.
@@ -132,25 +132,30 @@ pub(super) struct Changed(pub(super) bool);
 pub(super) async fn fill(
     answer: GetResult,
     buffer: &mut [u8],
-) -> std::result::Result<Changed, Error> {
+) -> std::result::Result<VersionChanged, Error> {
     let mut at = 0;
     let mut stream = answer.into_stream();
     while let Some(piece) = stream.try_next().await? {
-        let Some(room) = buffer.get_mut(at..at + piece.len()) else { return Ok(Changed(true)) };
+        let Some(room) = buffer.get_mut(at..at + piece.len()) else {
+            return Ok(VersionChanged(true));
+        };
         room.copy_from_slice(&piece);
         at += piece.len();
     }
-    Ok(Changed(at != buffer.len()))
+    Ok(VersionChanged(at != buffer.len()))
 }
 
 /// Turns the outcome of a fetch into an error of a read.
 ///
 /// # Errors
 /// `Conflict` if the object has changed; of the server.
-pub(super) fn judge(fetched: std::result::Result<Changed, Error>, shown: &str) -> Result<()> {
+pub(super) fn judge(
+    fetched: std::result::Result<VersionChanged, Error>,
+    shown: &str,
+) -> Result<()> {
     match fetched {
-        Ok(Changed(false)) => Ok(()),
-        Ok(Changed(true)) | Err(Error::NotFound { .. } | Error::Precondition { .. }) => {
+        Ok(VersionChanged(false)) => Ok(()),
+        Ok(VersionChanged(true)) | Err(Error::NotFound { .. } | Error::Precondition { .. }) => {
             Err(StorageError::new(StorageErrorKind::Conflict, "read", shown))
         }
         // It had these bytes when it was opened.
@@ -162,7 +167,7 @@ pub(super) fn judge(fetched: std::result::Result<Changed, Error>, shown: &str) -
 }
 
 /// The metadata of an object, with its last bytes and their offset.
-struct Opened {
+struct OpenedTail {
     meta: ObjectMeta,
     attributes: Attributes,
     start: u64,
@@ -173,7 +178,7 @@ async fn open(
     store: &dyn ObjectStore,
     name: &Path,
     tail: u64,
-) -> std::result::Result<Opened, Error> {
+) -> std::result::Result<OpenedTail, Error> {
     let range = Some(GetRange::Suffix(tail));
     match store.get_opts(name, GetOptions { range, ..GetOptions::default() }).await {
         Ok(answer) => tail_of(answer).await,
@@ -197,7 +202,7 @@ async fn open_by_front(
     store: &dyn ObjectStore,
     name: &Path,
     tail: u64,
-) -> std::result::Result<Opened, Error> {
+) -> std::result::Result<OpenedTail, Error> {
     let range = Some(GetRange::Bounded(0..tail.min(TAIL_BYTES)));
     match store.get_opts(name, GetOptions { range, ..GetOptions::default() }).await {
         Ok(answer) if answer.range.end == answer.meta.size => tail_of(answer).await,
@@ -224,7 +229,7 @@ async fn open_by_size(
     tail: u64,
     mut found: Option<(ObjectMeta, Attributes)>,
     error: Error,
-) -> std::result::Result<Opened, Error> {
+) -> std::result::Result<OpenedTail, Error> {
     for _ in 0..REPLACED_MAX {
         let (meta, attributes) = match found.take() {
             Some(found) => found,
@@ -241,7 +246,7 @@ async fn open_by_size(
             },
         };
         if meta.size == 0 {
-            return Ok(Opened { meta, attributes, start: 0, bytes: Bytes::new() });
+            return Ok(OpenedTail { meta, attributes, start: 0, bytes: Bytes::new() });
         }
         let range = Some(GetRange::Bounded(meta.size.saturating_sub(tail)..meta.size));
         match store.get_opts(name, GetOptions { range, ..GetOptions::default() }).await {
@@ -261,10 +266,10 @@ async fn open_by_size(
     Err(error)
 }
 
-async fn tail_of(answer: GetResult) -> std::result::Result<Opened, Error> {
+async fn tail_of(answer: GetResult) -> std::result::Result<OpenedTail, Error> {
     let (meta, attributes, start) =
         (answer.meta.clone(), answer.attributes.clone(), answer.range.start);
-    Ok(Opened { meta, attributes, start, bytes: answer.bytes().await? })
+    Ok(OpenedTail { meta, attributes, start, bytes: answer.bytes().await? })
 }
 
 impl Object for RemoteObject {

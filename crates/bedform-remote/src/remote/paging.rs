@@ -22,7 +22,7 @@ use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 
-use super::transport::{Failure, call};
+use super::transport::{ServerFailure, call};
 
 type Result<T> = std::result::Result<T, Error>;
 
@@ -49,19 +49,19 @@ impl<S> Display for Paged<S> {
 }
 
 /// A list in progress.
-struct List<S> {
+struct PagedList<S> {
     store: Arc<S>,
     prefix: Option<String>,
     has_delimiter: bool,
     /// The token of the next page; `None` before the first.
     token: Option<String>,
     is_over: bool,
-    progress: Progress,
+    progress: ListProgress,
 }
 
 /// The counts by which an endless list is detected.
 #[derive(Debug)]
-struct Progress {
+struct ListProgress {
     begun: Instant,
     deadline: Duration,
     entries: u64,
@@ -73,7 +73,7 @@ struct Progress {
     landmark: Option<String>,
 }
 
-impl Progress {
+impl ListProgress {
     fn new(deadline: Duration) -> Self {
         Self { begun: Instant::now(), deadline, entries: 0, pages: 0, first: None, landmark: None }
     }
@@ -114,10 +114,10 @@ impl Progress {
 }
 
 fn endless(why: String) -> Error {
-    Error::Generic { store: "list", source: Box::new(Failure::EndlessList(why)) }
+    Error::Generic { store: "list", source: Box::new(ServerFailure::EndlessList(why)) }
 }
 
-impl<S: PaginatedListStore> List<S> {
+impl<S: PaginatedListStore> PagedList<S> {
     fn new(paged: &Paged<S>, prefix: Option<&Path>, has_delimiter: bool) -> Self {
         let prefix = prefix.filter(|prefix| !prefix.as_ref().is_empty());
         Self {
@@ -126,7 +126,7 @@ impl<S: PaginatedListStore> List<S> {
             has_delimiter,
             token: None,
             is_over: false,
-            progress: Progress::new(paged.deadline),
+            progress: ListProgress::new(paged.deadline),
         }
     }
 
@@ -180,7 +180,7 @@ impl<S: ObjectStore + PaginatedListStore> ObjectStore for Paged<S> {
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        let list = List::new(self, prefix, false);
+        let list = PagedList::new(self, prefix, false);
         let pages = stream::try_unfold(list, |mut list| async move {
             Ok::<_, Error>(list.next().await?.map(|page| (page, list)))
         });
@@ -188,7 +188,7 @@ impl<S: ObjectStore + PaginatedListStore> ObjectStore for Paged<S> {
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        let mut list = List::new(self, prefix, true);
+        let mut list = PagedList::new(self, prefix, true);
         let (mut objects, mut common_prefixes) = (Vec::new(), BTreeSet::new());
         while let Some(page) = list.next().await? {
             objects.extend(page.objects);
@@ -216,7 +216,7 @@ mod tests {
     /// Returns the number of pages after which a list of `pages`, each with its token, is rejected
     /// as endless.
     fn ends_after(pages: impl Iterator<Item = (ListResult, String)>) -> Option<u64> {
-        let mut progress = Progress::new(Duration::from_secs(3600));
+        let mut progress = ListProgress::new(Duration::from_secs(3600));
         for (page, token) in pages {
             if let Err(error) = progress.note(&page, Some(&token)) {
                 assert!(error.to_string().contains("does not end"), "{error}");
@@ -259,14 +259,14 @@ mod tests {
 
     #[test]
     fn a_list_has_time_for_its_entries() {
-        let mut progress = Progress::new(Duration::ZERO);
+        let mut progress = ListProgress::new(Duration::ZERO);
         let names = |count: u64| page((0..count).map(|at| at.to_string()));
-        let is_over = |progress: &mut Progress, count| {
+        let is_over = |progress: &mut ListProgress, count| {
             std::thread::sleep(Duration::from_millis(2));
             progress.note(&names(count), Some("a")).is_err()
         };
         assert!(is_over(&mut progress, 3));
-        let mut progress = Progress::new(Duration::ZERO);
+        let mut progress = ListProgress::new(Duration::ZERO);
         assert!(!is_over(&mut progress, 60_000));
         progress.entries = ENTRIES_MAX + 1;
         progress.landmark = None;

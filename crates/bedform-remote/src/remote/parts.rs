@@ -31,7 +31,7 @@ use super::transport::Transport;
 
 /// A client for multipart uploads.
 #[async_trait]
-pub trait Parts: Debug + Send + Sync {
+pub trait MultipartClient: Debug + Send + Sync {
     /// Begins an upload and returns its id.
     ///
     /// # Errors
@@ -114,7 +114,7 @@ fn completes(request: &HttpRequest) -> bool {
 pub(super) struct AmazonParts(pub(super) Arc<AmazonS3>);
 
 #[async_trait]
-impl Parts for AmazonParts {
+impl MultipartClient for AmazonParts {
     async fn begin(&self, name: &Path, attributes: Attributes) -> Result<MultipartId, Error> {
         let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
         self.0.create_multipart_opts(name, options).await
@@ -172,23 +172,23 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
-    use super::super::put::{Completion, Names, Unwritten, Writes};
+    use super::super::put::{Completion, WriteError, WriteNames, Writes};
     use super::super::runtime::wait;
     use super::*;
-    use crate::conformance::{FaultyServer, Lack, Likelihood};
+    use crate::conformance::{FaultRate, FaultyServer, MissingFeature};
 
     #[test]
     fn a_server_takes_parts_only_if_it_keeps_conditions_and_metadata_of_uploads() {
-        let server = || FaultyServer::new(1, Likelihood { writes: 0, reads: 0 });
+        let server = || FaultyServer::new(1, FaultRate { writes: 0, reads: 0 });
         for (server, is_fit) in [
             (server(), true),
-            (server().without(Lack::Conditions), false),
-            (server().without(Lack::Metadata), false),
+            (server().without(MissingFeature::Conditions), false),
+            (server().without(MissingFeature::Metadata), false),
         ] {
             let [store, plain] = [&server, &server].map(|server| Arc::new(server.clone()));
             let (deadline, pause) = (Duration::from_secs(600), Duration::from_millis(1));
             let writes = Writes { store, plain, deadline, pause, has_conditions: true };
-            let parts: Arc<dyn Parts> = Arc::new(server.clone());
+            let parts: Arc<dyn MultipartClient> = Arc::new(server.clone());
             let (name, parts) = (Path::from("a"), [parts.clone(), parts]);
             let found = wait("create", "a", writes.probe_parts(&name, &parts)).unwrap().is_ok();
             assert_eq!((found, server.uploads()), (is_fit, 0));
@@ -200,7 +200,7 @@ mod tests {
     struct Forgetful(AtomicBool);
 
     #[async_trait]
-    impl Parts for Forgetful {
+    impl MultipartClient for Forgetful {
         async fn begin(&self, _: &Path, _: Attributes) -> Result<MultipartId, Error> {
             Ok("1".to_owned())
         }
@@ -236,16 +236,16 @@ mod tests {
 
     #[test]
     fn an_upload_that_is_said_to_be_complete_after_an_answer_was_lost_is_looked_for() {
-        let server = FaultyServer::new(1, Likelihood { writes: 0, reads: 0 });
+        let server = FaultyServer::new(1, FaultRate { writes: 0, reads: 0 });
         let [store, plain] = [&server, &server].map(|server| Arc::new(server.clone()));
         let (deadline, pause) = (Duration::from_secs(600), Duration::from_millis(1));
         let writes = Writes { store, plain, deadline, pause, has_conditions: true };
         let parts = Arc::new(Forgetful(AtomicBool::new(false)));
-        let (name, names) = (Path::from("a"), Names::following(None));
+        let (name, names) = (Path::from("a"), WriteNames::following(None));
         let completion = Completion { parts, upload: "1".to_owned(), ids: Vec::new() };
         let outcome =
             wait("create", "a", writes.complete_if(&name, None, &names, 1, completion)).unwrap();
-        assert!(matches!(outcome, Err(Unwritten::Failed(Error::NotFound { .. }))));
+        assert!(matches!(outcome, Err(WriteError::Failed(Error::NotFound { .. }))));
     }
 
     #[test]

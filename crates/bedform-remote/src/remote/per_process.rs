@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// A value that a forked child does not share with its parent. In a child no thread drives the
 /// copied runtime and connections. The lookup takes no lock, because a fork could copy a locked
 /// one.
-pub(super) struct PerProcess<T>(AtomicPtr<Owned<T>>);
+pub(super) struct PerProcess<T>(AtomicPtr<OwnedByProcess<T>>);
 
-struct Owned<T> {
+struct OwnedByProcess<T> {
     process: u32,
     value: T,
 }
@@ -36,7 +36,7 @@ impl<T> PerProcess<T> {
         {
             return Ok(&owned.value);
         }
-        let own = Box::into_raw(Box::new(Owned { process, value: make()? }));
+        let own = Box::into_raw(Box::new(OwnedByProcess { process, value: make()? }));
         // The parent's value is leaked: a child must not drop it.
         match self.0.compare_exchange(found, own, Ordering::AcqRel, Ordering::Acquire) {
             // SAFETY: it was leaked just now, and lives as long as `self`.

@@ -6,22 +6,22 @@ use ::bytes::Bytes;
 
 /// Free buffers, kept while a writer exists.
 #[derive(Debug, Default)]
-pub(super) struct Pieces {
+pub(super) struct UploadBuffers {
     free: Mutex<Vec<Vec<u8>>>,
 }
 
 /// The buffers that the writers of a store share; freed with the last writer.
 #[derive(Debug, Default)]
-pub(super) struct SharedPieces(Mutex<Weak<Pieces>>);
+pub(super) struct SharedUploadBuffers(Mutex<Weak<UploadBuffers>>);
 
 /// A filled buffer, which becomes free again after it was sent.
-struct Filled {
+struct FilledBuffer {
     bytes: Vec<u8>,
-    pieces: Arc<Pieces>,
+    pieces: Arc<UploadBuffers>,
 }
 
-impl SharedPieces {
-    pub(super) fn get(&self) -> Arc<Pieces> {
+impl SharedUploadBuffers {
+    pub(super) fn get(&self) -> Arc<UploadBuffers> {
         let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         shared.upgrade().unwrap_or_else(|| {
             let pieces = Arc::default();
@@ -31,7 +31,7 @@ impl SharedPieces {
     }
 }
 
-impl Pieces {
+impl UploadBuffers {
     /// Returns an empty buffer; a new one has a capacity of `bytes`.
     pub(super) fn take(&self, bytes: usize) -> Vec<u8> {
         self.free().pop().unwrap_or_else(|| Vec::with_capacity(bytes))
@@ -39,7 +39,7 @@ impl Pieces {
 
     /// Returns `bytes` for sending; afterwards their memory becomes a free buffer.
     pub(super) fn fill(self: &Arc<Self>, bytes: Vec<u8>) -> Bytes {
-        Bytes::from_owner(Filled { bytes, pieces: self.clone() })
+        Bytes::from_owner(FilledBuffer { bytes, pieces: self.clone() })
     }
 
     fn free(&self) -> std::sync::MutexGuard<'_, Vec<Vec<u8>>> {
@@ -47,13 +47,13 @@ impl Pieces {
     }
 }
 
-impl AsRef<[u8]> for Filled {
+impl AsRef<[u8]> for FilledBuffer {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Filled {
+impl Drop for FilledBuffer {
     fn drop(&mut self) {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.clear();
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn memory_goes_round_while_there_are_writers_and_is_given_back_behind_the_last() {
-        let shared = SharedPieces::default();
+        let shared = SharedUploadBuffers::default();
         let (first, second) = (shared.get(), shared.get());
         let mut piece = first.take(10);
         piece.extend_from_slice(b"some bytes");

@@ -19,9 +19,9 @@ use futures_util::future::join3;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::error::{is_out_of_range, is_refusal, is_too_many, strict};
-use super::parts::Parts;
+use super::parts::MultipartClient;
 use super::runtime::request;
-use super::transport::{Failure, failure_of};
+use super::transport::{ServerFailure, failure_of};
 use super::version_of;
 use bedform_storage::Version;
 
@@ -36,7 +36,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// The state of an object, as the server last reported it.
 #[derive(Debug, Clone)]
-pub(super) struct Known {
+pub(super) struct ObjectState {
     pub(super) version: Version,
     pub(super) update: UpdateVersion,
     /// The directory of the parts of a growing object.
@@ -46,7 +46,7 @@ pub(super) struct Known {
 
 /// The reason why a write failed, or may have failed.
 #[derive(Debug)]
-pub(super) enum Unwritten {
+pub(super) enum WriteError {
     /// The name stands for another object than expected.
     Refused,
     /// Certainly not written.
@@ -72,19 +72,19 @@ pub(super) struct Writes {
 
 /// The names of an object's last writes, newest first; never empty.
 #[derive(Debug)]
-pub(super) struct Names(Vec<String>);
+pub(super) struct WriteNames(Vec<String>);
 
 /// A multipart upload that is ready to be completed, with its parts.
 pub(super) struct Completion {
-    pub(super) parts: Arc<dyn Parts>,
+    pub(super) parts: Arc<dyn MultipartClient>,
     pub(super) upload: MultipartId,
     pub(super) ids: Vec<PartId>,
 }
 
 /// The outcome of a write, as far as the stored object tells.
-enum Outcome {
+enum WriteOutcome {
     /// It happened; the stored object, unless other writes have followed.
-    Written(Option<Known>),
+    Written(Option<ObjectState>),
     /// The expected object is still there.
     AsBefore,
     /// Another object is there, which does not descend from this write.
@@ -94,12 +94,12 @@ enum Outcome {
 }
 
 /// The request of a write.
-enum Request {
+enum WriteRequest {
     Whole { payload: PutPayload, attributes: Attributes },
     Parts(Completion),
 }
 
-impl Known {
+impl ObjectState {
     pub(super) fn new(meta: &ObjectMeta, attributes: &Attributes) -> Self {
         let text = |name: &'static str| attributes.get(&Attribute::Metadata(name.into()));
         let writes = text(WRITES).map(|writes| writes.split(',').map(str::to_owned).collect());
@@ -141,7 +141,7 @@ pub(super) async fn look(
     store: &dyn ObjectStore,
     name: &Path,
     is_strict: bool,
-) -> Result<Option<Known>, Error> {
+) -> Result<Option<ObjectState>, Error> {
     request(|| look_once(store, name, is_strict)).await
 }
 
@@ -157,7 +157,7 @@ pub(super) async fn head(
         Err(error @ Error::NotFound { .. }) => return Err(error),
         Err(error) => error,
     };
-    if failure_of(&error).is_some_and(|failure| *failure != Failure::NotAllowed) {
+    if failure_of(&error).is_some_and(|failure| *failure != ServerFailure::NotAllowed) {
         return Err(error);
     }
     let range = Some(GetRange::Bounded(0..1));
@@ -178,13 +178,13 @@ async fn look_once(
     store: &dyn ObjectStore,
     name: &Path,
     is_strict: bool,
-) -> Result<Option<Known>, Error> {
+) -> Result<Option<ObjectState>, Error> {
     if is_strict {
         // Only an answer with a body tells whether the object or the bucket is missing.
         let range = Some(GetRange::Bounded(0..1));
         match store.get_opts(name, GetOptions { range, ..GetOptions::default() }).await {
             Ok(found) => {
-                let known = Known::new(&found.meta, &found.attributes);
+                let known = ObjectState::new(&found.meta, &found.attributes);
                 // The connection can be reused after the body was read.
                 let _ = found.bytes().await;
                 return Ok(Some(known));
@@ -200,7 +200,7 @@ async fn look_once(
         }
     }
     match head(store, name).await {
-        Ok((meta, attributes)) => Ok(Some(Known::new(&meta, &attributes))),
+        Ok((meta, attributes)) => Ok(Some(ObjectState::new(&meta, &attributes))),
         Err(Error::NotFound { .. }) if !is_strict => Ok(None),
         Err(missing @ Error::NotFound { .. }) => {
             Err(Error::Generic { store: "server", source: missing.into() })
@@ -215,7 +215,7 @@ impl Writes {
     ///
     /// # Errors
     /// `Failed` describes the server's behaviour; errors of the server.
-    pub(super) async fn probe(&self, name: &Path) -> Result<(), Unwritten> {
+    pub(super) async fn probe(&self, name: &Path) -> Result<(), WriteError> {
         let body = || PutPayload::from(random_name());
         let outcome = async {
             let first = self.put_if(name, body(), None, None).await?;
@@ -229,7 +229,7 @@ impl Writes {
             .await;
             for refused in [new, old] {
                 match refused {
-                    Err(Unwritten::Refused) => {}
+                    Err(WriteError::Refused) => {}
                     Ok(_) => return Err(unfit("the server ignores the conditions of writes")),
                     Err(unwritten) => return Err(unwritten),
                 }
@@ -249,8 +249,8 @@ impl Writes {
     pub(super) async fn probe_parts(
         &self,
         name: &Path,
-        parts: &[Arc<dyn Parts>; 2],
-    ) -> Result<(), Unwritten> {
+        parts: &[Arc<dyn MultipartClient>; 2],
+    ) -> Result<(), WriteError> {
         let mut uploads = Vec::new();
         let outcome = self.try_parts(name, parts, &mut uploads).await;
         for upload in &uploads {
@@ -263,14 +263,14 @@ impl Writes {
     async fn try_parts(
         &self,
         name: &Path,
-        parts: &[Arc<dyn Parts>; 2],
+        parts: &[Arc<dyn MultipartClient>; 2],
         uploads: &mut Vec<MultipartId>,
-    ) -> Result<(), Unwritten> {
+    ) -> Result<(), WriteError> {
         let first = self.put_in_one_part(name, parts, None, uploads).await?;
         let second = self.put_in_one_part(name, parts, first.as_ref(), uploads).await?;
         for expected in [None, first.as_ref()] {
             match self.put_in_one_part(name, parts, expected, uploads).await {
-                Err(Unwritten::Refused) => {}
+                Err(WriteError::Refused) => {}
                 Ok(_) => return Err(unfit("the server ignores the conditions of uploads")),
                 Err(unwritten) => return Err(unwritten),
             }
@@ -282,16 +282,16 @@ impl Writes {
     async fn put_in_one_part(
         &self,
         name: &Path,
-        [repeating, plain]: &[Arc<dyn Parts>; 2],
-        expected: Option<&Known>,
+        [repeating, plain]: &[Arc<dyn MultipartClient>; 2],
+        expected: Option<&ObjectState>,
         uploads: &mut Vec<MultipartId>,
-    ) -> Result<Option<Known>, Unwritten> {
-        let (names, body) = (Names::following(expected), random_name());
+    ) -> Result<Option<ObjectState>, WriteError> {
+        let (names, body) = (WriteNames::following(expected), random_name());
         let size = body.len() as u64;
-        let upload = repeating.begin(name, names.attributes()).await.map_err(Unwritten::Failed)?;
+        let upload = repeating.begin(name, names.attributes()).await.map_err(WriteError::Failed)?;
         uploads.push(upload.clone());
         let part = repeating.part(name, &upload, 0, body.into()).await;
-        let ids = vec![part.map_err(Unwritten::Failed)?];
+        let ids = vec![part.map_err(WriteError::Failed)?];
         let completion = Completion { parts: plain.clone(), upload, ids };
         self.complete_if(name, expected, &names, size, completion).await
     }
@@ -300,7 +300,7 @@ impl Writes {
     ///
     /// # Errors
     /// Of the server.
-    pub(super) async fn look(&self, name: &Path) -> Result<Option<Known>, Error> {
+    pub(super) async fn look(&self, name: &Path) -> Result<Option<ObjectState>, Error> {
         look(&*self.store, name, true).await
     }
 
@@ -309,37 +309,37 @@ impl Writes {
     /// it was written and then replaced by another write.
     ///
     /// # Errors
-    /// [`Unwritten`].
+    /// [`WriteError`].
     pub(super) async fn put_if(
         &self,
         name: &Path,
         payload: PutPayload,
-        expected: Option<&Known>,
+        expected: Option<&ObjectState>,
         parts: Option<&str>,
-    ) -> Result<Option<Known>, Unwritten> {
-        let names = Names::following(expected);
+    ) -> Result<Option<ObjectState>, WriteError> {
+        let names = WriteNames::following(expected);
         let mut attributes = names.attributes();
         if let Some(parts) = parts {
             attributes.insert(Attribute::Metadata(PARTS.into()), parts.to_owned().into());
         }
         let size = payload.content_length() as u64;
-        let request = Request::Whole { payload, attributes };
+        let request = WriteRequest::Whole { payload, attributes };
         self.conclude(name, expected, &names, &request, (size, parts)).await
     }
 
     /// As [`Writes::put_if`], for the parts of an upload that was begun with `names`.
     ///
     /// # Errors
-    /// [`Unwritten`]. The upload may still exist.
+    /// [`WriteError`]. The upload may still exist.
     pub(super) async fn complete_if(
         &self,
         name: &Path,
-        expected: Option<&Known>,
-        names: &Names,
+        expected: Option<&ObjectState>,
+        names: &WriteNames,
         size: u64,
         completion: Completion,
-    ) -> Result<Option<Known>, Unwritten> {
-        let request = Request::Parts(completion);
+    ) -> Result<Option<ObjectState>, WriteError> {
+        let request = WriteRequest::Parts(completion);
         self.conclude(name, expected, names, &request, (size, None)).await
     }
 
@@ -347,15 +347,15 @@ impl Writes {
         &self,
         name: &Path,
         mode: PutMode,
-        request: &Request,
+        request: &WriteRequest,
     ) -> Result<::object_store::PutResult, Error> {
         match request {
-            Request::Whole { payload, attributes } => {
+            WriteRequest::Whole { payload, attributes } => {
                 let attributes = attributes.clone();
                 let options = PutOptions { mode, attributes, ..PutOptions::default() };
                 self.plain.put_opts(name, payload.clone(), options).await
             }
-            Request::Parts(Completion { parts, upload, ids }) => {
+            WriteRequest::Parts(Completion { parts, upload, ids }) => {
                 parts.complete(name, upload, ids.clone(), mode).await
             }
         }
@@ -365,11 +365,11 @@ impl Writes {
     async fn conclude(
         &self,
         name: &Path,
-        expected: Option<&Known>,
-        names: &Names,
-        request: &Request,
+        expected: Option<&ObjectState>,
+        names: &WriteNames,
+        request: &WriteRequest,
         (size, parts): (u64, Option<&str>),
-    ) -> Result<Option<Known>, Unwritten> {
+    ) -> Result<Option<ObjectState>, WriteError> {
         let begun = Instant::now();
         let mode = match expected {
             _ if !self.has_conditions => PutMode::Overwrite,
@@ -381,13 +381,13 @@ impl Writes {
         loop {
             let error = match self.send(name, mode.clone(), request).await {
                 // A completion after a lost one may be confirmed although there is nothing.
-                Ok(_) if is_in_doubt && matches!(request, Request::Parts(_)) => {
-                    let found = self.look(name).await.map_err(Unwritten::Unknown)?;
+                Ok(_) if is_in_doubt && matches!(request, WriteRequest::Parts(_)) => {
+                    let found = self.look(name).await.map_err(WriteError::Unknown)?;
                     return match names.outcome(found, expected) {
-                        Outcome::Written(known) => Ok(known),
-                        Outcome::AsBefore => Err(Unwritten::Failed(lost_upload(name))),
-                        Outcome::Replaced => Err(Unwritten::Refused),
-                        Outcome::Untold => Err(Unwritten::Unknown(lost_upload(name))),
+                        WriteOutcome::Written(known) => Ok(known),
+                        WriteOutcome::AsBefore => Err(WriteError::Failed(lost_upload(name))),
+                        WriteOutcome::Replaced => Err(WriteError::Refused),
+                        WriteOutcome::Untold => Err(WriteError::Unknown(lost_upload(name))),
                     };
                 }
                 Ok(put) => match known_of(put, size, &names.0, parts) {
@@ -397,8 +397,8 @@ impl Writes {
                 Err(error) => error,
             };
             match &error {
-                Error::Precondition { .. } if !is_in_doubt => return Err(Unwritten::Refused),
-                _ if is_refusal(&error) && !is_in_doubt => return Err(Unwritten::Failed(error)),
+                Error::Precondition { .. } if !is_in_doubt => return Err(WriteError::Refused),
+                _ if is_refusal(&error) && !is_in_doubt => return Err(WriteError::Failed(error)),
                 // Or other writers are active right now.
                 Error::AlreadyExists { .. } | Error::Precondition { .. } => {}
                 // Nothing was done: Google allows one change of an object per second.
@@ -408,18 +408,20 @@ impl Writes {
             // With a single writer a repeated write has the same result.
             let outcome = match self.has_conditions {
                 true => self.look(name).await.map(|found| names.outcome(found, expected)),
-                false => Ok(Outcome::AsBefore),
+                false => Ok(WriteOutcome::AsBefore),
             };
             match outcome {
-                Ok(Outcome::Written(known)) => return Ok(known),
-                Ok(Outcome::Untold) if is_in_doubt => return Err(Unwritten::Unknown(error)),
-                Ok(Outcome::Replaced | Outcome::Untold) => return Err(Unwritten::Refused),
+                Ok(WriteOutcome::Written(known)) => return Ok(known),
+                Ok(WriteOutcome::Untold) if is_in_doubt => return Err(WriteError::Unknown(error)),
+                Ok(WriteOutcome::Replaced | WriteOutcome::Untold) => {
+                    return Err(WriteError::Refused);
+                }
                 // The server was busy, or the request was lost.
-                Ok(Outcome::AsBefore) => {}
+                Ok(WriteOutcome::AsBefore) => {}
                 Err(_) => is_in_doubt = true,
             }
             if begun.elapsed() + pause > self.deadline {
-                let unwritten = if is_in_doubt { Unwritten::Unknown } else { Unwritten::Failed };
+                let unwritten = if is_in_doubt { WriteError::Unknown } else { WriteError::Failed };
                 return Err(unwritten(error));
             }
             tokio::time::sleep(pause).await;
@@ -431,18 +433,18 @@ impl Writes {
     /// writers of this name then fail their conditions.
     ///
     /// # Errors
-    /// [`Unwritten`]; `Refused` only if other writers write all the time.
+    /// [`WriteError`]; `Refused` only if other writers write all the time.
     pub(super) async fn put_over(
         &self,
         name: &Path,
         payload: PutPayload,
-        mut there: Option<Known>,
-    ) -> Result<Option<Known>, Unwritten> {
+        mut there: Option<ObjectState>,
+    ) -> Result<Option<ObjectState>, WriteError> {
         let begun = Instant::now();
         loop {
             match self.put_if(name, payload.clone(), there.as_ref(), None).await {
-                Err(Unwritten::Refused) if begun.elapsed() < self.deadline => {
-                    there = self.look(name).await.map_err(Unwritten::Failed)?;
+                Err(WriteError::Refused) if begun.elapsed() < self.deadline => {
+                    there = self.look(name).await.map_err(WriteError::Failed)?;
                 }
                 outcome => return outcome,
             }
@@ -450,19 +452,19 @@ impl Writes {
     }
 
     /// Returns the object after a write whose answer did not describe it.
-    async fn read_back(&self, name: &Path, write: &str) -> Result<Option<Known>, Unwritten> {
+    async fn read_back(&self, name: &Path, write: &str) -> Result<Option<ObjectState>, WriteError> {
         match self.look(name).await {
             // With a single writer it need not name its write.
             Ok(found) if !self.has_conditions => Ok(found),
             Ok(found) => Ok(found.and_then(|found| found.if_last(write))),
-            Err(error) => Err(Unwritten::Unknown(error)),
+            Err(error) => Err(WriteError::Unknown(error)),
         }
     }
 }
 
-impl Names {
+impl WriteNames {
     /// Returns a new name, followed by those of the writes of the `expected` object.
-    pub(super) fn following(expected: Option<&Known>) -> Self {
+    pub(super) fn following(expected: Option<&ObjectState>) -> Self {
         let before = expected.iter().flat_map(|expected| expected.writes.clone());
         Self([random_name()].into_iter().chain(before).take(WRITES_MAX).collect())
     }
@@ -479,29 +481,31 @@ impl Names {
     }
 
     /// Returns the outcome of the write, made for `expected`, from the stored object.
-    fn outcome(&self, found: Option<Known>, expected: Option<&Known>) -> Outcome {
+    fn outcome(&self, found: Option<ObjectState>, expected: Option<&ObjectState>) -> WriteOutcome {
         match found {
-            Some(found) if found.has(self.own()) => Outcome::Written(found.if_last(self.own())),
-            found if is_same(found.as_ref(), expected) => Outcome::AsBefore,
-            Some(found) if !found.tells(expected) => Outcome::Untold,
-            _ => Outcome::Replaced,
+            Some(found) if found.has(self.own()) => {
+                WriteOutcome::Written(found.if_last(self.own()))
+            }
+            found if is_same(found.as_ref(), expected) => WriteOutcome::AsBefore,
+            Some(found) if !found.tells(expected) => WriteOutcome::Untold,
+            _ => WriteOutcome::Replaced,
         }
     }
 }
 
 /// The outcome of a write whose answer the program did not wait for.
-pub(super) fn given_up() -> Unwritten {
+pub(super) fn given_up() -> WriteError {
     let source = "the program was stopped before the server answered".into();
-    Unwritten::Unknown(Error::Generic { store: "requests", source })
+    WriteError::Unknown(Error::Generic { store: "requests", source })
 }
 
 /// Fails for `reason` unless the stored object is the last written one and names its writes.
 fn check_last(
-    found: Result<Option<Known>, Error>,
-    written: Option<Known>,
+    found: Result<Option<ObjectState>, Error>,
+    written: Option<ObjectState>,
     reason: &str,
-) -> Result<(), Unwritten> {
-    let found = found.map_err(Unwritten::Failed)?.filter(Known::is_named);
+) -> Result<(), WriteError> {
+    let found = found.map_err(WriteError::Failed)?.filter(ObjectState::is_named);
     let is_last =
         found.zip(written).is_some_and(|(found, written)| found.version == written.version);
     if is_last { Ok(()) } else { Err(unfit(reason)) }
@@ -513,15 +517,15 @@ fn lost_upload(name: &Path) -> Error {
     Error::NotFound { path: name.to_string(), source }
 }
 
-fn unfit(reason: &str) -> Unwritten {
+fn unfit(reason: &str) -> WriteError {
     let source = format!(
         "{reason}, so that two writers would lose each other's work: say that nobody else writes with \
          the option single_writer"
     );
-    Unwritten::Failed(Error::Generic { store: "conditions", source: source.into() })
+    WriteError::Failed(Error::Generic { store: "conditions", source: source.into() })
 }
 
-fn is_same(found: Option<&Known>, expected: Option<&Known>) -> bool {
+fn is_same(found: Option<&ObjectState>, expected: Option<&ObjectState>) -> bool {
     match (found, expected) {
         (None, None) => true,
         (Some(found), Some(expected)) => found.version == expected.version,
@@ -535,7 +539,7 @@ fn known_of(
     size: u64,
     writes: &[String],
     parts: Option<&str>,
-) -> Option<Known> {
+) -> Option<ObjectState> {
     let meta = ObjectMeta {
         location: Path::default(),
         last_modified: std::time::UNIX_EPOCH.into(),
@@ -546,7 +550,7 @@ fn known_of(
     let version = version_of(&meta);
     let update = UpdateVersion { e_tag: meta.e_tag, version: meta.version };
     let (writes, parts) = (writes.to_vec(), parts.map(str::to_owned));
-    Some(Known { version, update, parts, writes })
+    Some(ObjectState { version, update, parts, writes })
 }
 
 /// Returns a unique name.

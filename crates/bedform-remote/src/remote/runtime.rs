@@ -17,7 +17,7 @@ use super::Result;
 use super::error::{may_be_cut, to_error};
 use super::per_process::PerProcess;
 use super::transport::call;
-use bedform_storage::cancellation::{self, ASK_EVERY, Grace, interrupted};
+use bedform_storage::cancellation::{self, ASK_EVERY, GracePeriod, interrupted};
 use bedform_storage::{Answer, Bell, StorageError};
 
 /// The most repetitions after answers that were cut off.
@@ -51,7 +51,7 @@ pub(crate) fn wait<F: Future>(
     if !cancellation::may_begin() {
         return Err(stopped());
     }
-    listen(Grace::of(Duration::ZERO), future)?.ok_or_else(stopped)
+    listen(GracePeriod::of(Duration::ZERO), future)?.ok_or_else(stopped)
 }
 
 /// As [`wait`], for a write, whose outcome is unknown if it is dropped. After a cancellation it has
@@ -67,7 +67,7 @@ pub(super) fn write<F: Future>(
     if !cancellation::may_begin() {
         return Err(interrupted(operation, path));
     }
-    listen(Grace::default(), future)
+    listen(GracePeriod::default(), future)
 }
 
 /// As [`write`], for releasing a lock or deleting objects. Starts even after a cancellation, and
@@ -76,11 +76,11 @@ pub(super) fn write<F: Future>(
 /// # Errors
 /// If the system has no threads left.
 pub(super) fn give_back<F: Future>(future: F) -> Result<Option<F::Output>> {
-    cancellation::within(GIVE_BACK, || listen(Grace::of(GRACE_TO_GIVE_BACK), future))
+    cancellation::within(GIVE_BACK, || listen(GracePeriod::of(GRACE_TO_GIVE_BACK), future))
 }
 
 /// Waits for `future`; after a cancellation for `grace` at most.
-fn listen<F: Future>(mut grace: Grace, future: F) -> Result<Option<F::Output>> {
+fn listen<F: Future>(mut grace: GracePeriod, future: F) -> Result<Option<F::Output>> {
     let runtime = runtime()?;
     let mut future = pin!(future);
     loop {

@@ -10,13 +10,13 @@ use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 use bedform_storage::implement::{self, checked_suffix};
 use bedform_storage::{
-    Bell, Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter,
-    PendingObject, Storage, StorageError, StorageErrorKind, Version, lacks,
+    Bell, Condition, Durability, GrowingObject, ListedEntry, Lock, Object, ObjectWriter,
+    PendingObject, Storage, StorageError, StorageErrorKind, Version, WriteHint, lacks,
 };
 
 use super::error::to_error;
 use super::growing::{self, RemoteGrowing};
-use super::lease::Patience;
+use super::lease::LeaseWait;
 use super::put::look;
 use super::remove::{remove, remove_below};
 use super::writer::RemoteWriter;
@@ -95,7 +95,7 @@ impl Storage for RemoteStorage {
         &self,
         path: &ObjectPath,
         _durability: Durability,
-        hint: Hint,
+        hint: WriteHint,
     ) -> Result<Box<dyn ObjectWriter + '_>> {
         Ok(Box::new(RemoteWriter::create(self, path, hint)?))
     }
@@ -202,7 +202,7 @@ impl Storage for RemoteStorage {
         deleted.map_err(|error| to_error("delete", &path.to_string(), error))
     }
 
-    fn list(&self, path: &ObjectPath) -> Result<Vec<Entry>> {
+    fn list(&self, path: &ObjectPath) -> Result<Vec<ListedEntry>> {
         if !self.shared.lists {
             let reason = "HTTP servers do not tell what they have";
             let reason = io::Error::new(io::ErrorKind::PermissionDenied, reason);
@@ -219,11 +219,11 @@ impl Storage for RemoteStorage {
         };
         let entry = |path: &Path, is_directory| {
             let name = path.filename().filter(|name| !name.starts_with(OWN_PREFIX));
-            name.map(|name| Entry { name: name.to_owned(), is_directory })
+            name.map(|name| ListedEntry { name: name.to_owned(), is_directory })
         };
         let directories = listed.common_prefixes.iter().filter_map(|path| entry(path, true));
         let objects = listed.objects.iter().filter_map(|meta| entry(&meta.location, false));
-        let mut entries: Vec<Entry> = directories.chain(objects).collect();
+        let mut entries: Vec<ListedEntry> = directories.chain(objects).collect();
         entries.sort_unstable();
         entries.dedup();
         Ok(entries)
@@ -234,16 +234,16 @@ impl Storage for RemoteStorage {
     }
 
     fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
-        let held = self.take_lock(path, Patience::Endless)?;
+        let held = self.take_lock(path, LeaseWait::Endless)?;
         held.ok_or_else(|| StorageError::new(StorageErrorKind::Conflict, "lock", path))
     }
 
     fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
-        self.take_lock(path, Patience::None)
+        self.take_lock(path, LeaseWait::None)
     }
 
     fn try_lock_of_dead(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
-        self.take_lock(path, Patience::ToTell)
+        self.take_lock(path, LeaseWait::ToTell)
     }
 
     fn sweep(&self, _path: &ObjectPath) -> Result<u64> {

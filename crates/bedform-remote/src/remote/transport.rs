@@ -34,8 +34,8 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Method, StatusCode};
 use tokio::time::timeout;
 
-use self::redirect::{Names, Reach, Trail, location_of};
-use self::sent::Sent;
+use self::redirect::{NameResolver, NetworkScope, RedirectTrail, location_of};
+use self::sent::SentBytes;
 
 /// The time limit for a connection.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -46,7 +46,7 @@ const STALLS_OF_SENT: u32 = 4;
 
 /// The time limits of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Pace {
+pub(super) struct TransferLimits {
     /// The time for which a request is repeated.
     pub(super) deadline: Duration,
     /// The time within which an answer must begin, and in which a body must move the minimum of
@@ -55,7 +55,7 @@ pub(super) struct Pace {
     pub(super) bytes_per_second_min: u64,
 }
 
-impl Pace {
+impl TransferLimits {
     /// Returns the least bytes of each `stall`.
     fn bytes_min(&self) -> u64 {
         let bytes = u128::from(self.bytes_per_second_min) * self.stall.as_millis() / 1000;
@@ -65,7 +65,7 @@ impl Pace {
 
 /// The server's behaviour that ended a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum ServerFailure {
     #[error("the server sends more than {0} bytes, which is all that may come")]
     TooLong(u64),
     #[error("the server does not end its answer")]
@@ -88,7 +88,7 @@ pub(super) enum Failure {
     Redirected { to: String, why: &'static str },
 }
 
-impl Failure {
+impl ServerFailure {
     /// Names the server only: the rest of a URL may be a secret.
     fn redirected(to: &Url, why: &'static str) -> Self {
         let port = to.port().map(|port| format!(":{port}")).unwrap_or_default();
@@ -103,7 +103,7 @@ impl Failure {
 }
 
 /// Returns the failure that ended a request; `None` if the server itself reported an error.
-pub(super) fn failure_of(error: &Error) -> Option<&Failure> {
+pub(super) fn failure_of(error: &Error) -> Option<&ServerFailure> {
     let mut next = error.source();
     while let Some(error) = next {
         if let Some(failure) = error.downcast_ref() {
@@ -116,24 +116,24 @@ pub(super) fn failure_of(error: &Error) -> Option<&Failure> {
 
 /// A request with all its repetitions.
 #[derive(Debug)]
-struct Call {
+struct RepeatedRequest {
     begun: Instant,
     /// A permanent failure, after which the call makes no more requests.
-    refused: OnceLock<Failure>,
+    refused: OnceLock<ServerFailure>,
     /// The outcome of the last request.
     last: Mutex<Option<String>>,
 }
 
 tokio::task_local! {
-    static CALL: Arc<Call>;
+    static CALL: Arc<RepeatedRequest>;
 }
 
 /// Groups the requests of `future` into one call, with one deadline for all of them.
 pub(super) async fn call<F: Future>(future: F) -> F::Output {
-    CALL.scope(Arc::new(Call::begin()), future).await
+    CALL.scope(Arc::new(RepeatedRequest::begin()), future).await
 }
 
-impl Call {
+impl RepeatedRequest {
     fn begin() -> Self {
         Self { begun: Instant::now(), refused: OnceLock::new(), last: Mutex::default() }
     }
@@ -144,7 +144,7 @@ impl Call {
     }
 
     /// Fails if the call must make no more requests.
-    fn check(&self, pace: Pace) -> Result<(), Failure> {
+    fn check(&self, pace: TransferLimits) -> Result<(), ServerFailure> {
         if let Some(failure) = self.refused.get() {
             return Err(failure.clone());
         }
@@ -153,18 +153,18 @@ impl Call {
 
     /// Returns the failure of a call whose deadline has passed, with the outcome of its last
     /// request.
-    fn over(&self, pace: Pace) -> Failure {
+    fn over(&self, pace: TransferLimits) -> ServerFailure {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let last = last.unwrap_or_else(|| "the server did not answer".to_owned());
-        Failure::Over { deadline: pace.deadline, last }
+        ServerFailure::Over { deadline: pace.deadline, last }
     }
 
-    fn left(&self, pace: Pace) -> Duration {
+    fn left(&self, pace: TransferLimits) -> Duration {
         pace.deadline.saturating_sub(self.begun.elapsed())
     }
 
     /// Records `failure`, and returns it as an error for the crate's client.
-    fn failed(&self, failure: Failure) -> HttpError {
+    fn failed(&self, failure: ServerFailure) -> HttpError {
         if !failure.may_pass() {
             let _ = self.refused.set(failure.clone());
             return HttpError::new(HttpErrorKind::Unknown, failure);
@@ -181,7 +181,7 @@ impl Call {
 /// A connector that makes the clients of a store.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Transport {
-    pub(super) pace: Pace,
+    pub(super) pace: TransferLimits,
     /// True to follow redirects, for unsigned requests only.
     pub(super) follows: bool,
 }
@@ -196,7 +196,7 @@ impl HttpConnector for Transport {
             let source = Box::new(error);
             Error::Generic { store: "HTTP client", source }
         };
-        let origin = client(Names::All, timeout, allows_plain).map_err(failed)?;
+        let origin = client(NameResolver::All, timeout, allows_plain).map_err(failed)?;
         Ok(HttpClient::new(Connection { transport: *self, origin, elsewhere: Default::default() }))
     }
 }
@@ -240,7 +240,11 @@ fn seconds(text: &str) -> Option<Duration> {
     text.strip_suffix('s')?.parse().ok().map(Duration::from_secs)
 }
 
-fn client(names: Names, connect_timeout: Duration, allows_plain: bool) -> reqwest::Result<Client> {
+fn client(
+    names: NameResolver,
+    connect_timeout: Duration,
+    allows_plain: bool,
+) -> reqwest::Result<Client> {
     Client::builder()
         .user_agent(USER_AGENT)
         .redirect(Policy::none())
@@ -264,19 +268,19 @@ struct Connection {
     origin: Client,
     /// Clients for redirected requests, by reach: each connects to public addresses and those of
     /// one reach.
-    elsewhere: [OnceLock<Client>; Reach::COUNT],
+    elsewhere: [OnceLock<Client>; NetworkScope::COUNT],
 }
 
 #[async_trait]
 impl HttpService for Connection {
     async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let call = Call::current();
+        let call = RepeatedRequest::current();
         request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        let expected = answer::Expected::of(&request, !self.transport.follows);
+        let expected = answer::AnswerLimits::of(&request, !self.transport.follows);
         if expected.is_of_nothing() {
             // All bytes have arrived, but then an error instead of the end: the client would resume
             // after them.
-            return Err(call.failed(Failure::Endless));
+            return Err(call.failed(ServerFailure::Endless));
         }
         let method = request.method().clone();
         let response = match self.transport.follows {
@@ -289,11 +293,11 @@ impl HttpService for Connection {
             StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED
                 if method == Method::HEAD =>
             {
-                return Err(HttpError::new(HttpErrorKind::Unknown, Failure::NotAllowed));
+                return Err(HttpError::new(HttpErrorKind::Unknown, ServerFailure::NotAllowed));
             }
             // The client of web servers would take it for a missing object.
             StatusCode::METHOD_NOT_ALLOWED if method == Method::GET => {
-                return Err(call.failed(Failure::NotAllowed));
+                return Err(call.failed(ServerFailure::NotAllowed));
             }
             _ => {}
         }
@@ -305,28 +309,32 @@ impl Connection {
     async fn go_to_endpoint(
         &self,
         request: HttpRequest,
-        call: &Call,
+        call: &RepeatedRequest,
     ) -> Result<HttpResponse, HttpError> {
         let url = url_of(&request);
         let response = self.execute(&self.origin, request, call).await?;
         match url.ok().and_then(|url| location_of(&response, &url)) {
             Some(to) => {
                 let why = "requests to an object store go to its endpoint alone";
-                Err(call.failed(Failure::redirected(&to, why)))
+                Err(call.failed(ServerFailure::redirected(&to, why)))
             }
             None => Ok(response),
         }
     }
 
-    async fn follow(&self, request: HttpRequest, call: &Call) -> Result<HttpResponse, HttpError> {
+    async fn follow(
+        &self,
+        request: HttpRequest,
+        call: &RepeatedRequest,
+    ) -> Result<HttpResponse, HttpError> {
         let url = url_of(&request)?;
         let (method, headers) = (request.method().clone(), request.headers().clone());
         let mut response = self.execute(&self.origin, request, call).await?;
-        let mut trail = Trail::new(url);
+        let mut trail = RedirectTrail::new(url);
         while let Some(to) = location_of(&response, trail.at()) {
             if method != Method::GET && method != Method::HEAD {
                 let why = "only what is read is read elsewhere";
-                return Err(call.failed(Failure::redirected(&to, why)));
+                return Err(call.failed(ServerFailure::redirected(&to, why)));
             }
             trail.step(to, &response).await.map_err(|failure| call.failed(failure))?;
             let mut next = HttpRequest::new(HttpRequestBody::empty());
@@ -343,18 +351,18 @@ impl Connection {
         let is_missing = matches!(response.status(), StatusCode::NOT_FOUND | StatusCode::GONE);
         if is_missing && !trail.is_of_same_object() {
             let why = "what is missing there may be here";
-            return Err(call.failed(Failure::redirected(trail.at(), why)));
+            return Err(call.failed(ServerFailure::redirected(trail.at(), why)));
         }
         Ok(response)
     }
 
     /// Returns the client that connects to public addresses and those of `reach`.
-    fn elsewhere(&self, reach: Reach) -> Result<&Client, HttpError> {
+    fn elsewhere(&self, reach: NetworkScope) -> Result<&Client, HttpError> {
         let made = &self.elsewhere[reach as usize];
         if let Some(client) = made.get() {
             return Ok(client);
         }
-        let client = client(Names::Within(reach), CONNECT_TIMEOUT, true).map_err(no_uri)?;
+        let client = client(NameResolver::Within(reach), CONNECT_TIMEOUT, true).map_err(no_uri)?;
         Ok(made.get_or_init(|| client))
     }
 
@@ -363,12 +371,12 @@ impl Connection {
         &self,
         client: &Client,
         request: HttpRequest,
-        call: &Call,
+        call: &RepeatedRequest,
     ) -> Result<HttpResponse, HttpError> {
         let pace = self.transport.pace;
         call.check(pace).map_err(|failure| HttpError::new(HttpErrorKind::Unknown, failure))?;
         let (parts, body) = request.into_parts();
-        let (body, sent) = Sent::watch(body).await;
+        let (body, sent) = SentBytes::watch(body).await;
         let mut answering = pin!(client.call(HttpRequest::from_parts(parts, body)));
         let time = pace.stall * if sent.is_none() { 1 } else { STALLS_OF_SENT };
         let mut before = 0;
@@ -377,10 +385,10 @@ impl Connection {
             if let Ok(answered) = timeout(window, &mut answering).await {
                 return answered;
             }
-            let now = sent.as_ref().map_or(0, Sent::bytes);
+            let now = sent.as_ref().map_or(0, SentBytes::bytes);
             if now - before < pace.bytes_min() {
                 let is_over = window < time;
-                let failure = if is_over { call.over(pace) } else { Failure::Silent(window) };
+                let failure = if is_over { call.over(pace) } else { ServerFailure::Silent(window) };
                 return Err(call.failed(failure));
             }
             (before, window) = (now, time);
@@ -398,10 +406,10 @@ fn no_uri(error: impl std::error::Error + Send + Sync + 'static) -> HttpError {
 
 /// Returns the error of a redirected request. A refused address is permanent; other connection
 /// errors are repeated.
-fn refused(error: HttpError, call: &Call) -> HttpError {
+fn refused(error: HttpError, call: &RepeatedRequest) -> HttpError {
     let mut next = error.source();
     while let Some(source) = next {
-        match source.downcast_ref::<Failure>() {
+        match source.downcast_ref::<ServerFailure>() {
             Some(failure) if !failure.may_pass() => return call.failed(failure.clone()),
             _ => next = source.source(),
         }

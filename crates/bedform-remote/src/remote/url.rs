@@ -15,12 +15,12 @@ use ::url::Url;
 
 use super::aws;
 use super::azure;
-use super::client::{Client, Made, Make, Repeats};
+use super::client::{BuiltClient, ClientFactory, RetryPolicy, ServerClients};
 use super::error::redacted;
 use super::gcp;
 use super::paging::Paged;
 use super::parts::{AmazonParts, Conditional};
-use super::transport::{CONNECT_TIMEOUT, Pace, Transport};
+use super::transport::{CONNECT_TIMEOUT, TransferLimits, Transport};
 use super::web;
 
 /// The reason why there is no client for a URL, in one line without secrets.
@@ -82,8 +82,8 @@ impl Default for RemoteOptions {
 const RETRIES_MAX: usize = 12;
 
 /// A place in an object store, as its URL describes it.
-pub(super) struct Place {
-    pub(super) client: Client,
+pub(super) struct ResolvedUrl {
+    pub(super) client: ServerClients,
     pub(super) prefix: String,
     pub(super) shown: String,
     /// Scheme, server and bucket in the form of a file name.
@@ -102,7 +102,7 @@ pub(super) struct Place {
 const NO_SECRETS: &str = "credentials and queries are no part of it: give them in the environment; only the \
      URLs of files on web servers have a query";
 
-impl Place {
+impl ResolvedUrl {
     pub(super) fn of(url: &str, options: &RemoteOptions) -> Result<Self> {
         let (url, query) = web::without_query(url);
         let shown = redacted(url.trim_end_matches('/'));
@@ -157,7 +157,7 @@ impl Place {
             }
         };
         let (make, server, rights) = client.map_err(|reason| refused(&shown, &reason))?;
-        let client = Client::new(make);
+        let client = ServerClients::new(make);
         client.try_store().map_err(|reason| refused(&shown, &reason))?;
         let system = system_of(vendor, &server, bucket);
         Ok(Self { client, prefix, shown, system, rights, lists: true, has_query: false })
@@ -215,13 +215,13 @@ trait Vendor: Clone + Send + Sync + 'static {
         retries: RetryConfig,
         options: ClientOptions,
         transport: Transport,
-    ) -> ::object_store::Result<Made>;
+    ) -> ::object_store::Result<BuiltClient>;
 
     /// Returns a maker of clients, the server, and a fingerprint of the credentials.
     fn client(
         mut self,
         options: &RemoteOptions,
-    ) -> std::result::Result<(Make, String, String), String> {
+    ) -> std::result::Result<(ClientFactory, String, String), String> {
         if let Some(server) = &options.endpoint {
             self = self.with_server(server);
         }
@@ -339,10 +339,13 @@ impl Vendor for AmazonS3Builder {
         retries: RetryConfig,
         options: ClientOptions,
         transport: Transport,
-    ) -> ::object_store::Result<Made> {
+    ) -> ::object_store::Result<BuiltClient> {
         let builder = self.with_retry(retries).with_client_options(options);
         let store = Arc::new(builder.with_http_connector(Conditional(transport)).build()?);
-        Ok(Made { parts: Some(Arc::new(AmazonParts(store.clone()))), ..paged(store, transport) })
+        Ok(BuiltClient {
+            parts: Some(Arc::new(AmazonParts(store.clone()))),
+            ..paged(store, transport)
+        })
     }
 }
 
@@ -385,7 +388,7 @@ impl Vendor for GoogleCloudStorageBuilder {
         retries: RetryConfig,
         options: ClientOptions,
         transport: Transport,
-    ) -> ::object_store::Result<Made> {
+    ) -> ::object_store::Result<BuiltClient> {
         let is_signed = !is_true(self.get_config_value(&GoogleConfigKey::SkipSignature));
         let builder = match is_signed {
             true => self.with_http_connector(transport),
@@ -459,7 +462,7 @@ impl Vendor for MicrosoftAzureBuilder {
         retries: RetryConfig,
         options: ClientOptions,
         transport: Transport,
-    ) -> ::object_store::Result<Made> {
+    ) -> ::object_store::Result<BuiltClient> {
         let builder = self.with_retry(retries).with_client_options(options);
         Ok(paged(Arc::new(builder.with_http_connector(transport).build()?), transport))
     }
@@ -477,19 +480,19 @@ pub(super) fn client_options(allow_http: bool) -> ClientOptions {
 /// Returns the transport of all requests; with `follows`, unsigned requests follow redirects.
 pub(super) fn transport(options: &RemoteOptions, follows: bool) -> Transport {
     let RemoteOptions { deadline, stall, bytes_per_second_min, .. } = *options;
-    Transport { pace: Pace { deadline, stall, bytes_per_second_min }, follows }
+    Transport { pace: TransferLimits { deadline, stall, bytes_per_second_min }, follows }
 }
 
 /// Returns a client whose lists are bounded.
-fn paged<S: ObjectStore + PaginatedListStore>(store: Arc<S>, transport: Transport) -> Made {
-    Made::whole(Arc::new(Paged { store, deadline: transport.pace.deadline }))
+fn paged<S: ObjectStore + PaginatedListStore>(store: Arc<S>, transport: Transport) -> BuiltClient {
+    BuiltClient::whole(Arc::new(Paged { store, deadline: transport.pace.deadline }))
 }
 
 /// Returns a client, or the reason why there is none.
 pub(super) fn built<S: ObjectStore>(
     built: ::object_store::Result<S>,
-) -> std::result::Result<Made, String> {
-    built.map(|store| Made::whole(Arc::new(store))).map_err(|error| reason(&error))
+) -> std::result::Result<BuiltClient, String> {
+    built.map(|store| BuiltClient::whole(Arc::new(store))).map_err(|error| reason(&error))
 }
 
 /// Returns the text of an error, without secrets.
@@ -497,13 +500,13 @@ fn reason(error: &::object_store::Error) -> String {
     redacted(&error.to_string())
 }
 
-pub(super) fn retries(options: &RemoteOptions, repeats: Repeats) -> RetryConfig {
+pub(super) fn retries(options: &RemoteOptions, repeats: RetryPolicy) -> RetryConfig {
     let backoff = BackoffConfig {
         init_backoff: options.pause,
         max_backoff: Duration::from_secs(5),
         ..BackoffConfig::default()
     };
-    let max_retries = if repeats == Repeats::Yes { RETRIES_MAX } else { 0 };
+    let max_retries = if repeats == RetryPolicy::Yes { RETRIES_MAX } else { 0 };
     RetryConfig { backoff, max_retries, retry_timeout: options.deadline }
 }
 
@@ -523,7 +526,7 @@ mod tests {
     fn system(url: &str, endpoint: Option<&str>) -> String {
         let endpoint = endpoint.map(str::to_owned);
         let options = RemoteOptions { anonymous: true, endpoint, ..RemoteOptions::default() };
-        Place::of(url, &options).unwrap().system
+        ResolvedUrl::of(url, &options).unwrap().system
     }
 
     #[test]
@@ -560,7 +563,7 @@ mod tests {
             let [endpoint, region] = [endpoint, region].map(|text| text.map(str::to_owned));
             let anonymous = true;
             let options = RemoteOptions { anonymous, endpoint, region, ..Default::default() };
-            let said = Place::of(url, &options).err().map(|error| error.to_string());
+            let said = ResolvedUrl::of(url, &options).err().map(|error| error.to_string());
             let said = said.unwrap_or_else(|| panic!("{url} {options:?}"));
             assert!(!said.contains("secret"), "{said}");
         };
@@ -588,7 +591,7 @@ mod tests {
 
     #[test]
     fn an_escape_has_two_digits() {
-        let prefix = |url| Place::of(url, &RemoteOptions::default()).unwrap().prefix;
+        let prefix = |url| ResolvedUrl::of(url, &RemoteOptions::default()).unwrap().prefix;
         assert_eq!(prefix("http://h/a%20b/%2f%c3%a4/"), "a b//\u{e4}");
         assert_eq!(prefix("http://h/%+f%2"), "%+f%2");
     }

@@ -6,15 +6,15 @@ use ::object_store::http::HttpBuilder;
 use ::percent_encoding::percent_decode_str;
 use ::url::Url;
 
-use super::client::Client;
+use super::client::ServerClients;
 use super::error::redacted;
 use super::transport::WithQuery;
 use super::url::{
-    Place, RemoteOptions, Result, built, client_options, fingerprint, host_of, refused, retries,
-    system_of, transport,
+    RemoteOptions, ResolvedUrl, Result, built, client_options, fingerprint, host_of, refused,
+    retries, system_of, transport,
 };
 
-impl Place {
+impl ResolvedUrl {
     /// Returns a place on a web server; each request carries `query`.
     pub(super) fn of_server(
         url: &str,
@@ -41,7 +41,7 @@ impl Place {
         let builder = HttpBuilder::new().with_url(server).with_client_options(plain);
         let builder = builder.with_http_connector(transport);
         let own = options.clone();
-        let client = Client::new(Box::new(move |repeats| {
+        let client = ServerClients::new(Box::new(move |repeats| {
             built(builder.clone().with_retry(retries(&own, repeats)).build())
         }));
         client.try_store().map_err(|reason| refused(&shown, &reason))?;
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn only_files_on_web_servers_have_a_query_and_fragments_are_for_browsers() {
         let of = |url| {
-            Place::of(url, &RemoteOptions::default())
+            ResolvedUrl::of(url, &RemoteOptions::default())
                 .map(|place| (place.shown, place.prefix, place.has_query))
         };
         let file = |has_query| Ok(("https://h/a/b.nc".to_owned(), "a/b.nc".to_owned(), has_query));
@@ -85,7 +85,7 @@ mod tests {
             assert!(said.contains("only the URLs of files on web servers have a query"), "{said}");
             assert!(!said.contains("secret"), "{said}");
         }
-        let rights = |url| Place::of(url, &RemoteOptions::default()).unwrap().rights;
+        let rights = |url| ResolvedUrl::of(url, &RemoteOptions::default()).unwrap().rights;
         assert_ne!(rights("https://h/a?b=1"), rights("https://h/a?b=2"));
     }
 }

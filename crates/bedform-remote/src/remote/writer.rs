@@ -11,11 +11,13 @@ use bedform_format::ObjectPath;
 use futures_util::future::join;
 use tokio::task::JoinHandle;
 
-use super::parts::Parts;
-use super::pieces::Pieces;
-use super::put::{Completion, Known, Names, Unwritten, given_up, look};
+use super::parts::MultipartClient;
+use super::pieces::UploadBuffers;
+use super::put::{Completion, ObjectState, WriteError, WriteNames, given_up, look};
 use super::{RemoteStorage, Result, runtime};
-use bedform_storage::{Condition, Hint, ObjectWriter, StorageError, StorageErrorKind, Version};
+use bedform_storage::{
+    Condition, ObjectWriter, StorageError, StorageErrorKind, Version, WriteHint,
+};
 
 /// The most bytes of an object: all stores take so many in one request, and some take no more on a
 /// condition.
@@ -30,18 +32,18 @@ const PIECE_BYTES: usize = 4 << 20;
 /// one write to the connection.
 const KEPT_BYTES_MIN: usize = 64 << 10;
 
-type Look = JoinHandle<std::result::Result<Option<Known>, Error>>;
+type PendingLookup = JoinHandle<std::result::Result<Option<ObjectState>, Error>>;
 
 pub(super) struct RemoteWriter {
     storage: RemoteStorage,
     path: ObjectPath,
     name: Path,
     /// The lookup of the present object, which runs while the new one is made.
-    there: Option<Look>,
+    there: Option<PendingLookup>,
     /// The multipart upload, if the object is sent in parts.
-    upload: Option<Upload>,
+    upload: Option<UploadInProgress>,
     pieces: Vec<Bytes>,
-    memory: Arc<Pieces>,
+    memory: Arc<UploadBuffers>,
     piece_bytes: usize,
     last: Vec<u8>,
     /// The expected size in bytes; 0 if unknown.
@@ -50,10 +52,10 @@ pub(super) struct RemoteWriter {
 }
 
 /// A multipart upload in progress.
-struct Upload {
-    parts: [Arc<dyn Parts>; 2],
-    opening: Option<JoinHandle<std::result::Result<Opened, Error>>>,
-    opened: Option<Arc<Opened>>,
+struct UploadInProgress {
+    parts: [Arc<dyn MultipartClient>; 2],
+    opening: Option<JoinHandle<std::result::Result<OpenedUpload, Error>>>,
+    opened: Option<Arc<OpenedUpload>>,
     sent: Vec<JoinHandle<std::result::Result<PartId, Error>>>,
     /// Bytes in sent parts.
     sent_bytes: u64,
@@ -63,15 +65,19 @@ struct Upload {
 }
 
 /// An opened upload, with the object that its metadata follow.
-struct Opened {
+struct OpenedUpload {
     name: Path,
     upload: MultipartId,
-    names: Names,
-    there: Option<Known>,
+    names: WriteNames,
+    there: Option<ObjectState>,
 }
 
 impl RemoteWriter {
-    pub(super) fn create(storage: &RemoteStorage, path: &ObjectPath, hint: Hint) -> Result<Self> {
+    pub(super) fn create(
+        storage: &RemoteStorage,
+        path: &ObjectPath,
+        hint: WriteHint,
+    ) -> Result<Self> {
         let name = storage.name_to_write("create", path)?;
         let part_bytes = storage.shared.options.part_bytes.max(1);
         let piece_bytes = PIECE_BYTES.min(part_bytes);
@@ -80,7 +86,7 @@ impl RemoteWriter {
         let parts = if is_large && wants_streams { storage.parts(path)? } else { None };
         let (store, looked) = (storage.shared.client.store()?.clone(), name.clone());
         let there = runtime::spawn(async move { look(&*store, &looked, true).await })?;
-        let upload = parts.map(|parts| Upload {
+        let upload = parts.map(|parts| UploadInProgress {
             parts,
             opening: None,
             opened: None,
@@ -156,7 +162,7 @@ impl RemoteWriter {
     fn publish_parts(
         &mut self,
         condition: Condition<'_>,
-    ) -> Result<Option<std::result::Result<Option<Known>, Unwritten>>> {
+    ) -> Result<Option<std::result::Result<Option<ObjectState>, WriteError>>> {
         let Some(mut upload) = self.upload.take() else { return Ok(None) };
         upload.wait_until_open(&self.path)?;
         let Some(opened) = upload.opened.clone() else { return Ok(None) };
@@ -178,9 +184,9 @@ impl RemoteWriter {
         let outcome = runtime::write("publish", &self.path, completing)?;
         Ok(match outcome.unwrap_or_else(|| Err(given_up())) {
             // The newest writer wins.
-            Err(Unwritten::Refused) if matches!(condition, Condition::None) => None,
+            Err(WriteError::Refused) if matches!(condition, Condition::None) => None,
             // The server has forgotten the upload.
-            Err(Unwritten::Failed(Error::NotFound { .. })) => None,
+            Err(WriteError::Failed(Error::NotFound { .. })) => None,
             outcome => Some(outcome),
         })
     }
@@ -189,14 +195,14 @@ impl RemoteWriter {
 /// Opens an upload after the lookup of the present object, whose writes the metadata name. `is_new`
 /// is a guess that there is none.
 async fn open(
-    parts: Arc<dyn Parts>,
+    parts: Arc<dyn MultipartClient>,
     name: Path,
-    there: Look,
+    there: PendingLookup,
     is_new: bool,
-) -> std::result::Result<Opened, Error> {
+) -> std::result::Result<OpenedUpload, Error> {
     let (there, guessed) = match is_new {
         true => {
-            let names = Names::following(None);
+            let names = WriteNames::following(None);
             let (there, upload) = join(there, parts.begin(&name, names.attributes())).await;
             (there, Some((upload?, names)))
         }
@@ -204,14 +210,14 @@ async fn open(
     };
     let there = there.map_err(runtime::ended).and_then(|there| there);
     match (there, guessed) {
-        (Ok(None), Some((upload, names))) => Ok(Opened { name, upload, names, there: None }),
+        (Ok(None), Some((upload, names))) => Ok(OpenedUpload { name, upload, names, there: None }),
         (Ok(there), guessed) => {
             if let Some((upload, _)) = guessed {
                 let _ = parts.abort(&name, &upload).await;
             }
-            let names = Names::following(there.as_ref());
+            let names = WriteNames::following(there.as_ref());
             let upload = parts.begin(&name, names.attributes()).await?;
-            Ok(Opened { name, upload, names, there })
+            Ok(OpenedUpload { name, upload, names, there })
         }
         (Err(error), guessed) => {
             if let Some((upload, _)) = guessed {
@@ -222,7 +228,7 @@ async fn open(
     }
 }
 
-impl Upload {
+impl UploadInProgress {
     /// Waits until the upload is open. If that fails, the object is sent whole.
     fn wait_until_open(&mut self, path: &ObjectPath) -> Result<()> {
         if let Some(opening) = self.opening.take() {
@@ -234,7 +240,12 @@ impl Upload {
 
     /// Sends the full parts of the bytes before `end`. Some bytes are held back, so that the last
     /// part is not small.
-    fn send_full_parts(&mut self, opened: &Arc<Opened>, pieces: &[Bytes], end: u64) -> Result<()> {
+    fn send_full_parts(
+        &mut self,
+        opened: &Arc<OpenedUpload>,
+        pieces: &[Bytes],
+        end: u64,
+    ) -> Result<()> {
         while end - self.sent_bytes >= self.part_bytes + self.kept_bytes {
             self.send(opened, pieces, self.sent_bytes + self.part_bytes)?;
         }
@@ -242,7 +253,7 @@ impl Upload {
     }
 
     /// Sends the unsent bytes before `end` as one part.
-    fn send(&mut self, opened: &Arc<Opened>, pieces: &[Bytes], end: u64) -> Result<()> {
+    fn send(&mut self, opened: &Arc<OpenedUpload>, pieces: &[Bytes], end: u64) -> Result<()> {
         let payload: PutPayload = between(pieces, self.sent_bytes, end).collect();
         self.sent_bytes = end;
         let (parts, opened, number) = (self.parts[0].clone(), opened.clone(), self.sent.len());
@@ -254,16 +265,16 @@ impl Upload {
     async fn complete(
         mut self,
         storage: &RemoteStorage,
-        opened: &Opened,
-        expected: Option<&Known>,
+        opened: &OpenedUpload,
+        expected: Option<&ObjectState>,
         size: u64,
-    ) -> std::result::Result<Option<Known>, Unwritten> {
+    ) -> std::result::Result<Option<ObjectState>, WriteError> {
         let mut ids = Ok(Vec::with_capacity(self.sent.len()));
         // Waits for all parts: one that arrives after the upload was removed would stay.
         for sent in std::mem::take(&mut self.sent) {
             match (sent.await.map_err(runtime::ended).and_then(|sent| sent), &mut ids) {
                 (Ok(id), Ok(ids)) => ids.push(id),
-                (Err(error), Ok(_)) => ids = Err(Unwritten::Failed(error)),
+                (Err(error), Ok(_)) => ids = Err(WriteError::Failed(error)),
                 (_, Err(_)) => {}
             }
         }
@@ -275,7 +286,7 @@ impl Upload {
             }
             (Err(unwritten), _) => Err(unwritten),
             // There was a client at the start.
-            (_, Err(_)) => Err(Unwritten::Refused),
+            (_, Err(_)) => Err(WriteError::Refused),
         };
         if outcome.is_err() {
             let _ = repeating.abort(&opened.name, &opened.upload).await;

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bedform_format::ObjectPath;
-use bedform_remote::conformance::{FaultyServer, Lack, Likelihood};
+use bedform_remote::conformance::{FaultRate, FaultyServer, MissingFeature};
 use bedform_remote::{RemoteOptions, RemoteStorage};
 use bedform_storage::conformance::check;
 use bedform_storage::{
-    Condition, Durability, Failing, Fault, Mode, Operation, Recording, Storage, StorageErrorKind,
+    Condition, Durability, Failing, Fault, Mode, Recording, Storage, StorageErrorKind,
+    StorageOperation,
 };
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
@@ -26,17 +27,17 @@ fn an_object_store_keeps_the_contract() {
 
 #[test]
 fn an_object_store_that_counts_no_bytes_from_the_end_keeps_the_contract() {
-    let good = Likelihood { writes: 0, reads: 0 };
-    check(|| in_object_store(Arc::new(FaultyServer::new(0, good).without(Lack::Ends))));
+    let good = FaultRate { writes: 0, reads: 0 };
+    check(|| in_object_store(Arc::new(FaultyServer::new(0, good).without(MissingFeature::Ends))));
 }
 
 #[test]
 fn a_server_that_is_not_fit_for_several_writers_is_written_to_by_one_who_says_so() {
-    let good = Likelihood { writes: 0, reads: 0 };
+    let good = FaultRate { writes: 0, reads: 0 };
     let path = ObjectPath::parse("a").unwrap();
     for (lack, said) in [
-        (Lack::Conditions, "ignores the conditions"),
-        (Lack::Metadata, "does not keep the metadata"),
+        (MissingFeature::Conditions, "ignores the conditions"),
+        (MissingFeature::Metadata, "does not keep the metadata"),
     ] {
         let server = Arc::new(FaultyServer::new(0, good).without(lack));
         let storage = in_object_store(server.clone());
@@ -77,9 +78,9 @@ fn wrappers_of_a_server_keep_its_contract_and_ask_it_ahead_as_it_does() {
     let kept = object.kept().expect("a server's object is kept");
     let bytes = kept.ask(20, 30, &bell).expect("bytes are asked for ahead").take().unwrap();
     assert_eq!(bytes[..], [7; 30]);
-    assert_eq!((recording.bytes_read(), recording.count(Operation::Open)), (35, 1));
+    assert_eq!((recording.bytes_read(), recording.count(StorageOperation::Open)), (35, 1));
 
-    recording.inner().fail_at(Operation::Read, 0, Fault::Error(StorageErrorKind::Server));
+    recording.inner().fail_at(StorageOperation::Read, 0, Fault::Error(StorageErrorKind::Server));
     let failed = kept.ask(20, 30, &bell).expect("bytes are asked for ahead").take();
     assert_eq!(failed.unwrap_err().kind, StorageErrorKind::Server);
 }

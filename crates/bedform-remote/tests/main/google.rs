@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bedform_remote::{RemoteOptions, RemoteStorage};
 use bedform_storage::conformance::check;
-use bedform_storage::{Condition, Durability, Hint, Mode, Storage, StorageErrorKind};
+use bedform_storage::{Condition, Durability, Mode, Storage, StorageErrorKind, WriteHint};
 
 use super::server::{self, Reply, Request, Row, Server, Service, decoded, escaped, path, put};
 
@@ -174,7 +174,7 @@ fn a_server_that_is_asked_for_too_much_is_asked_again_and_what_it_has_not_done_i
     let impatient = RemoteStorage::open("gs://bucket/busy", Mode::ReadWrite, &options).unwrap();
     assert!(put(&impatient, "c", b"one", Condition::Absent));
     google.state().service.busy = usize::MAX;
-    let mut writer = impatient.create(&path("b"), Durability::Disk, Hint::default()).unwrap();
+    let mut writer = impatient.create(&path("b"), Durability::Disk, WriteHint::default()).unwrap();
     writer.append(b"two").unwrap();
     let refused = writer.publish(Condition::Absent).unwrap_err();
     assert_eq!(refused.kind, StorageErrorKind::Server, "{refused}");

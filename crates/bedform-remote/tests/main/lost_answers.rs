@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use bedform_format::ObjectPath;
-use bedform_remote::conformance::{FaultyServer, Lack, Likelihood};
+use bedform_remote::conformance::{FaultRate, FaultyServer, MissingFeature};
 use bedform_remote::{RemoteOptions, RemoteStorage};
 use bedform_storage::{
-    Condition, Durability, Hint, Mode, Object, Storage, StorageError, StorageErrorKind,
-    StorageExt as _, Version,
+    Condition, Durability, Mode, Object, Storage, StorageError, StorageErrorKind, StorageExt as _,
+    Version, WriteHint,
 };
 
 use crate::server::wait_until;
@@ -52,7 +52,7 @@ fn put(
     if writer.is_multiple_of(2) {
         return storage.put(path, bytes, Durability::Disk, condition);
     }
-    let mut object = storage.create(path, Durability::Disk, Hint::of(bytes.len() as u64))?;
+    let mut object = storage.create(path, Durability::Disk, WriteHint::of(bytes.len() as u64))?;
     object.append(bytes)?;
     object.publish(condition)
 }
@@ -64,19 +64,19 @@ fn read_all(object: &dyn Object) -> Option<Vec<u8>> {
 
 /// The outcome of a step, as its writer learned it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Heard {
+enum StepOutcome {
     Done,
     Refused,
     Unknown,
 }
 
-fn heard<T>(outcome: Result<T, bedform_storage::StorageError>) -> Heard {
+fn heard<T>(outcome: Result<T, bedform_storage::StorageError>) -> StepOutcome {
     match outcome.map_err(|error| error.kind) {
-        Ok(_) => Heard::Done,
-        Err(StorageErrorKind::Exists | StorageErrorKind::Conflict) => Heard::Refused,
+        Ok(_) => StepOutcome::Done,
+        Err(StorageErrorKind::Exists | StorageErrorKind::Conflict) => StepOutcome::Refused,
         // A server that refuses every request has not carried out this one, either.
-        Err(StorageErrorKind::Server) => Heard::Refused,
-        Err(StorageErrorKind::Poisoned) => Heard::Unknown,
+        Err(StorageErrorKind::Server) => StepOutcome::Refused,
+        Err(StorageErrorKind::Poisoned) => StepOutcome::Unknown,
         Err(kind) => panic!("{kind:?}"),
     }
 }
@@ -87,14 +87,14 @@ fn name(writer: u64, step: u64) -> String {
 }
 
 /// Creates an object that all writers try to create.
-fn claim(storage: &RemoteStorage, writer: u64, step: u64) -> Heard {
+fn claim(storage: &RemoteStorage, writer: u64, step: u64) -> StepOutcome {
     let path = path(&format!("claims/{step}"));
     let bytes = name(writer, step);
     heard(put(storage, writer, &path, bytes.as_bytes(), Condition::Absent))
 }
 
 /// Adds to a list that all writers share, on the condition that it is unchanged.
-fn add(storage: &RemoteStorage, writer: u64, step: u64) -> Heard {
+fn add(storage: &RemoteStorage, writer: u64, step: u64) -> StepOutcome {
     let path = path("list");
     loop {
         let Ok(found) = storage.find(&path) else { continue };
@@ -108,24 +108,24 @@ fn add(storage: &RemoteStorage, writer: u64, step: u64) -> Heard {
         };
         list.extend(name(writer, step).as_bytes());
         match heard(put(storage, writer, &path, &list, condition)) {
-            Heard::Refused => {}
+            StepOutcome::Refused => {}
             heard => return heard,
         }
     }
 }
 
 /// Adds to another shared list, while holding a lock.
-fn add_locked(storage: &RemoteStorage, writer: u64, step: u64) -> Heard {
+fn add_locked(storage: &RemoteStorage, writer: u64, step: u64) -> StepOutcome {
     let directory = path("locked");
     let lock = match storage.lock(&directory) {
         Ok(lock) => lock,
-        Err(error) if error.kind == StorageErrorKind::Poisoned => return Heard::Unknown,
-        Err(_) => return Heard::Refused,
+        Err(error) if error.kind == StorageErrorKind::Poisoned => return StepOutcome::Unknown,
+        Err(_) => return StepOutcome::Refused,
     };
     let path = path("locked/list");
     let Ok(Some(mut list)) = storage.find(&path).map(|found| found.and_then(|one| read_all(&*one)))
     else {
-        return Heard::Refused;
+        return StepOutcome::Refused;
     };
     list.extend(name(writer, step).as_bytes());
     let outcome = heard(put(storage, writer, &path, &list, Condition::None));
@@ -153,20 +153,20 @@ fn grow(storage: &RemoteStorage, writer: u64) -> Vec<u8> {
     synced
 }
 
-type Diary = BTreeMap<(&'static str, u64, u64), Heard>;
+type Diary = BTreeMap<(&'static str, u64, u64), StepOutcome>;
 
 fn write(server: &FaultyServer, writer: u64) -> (Diary, Vec<u8>) {
     let mut storage = open(server);
     let mut diary = Diary::new();
     for step in 0..STEPS {
         for (what, act) in [
-            ("claim", claim as fn(&RemoteStorage, u64, u64) -> Heard),
+            ("claim", claim as fn(&RemoteStorage, u64, u64) -> StepOutcome),
             ("list", add),
             ("locked", add_locked),
         ] {
             let heard = act(&storage, writer, step);
             diary.insert((what, writer, step), heard);
-            if heard == Heard::Unknown {
+            if heard == StepOutcome::Unknown {
                 storage = open(server);
             }
         }
@@ -176,11 +176,11 @@ fn write(server: &FaultyServer, writer: u64) -> (Diary, Vec<u8>) {
 }
 
 fn run(seed: u64) -> u64 {
-    let server = FaultyServer::new(seed, Likelihood { writes: 200, reads: 20 });
-    server.set(Likelihood { writes: 0, reads: 0 });
+    let server = FaultyServer::new(seed, FaultRate { writes: 200, reads: 20 });
+    server.set(FaultRate { writes: 0, reads: 0 });
     let first = open(&server);
     first.put(&path("locked/list"), b"", Durability::Disk, Condition::Absent).unwrap();
-    server.set(Likelihood { writes: 200, reads: 20 });
+    server.set(FaultRate { writes: 200, reads: 20 });
     let parts: Vec<(Diary, Vec<u8>)> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..WRITERS)
             .map(|writer| {
@@ -193,7 +193,7 @@ fn run(seed: u64) -> u64 {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     wait_until("what is late has arrived", || server.late_writes() == 0);
-    server.set(Likelihood { writes: 0, reads: 0 });
+    server.set(FaultRate { writes: 0, reads: 0 });
     let read = |name: &str| read_all(&*first.open(&path(name)).unwrap()).unwrap();
     let lists = ["list", "locked/list"].map(|name| String::from_utf8(read(name)).unwrap());
     let claims: Vec<String> = (0..STEPS)
@@ -211,9 +211,9 @@ fn run(seed: u64) -> u64 {
             };
             let count = list.split_inclusive(';').filter(|entry| *entry == name).count();
             let is_right = match heard {
-                Heard::Done => count == 1,
-                Heard::Refused => count == 0,
-                Heard::Unknown => count <= 1,
+                StepOutcome::Done => count == 1,
+                StepOutcome::Refused => count == 0,
+                StepOutcome::Unknown => count <= 1,
             };
             assert!(
                 is_right,
@@ -263,7 +263,7 @@ fn what_is_acknowledged_happened_once_and_what_is_refused_did_not() {
 
 #[test]
 fn an_object_of_parts_is_there_whole_and_one_that_is_given_up_leaves_nothing() {
-    let server = FaultyServer::new(1, Likelihood { writes: 0, reads: 0 });
+    let server = FaultyServer::new(1, FaultRate { writes: 0, reads: 0 });
     let (storage, at) = (open(&server), path("d/a"));
     let bytes: Vec<u8> = (0..=255).collect();
     for count in [0, 1, 3, 4, 5, 6, 7, 8, 9, 200] {
@@ -274,7 +274,7 @@ fn an_object_of_parts_is_there_whole_and_one_that_is_given_up_leaves_nothing() {
         assert_eq!(server.uploads(), 0, "{count}");
     }
     let begin = || {
-        let mut object = storage.create(&at, Durability::Disk, Hint::of(256)).unwrap();
+        let mut object = storage.create(&at, Durability::Disk, WriteHint::of(256)).unwrap();
         object.append(&bytes).unwrap();
         object
     };
@@ -298,9 +298,9 @@ fn an_object_of_parts_is_there_whole_and_one_that_is_given_up_leaves_nothing() {
 fn an_object_beside_many_goes_whole_and_one_by_itself_in_parts() {
     let bytes: Vec<u8> = (0..=255).collect();
     for at_once in 1..12 {
-        let server = FaultyServer::new(1, Likelihood { writes: 0, reads: 0 });
+        let server = FaultyServer::new(1, FaultRate { writes: 0, reads: 0 });
         let (storage, at) = (open(&server), path("d/a"));
-        let hint = Hint { bytes: Some(256), at_once };
+        let hint = WriteHint { bytes: Some(256), at_once };
         let mut object = storage.create(&at, Durability::Disk, hint).unwrap();
         object.append(&bytes).unwrap();
         object.publish(Condition::Absent).unwrap();
@@ -312,10 +312,11 @@ fn an_object_beside_many_goes_whole_and_one_by_itself_in_parts() {
 #[test]
 fn of_an_object_that_ends_sooner_than_expected_what_was_sent_in_parts_is_not_sent_again() {
     const PIECE: usize = 4 << 20;
-    let server = FaultyServer::new(1, Likelihood { writes: 0, reads: 0 });
+    let server = FaultyServer::new(1, FaultRate { writes: 0, reads: 0 });
     let (storage, at) = (open_with_parts(&server, 2 * PIECE), path("d/a"));
     let bytes: Vec<u8> = (0..3 * PIECE + 1000).map(|at| (at % 251) as u8).collect();
-    let mut object = storage.create(&at, Durability::Disk, Hint::of(9 * PIECE as u64)).unwrap();
+    let mut object =
+        storage.create(&at, Durability::Disk, WriteHint::of(9 * PIECE as u64)).unwrap();
     let (front, rest) = bytes.split_at(2 * PIECE);
     object.append(front).unwrap();
     wait_until("its upload is begun", || server.uploads() == 1);
@@ -328,9 +329,9 @@ fn of_an_object_that_ends_sooner_than_expected_what_was_sent_in_parts_is_not_sen
 
 #[test]
 fn memory_that_comes_with_its_bytes_is_kept_if_it_is_large_and_parts_are_cut_through_it() {
-    let server = FaultyServer::new(1, Likelihood { writes: 0, reads: 0 });
+    let server = FaultyServer::new(1, FaultRate { writes: 0, reads: 0 });
     let (storage, at) = (open_with_parts(&server, 100_000), path("d/a"));
-    let mut object = storage.create(&at, Durability::Disk, Hint::of(1 << 20)).unwrap();
+    let mut object = storage.create(&at, Durability::Disk, WriteHint::of(1 << 20)).unwrap();
     let (small, large) = (vec![1; 1000], (0..300_000_u32).map(|at| (at >> 7) as u8));
     let large: Vec<u8> = large.collect();
     assert!(object.append_owned(large.clone()).unwrap().is_none());
@@ -365,7 +366,7 @@ fn while_held<T: Send>(
 
 #[test]
 fn a_lock_that_others_took_before_its_release_was_known_is_theirs() {
-    let server = FaultyServer::new(1, Likelihood { writes: 0, reads: 0 });
+    let server = FaultyServer::new(1, FaultRate { writes: 0, reads: 0 });
     let (first, second) = (open(&server), open(&server));
     let directory = path("d");
     first.put(&path("d/a"), b"1", Durability::Disk, Condition::Absent).unwrap();
@@ -384,7 +385,7 @@ fn a_lock_that_others_took_before_its_release_was_known_is_theirs() {
 
 #[test]
 fn a_write_that_others_followed_before_it_was_known_is_not_what_is_there() {
-    let server = FaultyServer::new(1, Likelihood { writes: 0, reads: 0 });
+    let server = FaultyServer::new(1, FaultRate { writes: 0, reads: 0 });
     let (first, second) = (open(&server), open(&server));
     let at = path("d/a");
     let version = while_held(
@@ -404,8 +405,8 @@ fn a_write_that_others_followed_before_it_was_known_is_not_what_is_there() {
 
 #[test]
 fn a_single_writer_needs_nothing_of_a_server_that_loses_answers_but_objects() {
-    for lack in [Lack::Conditions, Lack::Metadata] {
-        let server = FaultyServer::new(3, Likelihood { writes: 300, reads: 0 }).without(lack);
+    for lack in [MissingFeature::Conditions, MissingFeature::Metadata] {
+        let server = FaultyServer::new(3, FaultRate { writes: 300, reads: 0 }).without(lack);
         let options = RemoteOptions {
             pause: Duration::from_millis(1),
             single_writer: true,
@@ -418,7 +419,7 @@ fn a_single_writer_needs_nothing_of_a_server_that_loses_answers_but_objects() {
             let bytes = name(0, number);
             storage.put(&at, bytes.as_bytes(), Durability::Disk, Condition::Absent).unwrap();
         }
-        server.set(Likelihood { writes: 0, reads: 0 });
+        server.set(FaultRate { writes: 0, reads: 0 });
         for number in 0..40 {
             let found = storage.open(&path(&format!("d/{number}"))).unwrap();
             assert_eq!(read_all(&*found).unwrap(), name(0, number).as_bytes());

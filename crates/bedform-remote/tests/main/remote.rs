@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bedform_remote::{RemoteOptions, RemoteStorage, calibrate};
 use bedform_storage::{
-    CalibrateOptions, Condition, Durability, Hint, Mode, Storage, StorageError, StorageErrorKind,
+    CalibrateOptions, Condition, Durability, Mode, Storage, StorageError, StorageErrorKind,
+    WriteHint,
 };
 
 use super::server::{Reply, Request, Server, Service, decoded, path};
@@ -284,7 +285,7 @@ fn plain_servers_are_only_read() {
     let refused = Some(StorageErrorKind::ReadOnly);
     let kind = |error: Option<StorageError>| error.map(|error| error.kind);
     let a = path("a");
-    assert_eq!(kind(storage.create(&a, Durability::Disk, Hint::default()).err()), refused);
+    assert_eq!(kind(storage.create(&a, Durability::Disk, WriteHint::default()).err()), refused);
     assert_eq!(kind(storage.grow(&a, Durability::Disk, None).err()), refused);
     assert_eq!(kind(storage.delete(&a, Durability::Disk, Condition::None).err()), refused);
     assert_eq!(kind(storage.delete_tree(&a, Durability::Disk).err()), refused);

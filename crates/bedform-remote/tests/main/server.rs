@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bedform_format::ObjectPath;
 use bedform_remote::{RemoteOptions, RemoteStorage};
-use bedform_storage::{Condition, Durability, Hint, Storage};
+use bedform_storage::{Condition, Durability, Storage, WriteHint};
 
 pub(crate) type Fields = BTreeMap<String, String>;
 
@@ -253,7 +253,7 @@ pub(crate) fn put(
     bytes: &[u8],
     condition: Condition<'_>,
 ) -> bool {
-    let mut writer = storage.create(&path(name), Durability::Disk, Hint::default()).unwrap();
+    let mut writer = storage.create(&path(name), Durability::Disk, WriteHint::default()).unwrap();
     writer.append(bytes).unwrap();
     writer.publish(condition).is_ok()
 }

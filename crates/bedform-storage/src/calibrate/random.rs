@@ -2,9 +2,9 @@
 
 /// A small generator of incompressible bytes (SplitMix64): fixed seed, fixed sequence.
 #[derive(Debug, Clone)]
-pub struct Random(pub u64);
+pub struct SampleRandom(pub u64);
 
-impl Random {
+impl SampleRandom {
     /// Returns the next number.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> u64 {

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Advice, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::random::Random;
-use super::timing::{Measured, PAGE, Piece, Readable, Timer};
+use super::random::SampleRandom;
+use super::timing::{PAGE, ReadTimes, TimedExtent, TimedSource, Timer};
 use super::{BLOCK, BYTES_MIN, CalibrateOptions, check_goes_on};
 use crate::{Coldness, ProfileError, StorageError, StorageErrorKind};
 
@@ -24,7 +24,7 @@ const TMPFS: u64 = 0x0102_1994;
 const RAMFS: u64 = 0x8584_58f6;
 
 /// The nameless file that a calibration reads.
-pub(super) struct Sample {
+pub(super) struct SampleFile {
     place: String,
     buffered: File,
     direct: Option<File>,
@@ -34,7 +34,7 @@ pub(super) struct Sample {
     pub(super) notes: Vec<String>,
 }
 
-impl Sample {
+impl SampleFile {
     /// Writes and syncs the file; returns it with the bytes per second of doing so.
     pub(super) fn write(
         path: &Path,
@@ -50,7 +50,7 @@ impl Sample {
 
         let limit = Duration::from_secs_f64(options.seconds_max * WRITE_SHARE);
         let mut block = vec![0; WRITE_BYTES];
-        let mut random = Random(0x5eed);
+        let mut random = SampleRandom(0x5eed);
         random.fill(&mut block);
         let started = Instant::now();
         let mut bytes = 0;
@@ -133,24 +133,29 @@ impl Sample {
     pub(super) fn measure_streams(
         &self,
         in_flight: usize,
-        pieces: &[Piece],
+        pieces: &[TimedExtent],
         seconds_max: f64,
-    ) -> Result<Measured, StorageError> {
+    ) -> Result<ReadTimes, StorageError> {
         let half = seconds_max / 2.0;
         let through = Timer { source: self }.measure(in_flight, pieces, half)?;
         let Some(direct) = &self.direct else { return Ok(through) };
-        let past = Past { sample: self, direct };
+        let past = DirectSample { sample: self, direct };
         let past = Timer { source: &past }.measure(in_flight, pieces, half)?;
         Ok(if past.bytes_per_second() > through.bytes_per_second() { past } else { through })
     }
 
-    fn read_from(&self, file: &File, piece: Piece, buffer: &mut [u8]) -> Result<(), StorageError> {
+    fn read_from(
+        &self,
+        file: &File,
+        piece: TimedExtent,
+        buffer: &mut [u8],
+    ) -> Result<(), StorageError> {
         let failed = |error| StorageError::from_io("read", &self.place, error);
         file.read_exact_at(buffer, piece.offset).map_err(failed)
     }
 }
 
-impl Readable for Sample {
+impl TimedSource for SampleFile {
     fn place(&self) -> &str {
         &self.place
     }
@@ -160,33 +165,33 @@ impl Readable for Sample {
     }
 
     /// Asks the system to drop the file from the page cache. It may refuse: see
-    /// [`Sample::resident_share`].
+    /// [`SampleFile::resident_share`].
     fn forget(&self) {
         for advice in [Advice::DontNeed, Advice::Random] {
             let _ = rustix::fs::fadvise(&self.buffered, 0, None, advice);
         }
     }
 
-    fn read(&self, piece: Piece, buffer: &mut [u8]) -> Result<(), StorageError> {
+    fn read(&self, piece: TimedExtent, buffer: &mut [u8]) -> Result<(), StorageError> {
         let file = self.direct.as_ref().filter(|_| self.past_cache).unwrap_or(&self.buffered);
         self.read_from(file, piece, buffer)
     }
 
-    fn shuffled(&self, bytes: u64) -> Vec<Piece> {
-        let piece = |number| Piece { object: 0, offset: number * bytes, bytes };
+    fn shuffled(&self, bytes: u64) -> Vec<TimedExtent> {
+        let piece = |number| TimedExtent { object: 0, offset: number * bytes, bytes };
         let mut pieces: Vec<_> = (0..self.bytes / bytes).map(piece).collect();
-        Random(bytes).shuffle(&mut pieces);
+        SampleRandom(bytes).shuffle(&mut pieces);
         pieces
     }
 }
 
 /// The same file, read past the page cache.
-struct Past<'a> {
-    sample: &'a Sample,
+struct DirectSample<'a> {
+    sample: &'a SampleFile,
     direct: &'a File,
 }
 
-impl Readable for Past<'_> {
+impl TimedSource for DirectSample<'_> {
     fn place(&self) -> &str {
         self.sample.place()
     }
@@ -199,11 +204,11 @@ impl Readable for Past<'_> {
         self.sample.forget();
     }
 
-    fn read(&self, piece: Piece, buffer: &mut [u8]) -> Result<(), StorageError> {
+    fn read(&self, piece: TimedExtent, buffer: &mut [u8]) -> Result<(), StorageError> {
         self.sample.read_from(self.direct, piece, buffer)
     }
 
-    fn shuffled(&self, bytes: u64) -> Vec<Piece> {
+    fn shuffled(&self, bytes: u64) -> Vec<TimedExtent> {
         self.sample.shuffled(bytes)
     }
 }

@@ -22,7 +22,7 @@ const GAPS_MAX: usize = 8;
 
 /// One extent to read.
 #[derive(Debug, Clone, Copy)]
-pub struct Piece {
+pub struct TimedExtent {
     /// The index of its object.
     pub object: usize,
     /// Its offset in the object, in bytes.
@@ -33,7 +33,7 @@ pub struct Piece {
 
 /// The total times of reading a list of extents.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Measured {
+pub struct ReadTimes {
     /// Number of extents.
     pub requests: f64,
     /// Bytes of all extents.
@@ -46,7 +46,7 @@ pub struct Measured {
     pub median_seconds: f64,
 }
 
-impl Measured {
+impl ReadTimes {
     /// Returns the bandwidth in bytes per second.
     pub fn bytes_per_second(&self) -> f64 {
         self.bytes / self.seconds.max(1e-9)
@@ -64,7 +64,7 @@ impl Measured {
 }
 
 /// A place whose reads are timed.
-pub trait Readable: Sync {
+pub trait TimedSource: Sync {
     /// Returns the name for errors.
     fn place(&self) -> &str;
 
@@ -75,11 +75,11 @@ pub trait Readable: Sync {
     fn forget(&self) {}
 
     /// Fills `buffer` with the bytes of `piece`.
-    fn read(&self, piece: Piece, buffer: &mut [u8]) -> Result<(), StorageError>;
+    fn read(&self, piece: TimedExtent, buffer: &mut [u8]) -> Result<(), StorageError>;
 
     /// Requests the bytes of `piece` without waiting, where one thread can keep many requests in
     /// flight.
-    fn ask(&self, piece: Piece, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
+    fn ask(&self, piece: TimedExtent, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
         let _ = (piece, bell);
         None
     }
@@ -90,7 +90,7 @@ pub trait Readable: Sync {
     }
 
     /// Returns all extents of `bytes` bytes each, in an order that defeats readahead.
-    fn shuffled(&self, bytes: u64) -> Vec<Piece>;
+    fn shuffled(&self, bytes: u64) -> Vec<TimedExtent>;
 
     /// True if threads that do not wait for requests do a part of the work.
     fn has_helpers(&self) -> bool {
@@ -99,19 +99,19 @@ pub trait Readable: Sync {
 }
 
 /// A timer of the reads of one place, which stops when the call is cancelled.
-pub struct Timer<'a, R: Readable> {
+pub struct Timer<'a, R: TimedSource> {
     /// The place.
     pub source: &'a R,
 }
 
-impl<R: Readable> Timer<'_, R> {
+impl<R: TimedSource> Timer<'_, R> {
     /// Reads `pieces` by `in_flight` concurrent readers until all are read or the time is up.
     pub fn measure(
         &self,
         in_flight: usize,
-        pieces: &[Piece],
+        pieces: &[TimedExtent],
         seconds_max: f64,
-    ) -> Result<Measured, StorageError> {
+    ) -> Result<ReadTimes, StorageError> {
         if in_flight > 1
             && let Some(measured) = self.measure_asked(in_flight, pieces, seconds_max)?
         {
@@ -121,7 +121,7 @@ impl<R: Readable> Timer<'_, R> {
         let largest = pieces.iter().map(|piece| piece.bytes).max().unwrap_or(PAGE);
         let limit = Duration::from_secs_f64(seconds_max);
         let (next, start) = (AtomicUsize::new(0), Barrier::new(in_flight));
-        let total = Mutex::new((Measured::default(), Vec::new()));
+        let total = Mutex::new((ReadTimes::default(), Vec::new()));
         let failed = |error| StorageError::from_io("read", self.source.place(), error);
         let read_some = || -> Result<(), StorageError> {
             // Large pages, touched before the clock starts.
@@ -130,7 +130,7 @@ impl<R: Readable> Timer<'_, R> {
             start.wait();
             let mut buffer = buffer?;
             buffer.fill(1);
-            let mut mine = Measured::default();
+            let mut mine = ReadTimes::default();
             let mut times = Vec::new();
             let (started, cpu_started) = (Instant::now(), seconds_of(ClockId::ThreadCPUTime));
             let mut before = started;
@@ -184,14 +184,14 @@ impl<R: Readable> Timer<'_, R> {
     fn measure_asked(
         &self,
         in_flight: usize,
-        pieces: &[Piece],
+        pieces: &[TimedExtent],
         seconds_max: f64,
-    ) -> Result<Option<Measured>, StorageError> {
+    ) -> Result<Option<ReadTimes>, StorageError> {
         let bell = Arc::new(Bell::default());
         let limit = Duration::from_secs_f64(seconds_max);
         let (started, cpu_started) = (Instant::now(), seconds_of(ClockId::ProcessCPUTime));
         let (mut pieces, mut asked, mut times) = (pieces.iter(), Vec::new(), Vec::new());
-        let mut measured = Measured::default();
+        let mut measured = ReadTimes::default();
         loop {
             let heard = bell.count();
             while started.elapsed() <= limit
@@ -227,18 +227,18 @@ impl<R: Readable> Timer<'_, R> {
     /// best, with its times.
     pub fn saturate(
         &self,
-        pieces: &[Piece],
+        pieces: &[TimedExtent],
         seconds_each: f64,
-    ) -> Result<(usize, Measured), StorageError> {
+    ) -> Result<(usize, ReadTimes), StorageError> {
         let mut found = Vec::new();
         let most = self.source.in_flight_max();
         for in_flight in IN_FLIGHT.into_iter().filter(|in_flight| *in_flight <= most) {
             found.push((in_flight, self.measure(in_flight, pieces, seconds_each)?));
         }
-        let rate = |measured: &Measured| measured.requests / measured.seconds.max(1e-9);
+        let rate = |measured: &ReadTimes| measured.requests / measured.seconds.max(1e-9);
         let best = found.iter().map(|(_, measured)| rate(measured)).fold(0.0, f64::max);
         let enough = found.into_iter().find(|(_, measured)| rate(measured) >= 0.86 * best);
-        Ok(enough.unwrap_or((1, Measured::default())))
+        Ok(enough.unwrap_or((1, ReadTimes::default())))
     }
 
     /// Searches, from the derived gap on by doubling or halving, the largest gap at which one
@@ -282,9 +282,9 @@ impl<R: Readable> Timer<'_, R> {
     ) -> Result<GapCheck, StorageError> {
         let span = 2 * GAP_EXTENT + gap;
         let merged = self.source.shuffled(span);
-        let pair = |piece: &Piece| {
+        let pair = |piece: &TimedExtent| {
             let second = piece.offset + GAP_EXTENT + gap;
-            [piece.offset, second].map(|offset| Piece { offset, bytes: GAP_EXTENT, ..*piece })
+            [piece.offset, second].map(|offset| TimedExtent { offset, bytes: GAP_EXTENT, ..*piece })
         };
         let separate: Vec<_> = merged.iter().flat_map(pair).collect();
         let (mut apart, mut together) = (f64::INFINITY, f64::INFINITY);
@@ -309,7 +309,7 @@ fn seconds_of(clock: ClockId) -> f64 {
 }
 
 /// Subtracts from the seconds of a request the transfer of its `bytes`, at most half of them.
-pub fn without_transfer(bytes: u64, seconds: f64, bytes_per_second: f64) -> f64 {
+pub fn subtract_transfer(bytes: u64, seconds: f64, bytes_per_second: f64) -> f64 {
     (seconds - bytes as f64 / bytes_per_second).max(seconds / 2.0)
 }
 

@@ -1,7 +1,7 @@
 //! The contract of sibling storages, case by case.
 
 use super::{get, kind_of, path, put};
-use crate::{Condition, Durability, Hint, Storage, StorageErrorKind};
+use crate::{Condition, Durability, Storage, StorageErrorKind, WriteHint};
 
 const SUFFIX: &str = ".bedform-log";
 
@@ -83,7 +83,8 @@ pub(super) fn suffixes(storage: &dyn Storage) {
 pub(super) fn kept(storage: &dyn Storage) {
     let beside = storage.beside(SUFFIX).unwrap();
     let replace = |bytes: &[u8], name: &str, condition: Condition<'_>| {
-        let mut writer = storage.create(&path("c/0"), Durability::Disk, Hint::default()).unwrap();
+        let mut writer =
+            storage.create(&path("c/0"), Durability::Disk, WriteHint::default()).unwrap();
         writer.append(bytes).unwrap();
         writer.keep_replaced(SUFFIX, path(name));
         writer.publish(condition)

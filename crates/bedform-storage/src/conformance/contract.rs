@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{beside, get, growing, kind_of, path, put, put_at, read_all, tree};
 use crate::{
-    Answer, Bell, Condition, Durability, Entry, Hint, ReadBlock, Storage, StorageErrorKind,
+    Answer, Bell, Condition, Durability, ListedEntry, ReadBlock, Storage, StorageErrorKind,
+    WriteHint,
 };
 
 /// One case of the contract.
@@ -114,14 +115,14 @@ fn empty_object(storage: &dyn Storage) {
 
 fn whole_or_nothing(storage: &dyn Storage) {
     let name = path("a/b");
-    let mut writer = storage.create(&name, Durability::Disk, Hint::default()).unwrap();
+    let mut writer = storage.create(&name, Durability::Disk, WriteHint::default()).unwrap();
     writer.append(b"first").unwrap();
     assert_eq!(writer.position(), 5);
     assert_eq!(kind_of(storage.open(&name)), Some(StorageErrorKind::NotFound));
     assert_eq!(storage.list(&path("a")).unwrap(), []);
     writer.publish(Condition::None).unwrap();
 
-    let mut writer = storage.create(&name, Durability::Disk, Hint::of(1 << 40)).unwrap();
+    let mut writer = storage.create(&name, Durability::Disk, WriteHint::of(1 << 40)).unwrap();
     writer.append(b"second").unwrap();
     assert_eq!(get(storage, "a/b").unwrap(), b"first");
     writer.publish(Condition::None).unwrap();
@@ -129,7 +130,7 @@ fn whole_or_nothing(storage: &dyn Storage) {
 }
 
 fn owned(storage: &dyn Storage) {
-    for hint in [Hint::default(), Hint::of(2 << 20)] {
+    for hint in [WriteHint::default(), WriteHint::of(2 << 20)] {
         let mut writer = storage.create(&path("a"), Durability::Disk, hint).unwrap();
         let mut all = Vec::new();
         for (bytes, is_owned) in [
@@ -154,7 +155,7 @@ fn owned(storage: &dyn Storage) {
 }
 
 fn dropped_writer(storage: &dyn Storage) {
-    let mut writer = storage.create(&path("a"), Durability::Disk, Hint::default()).unwrap();
+    let mut writer = storage.create(&path("a"), Durability::Disk, WriteHint::default()).unwrap();
     writer.append(&[1; 100_000]).unwrap();
     drop(writer);
     assert_eq!(kind_of(storage.open(&path("a"))), Some(StorageErrorKind::NotFound));
@@ -246,7 +247,7 @@ fn directories(storage: &dyn Storage) {
     let refused = Some(StorageErrorKind::NotAnObject);
     assert_eq!(kind_of(storage.open(&path("a"))), refused);
     assert_eq!(kind_of(storage.stat(&path("a"))), refused);
-    assert_eq!(kind_of(storage.create(&path(""), Durability::Disk, Hint::default())), refused);
+    assert_eq!(kind_of(storage.create(&path(""), Durability::Disk, WriteHint::default())), refused);
     assert_eq!(kind_of(put(storage, "a", b"y", Condition::None)), refused);
     assert_eq!(kind_of(storage.delete(&path("a"), Durability::Disk, Condition::None)), refused);
     assert_eq!(kind_of(put(storage, "a/b/c", b"y", Condition::None)), refused);
@@ -295,7 +296,7 @@ fn delete_tree(storage: &dyn Storage) {
     }
     storage.delete_tree(&path("a/b"), Durability::Disk).unwrap();
     assert_eq!(kind_of(storage.open(&path("a/b/d/e"))), Some(StorageErrorKind::NotFound));
-    let left = [Entry { name: "f".into(), is_directory: false }];
+    let left = [ListedEntry { name: "f".into(), is_directory: false }];
     assert_eq!(storage.list(&path("a")).unwrap(), left);
     put(storage, "a/b/c", b"again", Condition::Absent).unwrap();
     storage.delete_tree(&path(""), Durability::Disk).unwrap();
@@ -479,7 +480,7 @@ fn lock(storage: &dyn Storage) {
         }
     });
     let names: Vec<_> = storage.list(&path("log")).unwrap();
-    assert_eq!(names, [Entry { name: "x".into(), is_directory: false }]);
+    assert_eq!(names, [ListedEntry { name: "x".into(), is_directory: false }]);
 }
 
 fn try_lock(storage: &dyn Storage) {
@@ -494,7 +495,7 @@ fn try_lock(storage: &dyn Storage) {
 }
 
 fn sweep(storage: &dyn Storage) {
-    let mut writer = storage.create(&path("a/b"), Durability::Disk, Hint::default()).unwrap();
+    let mut writer = storage.create(&path("a/b"), Durability::Disk, WriteHint::default()).unwrap();
     writer.append(b"alive").unwrap();
     assert_eq!(storage.sweep(&path("a")).unwrap(), 0);
     writer.publish(Condition::Absent).unwrap();

@@ -1,11 +1,11 @@
 //! Power cuts after every call, and again during recovery.
 
-use super::script::{Progress, SCRIPTS, Script, View, storage, sweep_all, view};
+use super::script::{AcknowledgedSteps, ObjectView, SCRIPTS, Script, storage, sweep_all, view};
 use crate::{SimulatedFileSystem, Storage, StorageErrorKind};
 
 /// The number of states to try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Budget {
+pub struct CrashBudget {
     /// The seed of the decisions of each sampled crash.
     pub seed: u64,
     /// Sampled images per cut, in addition to all images where few changes are unconfirmed.
@@ -14,7 +14,7 @@ pub struct Budget {
     pub pending_max: u32,
 }
 
-impl Default for Budget {
+impl Default for CrashBudget {
     fn default() -> Self {
         Self { seed: 1, images_per_cut: 100, pending_max: 12 }
     }
@@ -22,7 +22,7 @@ impl Default for Budget {
 
 /// Counts of the tried states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
+pub struct CrashCounts {
     /// Power cuts.
     pub cuts: u64,
     /// States after a power cut that were opened and read.
@@ -33,7 +33,7 @@ pub struct Counts {
     pub failures: u64,
 }
 
-impl std::ops::AddAssign for Counts {
+impl std::ops::AddAssign for CrashCounts {
     fn add_assign(&mut self, other: Self) {
         let Self { cuts, images, exhaustive_images, failures } = other;
         self.cuts += cuts;
@@ -49,8 +49,8 @@ impl std::ops::AddAssign for Counts {
 ///
 /// # Panics
 /// If an image breaks a promise; the message says how to reproduce the image.
-pub fn cut_power(budget: Budget) -> Counts {
-    let mut counts = Counts::default();
+pub fn cut_power(budget: CrashBudget) -> CrashCounts {
+    let mut counts = CrashCounts::default();
     for script in SCRIPTS {
         let (before, after) = script.views();
         for cut in 0.. {
@@ -74,8 +74,8 @@ pub fn cut_power(budget: Budget) -> Counts {
 ///
 /// # Panics
 /// As [`cut_power`].
-pub fn cut_power_again(budget: Budget, depth: u32) -> Counts {
-    let mut counts = Counts::default();
+pub fn cut_power_again(budget: CrashBudget, depth: u32) -> CrashCounts {
+    let mut counts = CrashCounts::default();
     for script in SCRIPTS {
         let (before, after) = script.views();
         let calls = script.calls().into_iter().map(|(_, calls)| calls).sum();
@@ -97,18 +97,18 @@ pub fn cut_power_again(budget: Budget, depth: u32) -> Counts {
 
 /// Runs a prepared workload with a power cut after `cut` calls. Returns the system and the
 /// acknowledged steps.
-fn run_until(script: &Script, cut: u64) -> (SimulatedFileSystem, Progress) {
+fn run_until(script: &Script, cut: u64) -> (SimulatedFileSystem, AcknowledgedSteps) {
     let storage = script.prepared();
     storage.system().fail_power_after(cut);
-    let mut progress = Progress::default();
+    let mut progress = AcknowledgedSteps::default();
     progress.is_done = (script.act)(&storage, &mut progress.synced).is_ok();
     (storage.system().clone(), progress)
 }
 
 fn for_images(
     system: &SimulatedFileSystem,
-    budget: Budget,
-    counts: &mut Counts,
+    budget: CrashBudget,
+    counts: &mut CrashCounts,
     mut look: impl FnMut(SimulatedFileSystem, u64),
 ) {
     if let Some(images) = system.exhaustive_crash_images(budget.pending_max) {
@@ -126,11 +126,11 @@ fn for_images(
 
 struct Recovery<'a> {
     script: &'a Script,
-    before: &'a View,
-    after: &'a View,
+    before: &'a ObjectView,
+    after: &'a ObjectView,
     /// The number of calls of the workload.
     calls: u64,
-    budget: Budget,
+    budget: CrashBudget,
 }
 
 impl Recovery<'_> {
@@ -139,10 +139,10 @@ impl Recovery<'_> {
     fn run(
         &self,
         system: &SimulatedFileSystem,
-        progress: &Progress,
+        progress: &AcknowledgedSteps,
         depth: u32,
         story: &str,
-        counts: &mut Counts,
+        counts: &mut CrashCounts,
     ) {
         let seen = view(&storage(system));
         self.script.judge(&seen, (self.before, self.after), progress, &|| story.to_owned());

@@ -2,12 +2,12 @@
 
 use rustix::io::Errno;
 
-use super::crash::Counts;
+use super::crash::CrashCounts;
 use super::script::{
-    Local, Progress, SCRIPTS, Script, View, has_temporary, storage, sweep_all, view,
+    AcknowledgedSteps, Local, ObjectView, SCRIPTS, Script, has_temporary, storage, sweep_all, view,
 };
 use super::{kind_of, put};
-use crate::{CallKind, Condition, Failure, SimulatedFileSystem, StorageErrorKind};
+use crate::{CallFailure, CallKind, Condition, SimulatedFileSystem, StorageErrorKind};
 
 const ERRORS: [Errno; 6] =
     [Errno::IO, Errno::NOSPC, Errno::DQUOT, Errno::ROFS, Errno::ACCESS, Errno::INTR];
@@ -18,14 +18,15 @@ const ERRORS: [Errno; 6] =
 ///
 /// # Panics
 /// If one of these promises is broken.
-pub fn fail_calls() -> Counts {
-    let mut counts = Counts::default();
+pub fn fail_calls() -> CrashCounts {
+    let mut counts = CrashCounts::default();
     for script in SCRIPTS {
         let (before, after) = script.views();
         for (kind, calls) in script.calls() {
             for k in 0..calls {
                 for failure in failures(kind) {
-                    let trial = Trial { script, before: &before, after: &after, kind, k, failure };
+                    let trial =
+                        FailureTrial { script, before: &before, after: &after, kind, k, failure };
                     counts += trial.run(&SimulatedFileSystem::new());
                     counts += trial.run(&SimulatedFileSystem::new().with_threads());
                 }
@@ -35,36 +36,36 @@ pub fn fail_calls() -> Counts {
     counts
 }
 
-fn failures(kind: CallKind) -> Vec<Failure> {
-    let mut failures: Vec<Failure> =
-        ERRORS.iter().map(|errno| Failure::Error(errno.raw_os_error())).collect();
+fn failures(kind: CallKind) -> Vec<CallFailure> {
+    let mut failures: Vec<CallFailure> =
+        ERRORS.iter().map(|errno| CallFailure::Error(errno.raw_os_error())).collect();
     if matches!(kind, CallKind::Read | CallKind::Write) {
-        failures.push(Failure::Short);
+        failures.push(CallFailure::Short);
     }
     if !matches!(kind, CallKind::Read | CallKind::Write | CallKind::Stat) {
-        failures.push(Failure::ErrorAfter(Errno::IO.raw_os_error()));
+        failures.push(CallFailure::ErrorAfter(Errno::IO.raw_os_error()));
     }
     failures
 }
 
-struct Trial<'a> {
+struct FailureTrial<'a> {
     script: &'a Script,
-    before: &'a View,
-    after: &'a View,
+    before: &'a ObjectView,
+    after: &'a ObjectView,
     kind: CallKind,
     k: u64,
-    failure: Failure,
+    failure: CallFailure,
 }
 
-impl Trial<'_> {
+impl FailureTrial<'_> {
     fn story(&self) -> String {
         format!("{}: {:?} {} fails with {:?}", self.script.name, self.kind, self.k, self.failure)
     }
 
-    fn run(&self, system: &SimulatedFileSystem) -> Counts {
+    fn run(&self, system: &SimulatedFileSystem) -> CrashCounts {
         let storage = self.script.prepared_on(system);
         storage.system().fail_at(self.kind, self.k, self.failure);
-        let mut progress = Progress::default();
+        let mut progress = AcknowledgedSteps::default();
         let outcome = (self.script.act)(&storage, &mut progress.synced);
         storage.system().heal();
         let is_done = outcome.is_ok();
@@ -73,8 +74,8 @@ impl Trial<'_> {
         let is_sync = self.kind.is_sync();
         let is_poisoned = kind == Some(StorageErrorKind::Poisoned);
         assert!(is_poisoned || !is_sync, "{}: a failed sync is no success", self.story());
-        let is_harmless = self.failure == Failure::Short
-            || self.failure == Failure::Error(Errno::INTR.raw_os_error());
+        let is_harmless = self.failure == CallFailure::Short
+            || self.failure == CallFailure::Error(Errno::INTR.raw_os_error());
         assert!(is_sync || is_done || !is_harmless, "{}: got {kind:?}", self.story());
 
         let seen = view(&storage);
@@ -91,23 +92,23 @@ impl Trial<'_> {
 
     /// Checks that an error with a known outcome left the old state, and that the workload then
     /// succeeds.
-    fn check_old_and_repeat(&self, storage: &Local, seen: &View) {
-        let is_lost_answer = matches!(self.failure, Failure::ErrorAfter(_));
+    fn check_old_and_repeat(&self, storage: &Local, seen: &ObjectView) {
+        let is_lost_answer = matches!(self.failure, CallFailure::ErrorAfter(_));
         if self.script.order.is_none() && !is_lost_answer {
             let is_old = self.script.is_same(seen, self.before);
             assert!(is_old, "{}: an error, and not the old state", self.story());
         }
         if self.script.is_same(seen, self.before) {
-            let again = (self.script.act)(storage, &mut View::new());
+            let again = (self.script.act)(storage, &mut ObjectView::new());
             assert_eq!(kind_of(again), None, "{}: work does not go on", self.story());
             assert!(self.script.is_same(&view(storage), self.after), "{}", self.story());
         }
     }
 
     /// Opens the store anew, in its present state and after a power cut.
-    fn reopen(&self, old: &Local, mut progress: Progress) -> Counts {
-        let mut counts = Counts { failures: 1, ..Counts::default() };
-        progress.is_done &= !matches!(self.failure, Failure::ErrorAfter(_));
+    fn reopen(&self, old: &Local, mut progress: AcknowledgedSteps) -> CrashCounts {
+        let mut counts = CrashCounts { failures: 1, ..CrashCounts::default() };
+        progress.is_done &= !matches!(self.failure, CallFailure::ErrorAfter(_));
         if let Some(images) = old.system().exhaustive_crash_images(8) {
             for image in images {
                 let seen = view(&storage(&image));

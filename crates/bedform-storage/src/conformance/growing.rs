@@ -6,7 +6,7 @@ use bedform_format::log::{Lanes, STRIPE_BYTES};
 
 use super::{get, kind_of, path, put, read_all};
 use crate::{
-    Condition, Durability, Entry, GrowingObject, SYNC_ALIGNMENT, Storage, StorageErrorKind,
+    Condition, Durability, GrowingObject, ListedEntry, SYNC_ALIGNMENT, Storage, StorageErrorKind,
 };
 
 /// Returns bytes that depend on their offset.
@@ -28,7 +28,7 @@ fn front(storage: &dyn Storage, name: &str, length: usize) -> Vec<u8> {
 
 pub(super) fn seen(storage: &dyn Storage) {
     let mut growing = grow(storage, "a/b");
-    let entry = Entry { name: "b".into(), is_directory: false };
+    let entry = ListedEntry { name: "b".into(), is_directory: false };
     assert_eq!(storage.list(&path("a")).unwrap(), [entry]);
     storage.open(&path("a/b")).unwrap();
     growing.append(b"first").unwrap();

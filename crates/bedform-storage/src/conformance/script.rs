@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bedform_format::ObjectPath;
 
 use super::{get, path, put, put_at};
-use crate::file_system::{Links, uninterrupted};
+use crate::file_system::{LinkPolicy, uninterrupted};
 use crate::{
     CallKind, Condition, Durability, FileSystem, GrowingObject, LocalStorage, Mode,
     SimulatedFileSystem, Staging, Storage, StorageError, StorageErrorKind, TreePublication,
@@ -14,14 +14,14 @@ use crate::{
 
 pub(super) type Local = LocalStorage<SimulatedFileSystem>;
 /// Objects by name, with their bytes.
-pub(super) type View = BTreeMap<String, Vec<u8>>;
+pub(super) type ObjectView = BTreeMap<String, Vec<u8>>;
 
 /// A workload: a prepared state and the steps under test.
 pub(super) struct Script {
     pub(super) name: &'static str,
     pub(super) prepare: fn(&Local) -> Result<(), StorageError>,
     /// The steps. They note the synced bytes of growing objects in the view.
-    pub(super) act: fn(&Local, &mut View) -> Result<(), StorageError>,
+    pub(super) act: fn(&Local, &mut ObjectView) -> Result<(), StorageError>,
     /// Two objects of which the first is new wherever the second is new.
     pub(super) order: Option<(&'static str, &'static str)>,
     /// The workload grows segments, of which only synced bytes are checked.
@@ -167,7 +167,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         name: "a segment that grows, then the root that names it",
         prepare: nothing,
         act: |storage, synced| {
-            let mut segment = Segment::grow(storage, "")?;
+            let mut segment = GrownSegment::grow(storage, "")?;
             segment.append(NEW)?;
             segment.sync(synced)?;
             segment.append(&large())?;
@@ -186,7 +186,7 @@ pub(super) const SCRIPTS: &[Script] = &[
         prepare: old,
         act: |storage, synced| {
             let beside = storage.beside(SUFFIX)?;
-            let mut segment = Segment::grow(&*beside, BESIDE)?;
+            let mut segment = GrownSegment::grow(&*beside, BESIDE)?;
             segment.append(&large()[..20_000])?;
             segment.sync(synced)?;
             segment.append(&large())?;
@@ -208,9 +208,9 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "delete what has grown",
         prepare: |storage| {
-            let mut segment = Segment::grow(storage, "")?;
+            let mut segment = GrownSegment::grow(storage, "")?;
             segment.append(&large())?;
-            segment.sync(&mut View::new())
+            segment.sync(&mut ObjectView::new())
         },
         act: |storage, _| storage.delete(&path("segments/1"), Durability::Disk, Condition::None),
         order: None,
@@ -294,7 +294,7 @@ fn publish_object(storage: &Local) -> Result<(), StorageError> {
     let fail = |error| StorageError::from_io("write", workspace.path(), error);
     let write = || {
         let (system, place) = (storage.system(), workspace.path().as_str());
-        let directory = uninterrupted(|| system.open_directory(place, Links::Refuse))?;
+        let directory = uninterrupted(|| system.open_directory(place, LinkPolicy::Refuse))?;
         let file = uninterrupted(|| system.create_file(&directory, "file"))?;
         let (bytes, mut done) = (large(), 0);
         while done < bytes.len() {
@@ -336,13 +336,13 @@ const SUFFIX: &str = ".bedform-log";
 const BESIDE: &str = "beside: ";
 
 /// A growing object of a workload, with its expected bytes.
-struct Segment {
+struct GrownSegment {
     object: Box<dyn GrowingObject>,
     name: String,
     bytes: Vec<u8>,
 }
 
-impl Segment {
+impl GrownSegment {
     /// Creates the first free segment in `storage`, whose objects have `prefix` in a view.
     fn grow(storage: &dyn Storage, prefix: &str) -> Result<Self, StorageError> {
         let mut number = 1;
@@ -363,7 +363,7 @@ impl Segment {
         self.object.append(bytes)
     }
 
-    fn sync(&mut self, synced: &mut View) -> Result<(), StorageError> {
+    fn sync(&mut self, synced: &mut ObjectView) -> Result<(), StorageError> {
         self.object.sync()?;
         self.bytes.resize(usize::try_from(self.object.position()).unwrap(), 0);
         synced.insert(self.name.clone(), self.bytes.clone());
@@ -397,10 +397,10 @@ impl Script {
     }
 
     /// Returns the views before and after the workload.
-    pub(super) fn views(&self) -> (View, View) {
+    pub(super) fn views(&self) -> (ObjectView, ObjectView) {
         let storage = self.prepared();
         let before = view(&storage);
-        (self.act)(&storage, &mut View::new()).expect("nothing fails yet");
+        (self.act)(&storage, &mut ObjectView::new()).expect("nothing fails yet");
         let after = view(&storage);
         assert_ne!(before, after, "{}: the workload does nothing", self.name);
         (before, after)
@@ -411,7 +411,7 @@ impl Script {
         let storage = self.prepared();
         let count = |kind| storage.system().count(kind);
         let before = CallKind::ALL.map(count);
-        (self.act)(&storage, &mut View::new()).expect("nothing fails yet");
+        (self.act)(&storage, &mut ObjectView::new()).expect("nothing fails yet");
         let made = |(kind, before): (CallKind, u64)| (kind, count(kind) - before);
         CallKind::ALL.into_iter().zip(before).map(made).collect()
     }
@@ -423,7 +423,7 @@ impl Script {
     }
 
     /// True if the two views are equal, except for growing objects.
-    pub(super) fn is_same(&self, one: &View, other: &View) -> bool {
+    pub(super) fn is_same(&self, one: &ObjectView, other: &ObjectView) -> bool {
         let settled = |name: &&String| !self.is_grown(name);
         one.keys().chain(other.keys()).filter(settled).all(|name| one.get(name) == other.get(name))
     }
@@ -432,9 +432,9 @@ impl Script {
     /// growing object must begin with its synced bytes.
     pub(super) fn judge(
         &self,
-        seen: &View,
-        (before, after): (&View, &View),
-        progress: &Progress,
+        seen: &ObjectView,
+        (before, after): (&ObjectView, &ObjectView),
+        progress: &AcknowledgedSteps,
         story: &dyn Fn() -> String,
     ) {
         for (name, bytes) in &progress.synced {
@@ -477,22 +477,22 @@ impl Script {
 
 /// The acknowledged steps of a workload.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Progress {
+pub(super) struct AcknowledgedSteps {
     /// True if the whole workload was acknowledged.
     pub(super) is_done: bool,
     /// The acknowledged bytes of growing objects.
-    pub(super) synced: View,
+    pub(super) synced: ObjectView,
 }
 
 /// Returns all objects that a reader finds, in the store and its sibling.
-pub(super) fn view(storage: &Local) -> View {
-    let mut seen = View::new();
+pub(super) fn view(storage: &Local) -> ObjectView {
+    let mut seen = ObjectView::new();
     look(storage, "", &mut seen);
     look(&*storage.beside(SUFFIX).expect("the place beside"), BESIDE, &mut seen);
     seen
 }
 
-fn look(storage: &dyn Storage, prefix: &str, seen: &mut View) {
+fn look(storage: &dyn Storage, prefix: &str, seen: &mut ObjectView) {
     let mut open = vec![path("")];
     while let Some(directory) = open.pop() {
         for entry in storage.list(&directory).expect("a listing") {

@@ -2,7 +2,7 @@
 
 use super::{get, kind_of, path, put};
 use crate::{
-    Condition, Durability, Entry, Storage, StorageErrorKind, TreePublication, Workspace,
+    Condition, Durability, ListedEntry, Storage, StorageErrorKind, TreePublication, Workspace,
     WorkspaceName,
 };
 
@@ -21,7 +21,7 @@ fn publish(
 
 fn names(storage: &dyn Storage, directory: &str) -> Vec<String> {
     let entries = storage.list(&path(directory)).unwrap().into_iter();
-    entries.map(|Entry { name, .. }| name).collect()
+    entries.map(|ListedEntry { name, .. }| name).collect()
 }
 
 /// True if the place publishes no trees, as a remote one may say.

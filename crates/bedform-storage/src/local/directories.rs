@@ -5,8 +5,8 @@ use std::sync::PoisonError;
 
 use bedform_format::ObjectPath;
 
-use super::{Mode, Result, Shared};
-use crate::file_system::{FileKind, FileSystem, Links, uninterrupted};
+use super::{LocalShared, Mode, Result};
+use crate::file_system::{FileKind, FileSystem, LinkPolicy, uninterrupted};
 use crate::{StorageError, StorageErrorKind};
 
 /// The most nested directories that one call enters: as many as a path can have.
@@ -18,7 +18,7 @@ const DURABLE_MAX: usize = 1 << 16;
 /// The most attempts to empty a directory into which other processes put files.
 const EMPTIED_MAX: usize = 16;
 
-impl<F: FileSystem> Shared<F> {
+impl<F: FileSystem> LocalShared<F> {
     /// Fails if this handle is read-only or poisoned.
     pub(super) fn check_writable(&self, operation: &'static str, path: &ObjectPath) -> Result<()> {
         if self.mode == Mode::ReadOnly {
@@ -52,7 +52,7 @@ impl<F: FileSystem> Shared<F> {
         &self,
         operation: &'static str,
         path: &ObjectPath,
-        links: Links,
+        links: LinkPolicy,
     ) -> Result<Option<F::Handle>> {
         match uninterrupted(|| self.system.open_directory(path.as_str(), links)) {
             Ok(directory) => Ok(Some(directory)),
@@ -64,7 +64,7 @@ impl<F: FileSystem> Shared<F> {
     /// Opens the directory `path` for changes, creating missing directories.
     pub(super) fn make_directories(&self, path: &ObjectPath) -> Result<F::Handle> {
         let fail = |error| directory_error("create", path, error);
-        let open = || self.system.open_directory(path.as_str(), Links::Refuse);
+        let open = || self.system.open_directory(path.as_str(), LinkPolicy::Refuse);
         match uninterrupted(open) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             outcome => return outcome.map_err(fail),
@@ -96,7 +96,7 @@ impl<F: FileSystem> Shared<F> {
             return uninterrupted(|| self.system.above());
         }
         let parent = path.parent();
-        let open = || self.system.open_directory(parent.as_str(), Links::Refuse);
+        let open = || self.system.open_directory(parent.as_str(), LinkPolicy::Refuse);
         Ok(Some((uninterrupted(open)?, path.name())))
     }
 

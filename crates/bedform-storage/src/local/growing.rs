@@ -6,16 +6,16 @@ use std::sync::Arc;
 use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
-use super::staging::Stream;
-use super::{Result, Shared};
-use crate::file_system::{FileSystem, Links, uninterrupted};
-use crate::implement::{padding, place_in};
+use super::staging::StagedStream;
+use super::{LocalShared, Result};
+use crate::file_system::{FileSystem, LinkPolicy, uninterrupted};
+use crate::implement::{next_lane_run, padding};
 use crate::{Durability, GrowingObject, StorageError, StorageErrorKind};
 
 /// A growing file, or one lane of it. A sync costs one of the file. The first sync also costs one
 /// of the directory, and of each parent that this handle has not made durable.
 pub(super) struct LocalGrowing<F: FileSystem> {
-    shared: Arc<Shared<F>>,
+    shared: Arc<LocalShared<F>>,
     path: ObjectPath,
     lane: Lane,
     durability: Durability,
@@ -25,12 +25,12 @@ pub(super) struct LocalGrowing<F: FileSystem> {
     /// Bytes up to the last sync; `None` before the first.
     synced: Option<u64>,
     /// `None` after a failed write or sync.
-    stream: Option<Stream<F>>,
+    stream: Option<StagedStream<F>>,
 }
 
 impl<F: FileSystem> LocalGrowing<F> {
     pub(super) fn create(
-        shared: &Arc<Shared<F>>,
+        shared: &Arc<LocalShared<F>>,
         path: &ObjectPath,
         lane: Lane,
         durability: Durability,
@@ -44,7 +44,8 @@ impl<F: FileSystem> LocalGrowing<F> {
         } else {
             // The creator of the file makes the name durable.
             let open = || {
-                let directory = system.open_directory(path.parent().as_str(), Links::Refuse)?;
+                let directory =
+                    system.open_directory(path.parent().as_str(), LinkPolicy::Refuse)?;
                 system.open_to_write(&directory, path.name())
             };
             (uninterrupted(open), None)
@@ -59,12 +60,12 @@ impl<F: FileSystem> LocalGrowing<F> {
             directory,
             position: 0,
             synced: None,
-            stream: Some(Stream::new(shared, file, lane, direct, size_hint)),
+            stream: Some(StagedStream::new(shared, file, lane, direct, size_hint)),
         })
     }
 
     /// Runs `work` with the stream; a failure closes it.
-    fn write(&mut self, work: impl FnOnce(&mut Stream<F>) -> io::Result<()>) -> Result<()> {
+    fn write(&mut self, work: impl FnOnce(&mut StagedStream<F>) -> io::Result<()>) -> Result<()> {
         self.shared.check_writable("write", &self.path)?;
         let Some(stream) = &mut self.stream else {
             return Err(StorageError::new(StorageErrorKind::Io, "write", &self.path));
@@ -98,7 +99,7 @@ impl<F: FileSystem> GrowingObject for LocalGrowing<F> {
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        place_in(self.lane, self.position, bytes.len(), &self.path)?;
+        next_lane_run(self.lane, self.position, bytes.len(), &self.path)?;
         self.write(|stream| stream.append(bytes))?;
         self.position += bytes.len() as u64;
         Ok(())
@@ -106,7 +107,7 @@ impl<F: FileSystem> GrowingObject for LocalGrowing<F> {
 
     fn flush(&mut self) -> Result<()> {
         self.append(padding(self.position))?;
-        self.write(Stream::flush)
+        self.write(StagedStream::flush)
     }
 
     fn sync(&mut self) -> Result<()> {
@@ -127,7 +128,7 @@ impl<F: FileSystem> GrowingObject for LocalGrowing<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Hint, LocalStorage, Mode, SimulatedFileSystem, Staging, Storage};
+    use crate::{LocalStorage, Mode, SimulatedFileSystem, Staging, Storage, WriteHint};
 
     #[test]
     fn no_thread_stays_behind_a_sync_or_a_drop() {
@@ -138,7 +139,7 @@ mod tests {
             LocalGrowing::create(&storage.shared, &path, Lane::ONLY, Durability::Disk, None)
                 .unwrap();
         let has_thread = |growing: &LocalGrowing<SimulatedFileSystem>| {
-            growing.stream.as_ref().is_some_and(Stream::has_thread)
+            growing.stream.as_ref().is_some_and(StagedStream::has_thread)
         };
         for _ in 0..3 {
             growing.append(&vec![1; 9 << 20]).unwrap();
@@ -150,7 +151,7 @@ mod tests {
         drop(growing);
         // A thread would hold a reference.
         assert_eq!(Arc::strong_count(&storage.shared), 1);
-        let mut writer = storage.create(&path, Durability::Disk, Hint::default()).unwrap();
+        let mut writer = storage.create(&path, Durability::Disk, WriteHint::default()).unwrap();
         writer.append(&vec![1; 9 << 20]).unwrap();
         drop(writer);
         assert_eq!(Arc::strong_count(&storage.shared), 1);

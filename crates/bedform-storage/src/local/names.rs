@@ -3,7 +3,7 @@
 use std::io;
 
 use super::publish;
-use crate::file_system::{FileKind, FileSystem, Wait, uninterrupted};
+use crate::file_system::{FileKind, FileSystem, LockWait, uninterrupted};
 
 const TEMPORARY_PREFIX: &str = ".bedform-temp-";
 /// The file whose lock is the caller-visible lock of its directory.
@@ -71,7 +71,7 @@ pub(super) fn create_temporary<F: FileSystem>(
 
 /// Takes the lock of a new temporary file; false if a sweeper took it first.
 fn hold<F: FileSystem>(system: &F, file: &F::Handle) -> io::Result<bool> {
-    match uninterrupted(|| system.lock(file, Wait::Never)) {
+    match uninterrupted(|| system.lock(file, LockWait::Never)) {
         Ok(()) => Ok(uninterrupted(|| system.status(file))?.names > 0),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
         // No locks here: a sweeper cannot take one either, and so removes nothing.
@@ -90,7 +90,7 @@ pub(super) fn is_missing_feature(error: &io::Error) -> bool {
 
 /// The result of sweeping a temporary name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Swept {
+pub(super) enum SweepResult {
     /// An object of a dead writer, which was removed.
     Removed,
     /// A file that a live writer may need, or no file.
@@ -104,27 +104,27 @@ pub(super) fn remove_orphan<F: FileSystem>(
     system: &F,
     directory: &F::Handle,
     name: &str,
-) -> io::Result<Swept> {
+) -> io::Result<SweepResult> {
     let kind = match uninterrupted(|| system.stat_child(directory, name)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Swept::Kept),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(SweepResult::Kept),
         outcome => outcome?.kind,
     };
     match kind {
         FileKind::File => {}
-        FileKind::Directory => return Ok(Swept::Workspace),
-        _ => return Ok(Swept::Kept),
+        FileKind::Directory => return Ok(SweepResult::Workspace),
+        _ => return Ok(SweepResult::Kept),
     }
     let file = match uninterrupted(|| system.open_child(directory, name)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Swept::Kept),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(SweepResult::Kept),
         outcome => outcome?,
     };
     // Locked: the writer is alive. On any other error its death is unproven.
-    if uninterrupted(|| system.lock(&file, Wait::Never)).is_err() {
-        return Ok(Swept::Kept);
+    if uninterrupted(|| system.lock(&file, LockWait::Never)).is_err() {
+        return Ok(SweepResult::Kept);
     }
     match uninterrupted(|| system.unlink(directory, name)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Swept::Kept),
-        outcome => outcome.map(|()| Swept::Removed),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(SweepResult::Kept),
+        outcome => outcome.map(|()| SweepResult::Removed),
     }
 }
 
@@ -134,7 +134,7 @@ pub(super) fn remove_free_lock<F: FileSystem>(system: &F, directory: &F::Handle)
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         outcome => outcome?,
     };
-    if uninterrupted(|| system.lock(&file, Wait::Never)).is_err() {
+    if uninterrupted(|| system.lock(&file, LockWait::Never)).is_err() {
         return Ok(());
     }
     publish::remove_lock_file(system, directory, &file)

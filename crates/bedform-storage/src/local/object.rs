@@ -5,14 +5,14 @@ use std::sync::{Arc, OnceLock};
 
 use bedform_format::ObjectPath;
 
-use super::{Result, Shared};
-use crate::file_system::{FileKind, FileSystem, Residency, Status, uninterrupted};
+use super::{LocalShared, Result};
+use crate::file_system::{FileKind, FileStatus, FileSystem, Residency, uninterrupted};
 use crate::{Object, ReadBlock, StorageError, StorageErrorKind, Version, lacks};
 
 /// An opened file. Its handle keeps the bytes, and keeps the system from reusing the file number.
 #[derive(Debug)]
 pub(super) struct LocalObject<F: FileSystem> {
-    shared: Arc<Shared<F>>,
+    shared: Arc<LocalShared<F>>,
     path: ObjectPath,
     file: F::Handle,
     version: Version,
@@ -22,7 +22,11 @@ pub(super) struct LocalObject<F: FileSystem> {
 }
 
 /// Returns the version if `status` is that of a plain file.
-pub(super) fn plain(status: Status, operation: &'static str, path: &ObjectPath) -> Result<Version> {
+pub(super) fn plain(
+    status: FileStatus,
+    operation: &'static str,
+    path: &ObjectPath,
+) -> Result<Version> {
     if status.kind == FileKind::File {
         Ok(status.version)
     } else {
@@ -31,7 +35,7 @@ pub(super) fn plain(status: Status, operation: &'static str, path: &ObjectPath) 
 }
 
 impl<F: FileSystem> LocalObject<F> {
-    pub(super) fn open(shared: &Arc<Shared<F>>, path: &ObjectPath) -> Result<Self> {
+    pub(super) fn open(shared: &Arc<LocalShared<F>>, path: &ObjectPath) -> Result<Self> {
         let (file, status) = uninterrupted(|| shared.system.open_file(path.as_str()))
             .map_err(|error| StorageError::from_io("open", path, error))?;
         let version = plain(status, "open", path)?;

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use bedform_format::ObjectPath;
 
 use super::names::{LOCK_NAME, is_missing_feature};
-use super::{Result, Shared};
-use crate::cancellation::{Waiting, may_be_cancelled};
-use crate::file_system::{FileKind, FileSystem, Links, Replace, Status, Wait, uninterrupted};
+use super::{LocalShared, Result};
+use crate::cancellation::{LockPoll, may_be_cancelled};
+use crate::file_system::{
+    FileKind, FileStatus, FileSystem, LinkPolicy, LockWait, Replace, uninterrupted,
+};
 use crate::{Condition, Durability, Lock, StorageError, StorageErrorKind, Version};
 
 /// The lock of a directory under which names are given and deleted; held while the value lives.
@@ -24,7 +26,7 @@ pub(super) fn naming_lock<F: FileSystem>(
 ) -> io::Result<Option<NamingLock<F>>> {
     // A separate handle, so that two threads exclude each other.
     let directory = uninterrupted(|| system.open_child(directory, "."))?;
-    match uninterrupted(|| system.lock(&directory, Wait::Forever)) {
+    match uninterrupted(|| system.lock(&directory, LockWait::Forever)) {
         Ok(()) => Ok(Some(NamingLock { _directory: directory })),
         Err(error) if is_missing_feature(&error) => Ok(None),
         Err(error) => Err(error),
@@ -36,7 +38,7 @@ pub(super) fn current<F: FileSystem>(
     system: &F,
     directory: &F::Handle,
     name: &str,
-) -> io::Result<Option<Status>> {
+) -> io::Result<Option<FileStatus>> {
     match uninterrupted(|| system.stat_child(directory, name)) {
         Ok(status) => Ok(Some(status)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -46,7 +48,7 @@ pub(super) fn current<F: FileSystem>(
 
 /// Checks `condition` under the naming lock. The call that gives the name checks `Absent`.
 pub(super) fn check_condition<F: FileSystem>(
-    shared: &Shared<F>,
+    shared: &LocalShared<F>,
     directory: &F::Handle,
     operation: &'static str,
     path: &ObjectPath,
@@ -85,7 +87,7 @@ fn give_name<F: FileSystem>(
 
 /// Implements [`Storage::publish_object`](crate::Storage::publish_object).
 pub(super) fn publish_object<F: FileSystem>(
-    shared: &Shared<F>,
+    shared: &LocalShared<F>,
     staged: &ObjectPath,
     target: &ObjectPath,
     durability: Durability,
@@ -96,7 +98,7 @@ pub(super) fn publish_object<F: FileSystem>(
     if staged.is_root() {
         return Err(StorageError::new(StorageErrorKind::NotAnObject, "publish", staged));
     }
-    let from = shared.find_directory("publish", &staged.parent(), Links::Refuse)?;
+    let from = shared.find_directory("publish", &staged.parent(), LinkPolicy::Refuse)?;
     let from = from.ok_or_else(missing)?;
     let status = current(system, &from, staged.name()).map_err(fail)?.ok_or_else(missing)?;
     if status.kind != FileKind::File {
@@ -124,10 +126,10 @@ pub(super) fn publish_object<F: FileSystem>(
 
 /// Gives a file with the status `file` a free name. The caller holds the naming lock.
 fn give_name_once<F: FileSystem>(
-    shared: &Shared<F>,
+    shared: &LocalShared<F>,
     from: (&F::Handle, &str),
     to: (&F::Handle, &str),
-    file: &Status,
+    file: &FileStatus,
     target: &ObjectPath,
 ) -> Result<()> {
     let system = &shared.system;
@@ -157,7 +159,7 @@ fn give_name_once<F: FileSystem>(
 /// Renames the closed file `temporary`, whose version was `written`, to `path` as `condition` asks,
 /// and returns its version.
 pub(super) fn name_object<F: FileSystem>(
-    shared: &Shared<F>,
+    shared: &LocalShared<F>,
     directory: &F::Handle,
     temporary: &str,
     path: &ObjectPath,
@@ -190,7 +192,7 @@ pub(super) fn name_object<F: FileSystem>(
 /// Gives a file the second name `path` in the sibling storage with `suffix`; a missing file becomes
 /// an empty one there. The caller holds the naming lock. Returns the directory and the name.
 pub(super) fn keep<'a, F: FileSystem>(
-    shared: &Shared<F>,
+    shared: &LocalShared<F>,
     file: (&F::Handle, &str),
     suffix: &str,
     path: &'a ObjectPath,
@@ -208,7 +210,7 @@ pub(super) fn keep<'a, F: FileSystem>(
 
 /// Implements [`Storage::delete`](crate::Storage::delete).
 pub(super) fn delete<F: FileSystem>(
-    shared: &Shared<F>,
+    shared: &LocalShared<F>,
     path: &ObjectPath,
     durability: Durability,
     condition: Condition<'_>,
@@ -221,7 +223,7 @@ pub(super) fn delete<F: FileSystem>(
         }
         _ => Ok(()),
     };
-    let directory = match shared.find_directory("delete", &parent, Links::Refuse) {
+    let directory = match shared.find_directory("delete", &parent, LinkPolicy::Refuse) {
         Ok(Some(directory)) => directory,
         Ok(None) => return missing(),
         Err(error) if error.is_not_found() => return missing(),
@@ -244,14 +246,14 @@ pub(super) fn delete<F: FileSystem>(
 
 /// A guard of a directory's lock file, which it removes when it is dropped.
 struct LocalLock<F: FileSystem> {
-    shared: Arc<Shared<F>>,
+    shared: Arc<LocalShared<F>>,
     directory: F::Handle,
     file: F::Handle,
     keeps_file: bool,
 }
 
 impl<F: FileSystem> Lock for LocalLock<F> {
-    fn keep_place(&mut self) {
+    fn keep_lock_file(&mut self) {
         self.keeps_file = true;
     }
 }
@@ -286,23 +288,23 @@ pub(super) fn remove_lock_file<F: FileSystem>(
 /// Implements [`Storage::lock`](crate::Storage::lock). A hidden file in the directory is locked,
 /// not the directory, so that the holder can publish there.
 pub(super) fn lock<F: FileSystem>(
-    shared: &Arc<Shared<F>>,
+    shared: &Arc<LocalShared<F>>,
     path: &ObjectPath,
-    wait: Wait,
+    wait: LockWait,
 ) -> Result<Option<Box<dyn Lock>>> {
     let fail = |error| StorageError::from_io("lock", path, error);
     let system = &shared.system;
-    let mut waiting = Waiting::new(path.as_str());
+    let mut waiting = LockPoll::new(path.as_str());
     // The system's own wait ends only by a signal, which a single thread receives.
     let is_polled = may_be_cancelled();
     loop {
-        let directory =
-            uninterrupted(|| system.open_directory(path.as_str(), Links::Refuse)).map_err(fail)?;
+        let directory = uninterrupted(|| system.open_directory(path.as_str(), LinkPolicy::Refuse))
+            .map_err(fail)?;
         let file = uninterrupted(|| system.open_lock_file(&directory, LOCK_NAME)).map_err(fail)?;
-        match system.lock(&file, if is_polled { Wait::Never } else { wait }) {
+        match system.lock(&file, if is_polled { LockWait::Never } else { wait }) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => match wait {
-                Wait::Never => return Ok(None),
-                Wait::Forever => {
+                LockWait::Never => return Ok(None),
+                LockWait::Forever => {
                     waiting.pause()?;
                     continue;
                 }
@@ -317,7 +319,7 @@ pub(super) fn lock<F: FileSystem>(
         // During the wait the last holder has removed the file, and the directory may have been
         // deleted and created again.
         let held = uninterrupted(|| system.status(&file)).map_err(fail)?.version.identity;
-        let Some(directory) = shared.find_directory("lock", path, Links::Refuse)? else {
+        let Some(directory) = shared.find_directory("lock", path, LinkPolicy::Refuse)? else {
             return Err(StorageError::new(StorageErrorKind::NotFound, "lock", path));
         };
         let named = current(system, &directory, LOCK_NAME).map_err(fail)?;

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 
 use bedform_format::log::{Lane, STRIPE_BYTES};
 
-use super::Shared;
+use super::LocalShared;
 use crate::LargeMemory;
 use crate::file_system::{FileSystem, uninterrupted};
 use crate::memory_limit::threads_that_fit;
@@ -63,12 +63,12 @@ impl Default for Staging {
 
 /// A block of memory whose first byte is aligned.
 #[derive(Debug)]
-struct Block {
+struct WriteBlock {
     memory: LargeMemory,
     length: usize,
 }
 
-impl Block {
+impl WriteBlock {
     fn new(capacity: usize) -> io::Result<Self> {
         Ok(Self { memory: LargeMemory::new(capacity)?, length: 0 })
     }
@@ -93,16 +93,16 @@ impl Block {
 /// Empty blocks that the writers of a handle share: allocating a block costs as much as filling it.
 /// They are freed when the last writer ends.
 #[derive(Debug, Default)]
-pub(super) struct SpareBlocks(Mutex<Spare>);
+pub(super) struct SpareBlocks(Mutex<SpareBlockList>);
 
 #[derive(Debug, Default)]
-struct Spare {
+struct SpareBlockList {
     writers: usize,
-    blocks: Vec<Block>,
+    blocks: Vec<WriteBlock>,
 }
 
 impl SpareBlocks {
-    fn spare(&self) -> MutexGuard<'_, Spare> {
+    fn spare(&self) -> MutexGuard<'_, SpareBlockList> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -110,16 +110,16 @@ impl SpareBlocks {
         self.spare().writers += 1;
     }
 
-    fn take(&self) -> Option<Block> {
+    fn take(&self) -> Option<WriteBlock> {
         self.spare().blocks.pop()
     }
 
     /// Ends a writer, whose blocks other writers may reuse.
-    fn end(&self, blocks: impl Iterator<Item = Block>) {
+    fn end(&self, blocks: impl Iterator<Item = WriteBlock>) {
         let mut spare = self.spare();
         spare.writers -= 1;
         let room = if spare.writers == 0 { 0 } else { SPARE_BLOCKS_MAX };
-        spare.blocks.extend(blocks.map(|block| Block { length: 0, ..block }));
+        spare.blocks.extend(blocks.map(|block| WriteBlock { length: 0, ..block }));
         let kept = room.min(spare.blocks.len());
         let rest = spare.blocks.split_off(kept);
         drop(spare);
@@ -128,18 +128,18 @@ impl SpareBlocks {
 }
 
 /// A file with the offset of the next write, shared by the writing threads.
-struct Sink<F: FileSystem> {
-    shared: Arc<Shared<F>>,
+struct FileSink<F: FileSystem> {
+    shared: Arc<LocalShared<F>>,
     file: Arc<F::Handle>,
     /// The byte ranges of the file that belong to this writer.
     lane: Lane,
     /// The expected size of the whole object in bytes, 0 if unknown.
     size_hint: u64,
-    state: Mutex<State>,
+    state: Mutex<SinkState>,
 }
 
 /// State that all threads writing to a file share.
-struct State {
+struct SinkState {
     /// Bytes that are written or assigned to a thread.
     position: u64,
     /// The offset of the first failed write: later bytes do not count, and nothing more is written.
@@ -155,15 +155,15 @@ struct State {
     longest: u64,
 }
 
-impl State {
+impl SinkState {
     /// Bytes that were written without a failure before them.
     fn end(&self) -> u64 {
         self.failed.unwrap_or(self.position)
     }
 }
 
-impl<F: FileSystem> Sink<F> {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl<F: FileSystem> FileSink<F> {
+    fn state(&self) -> MutexGuard<'_, SinkState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -269,13 +269,13 @@ impl<F: FileSystem> Sink<F> {
     }
 
     /// Writes one of many blocks at the next offset.
-    fn write_block(&self, block: &Block) -> io::Result<()> {
+    fn write_block(&self, block: &WriteBlock) -> io::Result<()> {
         self.write_block_at(self.take(block.length), block)
     }
 
-    /// Writes one of many blocks at an offset from [`Sink::take`]. Does nothing after a failed
+    /// Writes one of many blocks at an offset from [`FileSink::take`]. Does nothing after a failed
     /// write, which the failing thread reports.
-    fn write_block_at(&self, start: u64, block: &Block) -> io::Result<()> {
+    fn write_block_at(&self, start: u64, block: &WriteBlock) -> io::Result<()> {
         if self.state().failed.is_some() {
             return Ok(());
         }
@@ -288,7 +288,7 @@ impl<F: FileSystem> Sink<F> {
         self.write_at(self.take(bytes.len()), bytes)
     }
 
-    /// Writes `bytes` at an offset from [`Sink::take`].
+    /// Writes `bytes` at an offset from [`FileSink::take`].
     fn write_at(&self, start: u64, bytes: &[u8]) -> io::Result<()> {
         let mut done = 0;
         while done < bytes.len() {
@@ -334,7 +334,7 @@ impl<F: FileSystem> Sink<F> {
         }
     }
 
-    fn set_direct(&self, state: &mut State, direct: bool) -> io::Result<()> {
+    fn set_direct(&self, state: &mut SinkState, direct: bool) -> io::Result<()> {
         if state.direct == direct {
             return Ok(());
         }
@@ -347,17 +347,17 @@ impl<F: FileSystem> Sink<F> {
 
 /// Threads that write full blocks and return them empty, or return their first failure.
 struct WritingThreads {
-    full: SyncSender<(u64, Block)>,
-    empty: Receiver<io::Result<Block>>,
+    full: SyncSender<(u64, WriteBlock)>,
+    empty: Receiver<io::Result<WriteBlock>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl WritingThreads {
     /// Starts one thread for each write in flight, all writing to `sink`; `None` if the system has
     /// no more threads.
-    fn start<F: FileSystem>(sink: &Arc<Sink<F>>, writes: usize, blocks: usize) -> Option<Self> {
-        let (full, incoming) = sync_channel::<(u64, Block)>(blocks);
-        let (outgoing, empty): (Sender<io::Result<Block>>, _) = channel();
+    fn start<F: FileSystem>(sink: &Arc<FileSink<F>>, writes: usize, blocks: usize) -> Option<Self> {
+        let (full, incoming) = sync_channel::<(u64, WriteBlock)>(blocks);
+        let (outgoing, empty): (Sender<io::Result<WriteBlock>>, _) = channel();
         let incoming = Arc::new(Mutex::new(incoming));
         let mut threads = Vec::new();
         for _ in 0..threads_that_fit(writes) {
@@ -381,17 +381,17 @@ impl WritingThreads {
     }
 
     /// Waits for an empty block.
-    fn receive(&self) -> io::Result<Block> {
+    fn receive(&self) -> io::Result<WriteBlock> {
         self.empty.recv().unwrap_or_else(|_| Err(stopped()))
     }
 
-    fn send(&self, start: u64, block: Block) -> io::Result<()> {
+    fn send(&self, start: u64, block: WriteBlock) -> io::Result<()> {
         let failure = || self.empty.iter().find_map(Result::err).unwrap_or_else(stopped);
         self.full.send((start, block)).map_err(|_| failure())
     }
 
     /// Waits for all writes, adds the blocks to `spare`, and ends the threads.
-    fn finish(self, spare: &mut Vec<Block>) -> io::Result<()> {
+    fn finish(self, spare: &mut Vec<WriteBlock>) -> io::Result<()> {
         let Self { full, empty, threads } = self;
         drop(full);
         let mut outcome = Ok(());
@@ -414,27 +414,27 @@ fn stopped() -> io::Error {
 }
 
 /// The writer of one object's bytes, in order. Between flushes it has no thread.
-pub(super) struct Stream<F: FileSystem> {
-    shared: Arc<Shared<F>>,
+pub(super) struct StagedStream<F: FileSystem> {
+    shared: Arc<LocalShared<F>>,
     file: Arc<F::Handle>,
-    sink: Arc<Sink<F>>,
+    sink: Arc<FileSink<F>>,
     /// Bytes appended since the last flush, while they are at most [`Staging::small_bytes_max`].
     small: Vec<u8>,
     /// The block that is being filled, after more bytes came.
-    block: Option<Block>,
+    block: Option<WriteBlock>,
     threads: Option<WritingThreads>,
     /// Empty blocks, out of `blocks` in all.
-    spare: Vec<Block>,
+    spare: Vec<WriteBlock>,
     blocks: usize,
     /// The process that owns the threads and the file.
     process: u32,
 }
 
-impl<F: FileSystem> Stream<F> {
+impl<F: FileSystem> StagedStream<F> {
     /// Starts at the front of the empty `file`, or of a lane of it. `direct`: large objects bypass
     /// the page cache.
     pub(super) fn new(
-        shared: &Arc<Shared<F>>,
+        shared: &Arc<LocalShared<F>>,
         file: F::Handle,
         lane: Lane,
         direct: bool,
@@ -446,12 +446,12 @@ impl<F: FileSystem> Stream<F> {
         let small = Vec::with_capacity(if hint > small_max { 0 } else { hint });
         let file = Arc::new(file);
         shared.blocks.begin();
-        let sink = Sink {
+        let sink = FileSink {
             shared: Arc::clone(shared),
             file: Arc::clone(&file),
             lane,
             size_hint: size_hint.unwrap_or(0),
-            state: Mutex::new(State {
+            state: Mutex::new(SinkState {
                 position: 0,
                 failed: None,
                 wants_direct: direct && shared.staging.direct,
@@ -521,7 +521,7 @@ impl<F: FileSystem> Stream<F> {
         self.sink.cut()
     }
 
-    /// As [`Stream::flush`]; returns the file after closing all other handles.
+    /// As [`StagedStream::flush`]; returns the file after closing all other handles.
     pub(super) fn finish(mut self) -> io::Result<F::Handle> {
         self.flush()?;
         let file = Arc::clone(&self.file);
@@ -561,7 +561,7 @@ impl<F: FileSystem> Stream<F> {
     }
 
     /// Passes the full `block` to a writing thread and returns an empty one.
-    fn exchange(&mut self, mut block: Block) -> io::Result<Block> {
+    fn exchange(&mut self, mut block: WriteBlock) -> io::Result<WriteBlock> {
         if self.threads.is_none() {
             self.sink.write_block(&block)?;
             block.length = 0;
@@ -574,21 +574,21 @@ impl<F: FileSystem> Stream<F> {
         Ok(next)
     }
 
-    fn empty_block(&mut self) -> io::Result<Block> {
+    fn empty_block(&mut self) -> io::Result<WriteBlock> {
         let staging = &self.shared.staging;
         match (self.spare.pop(), &self.threads) {
             (Some(block), _) => Ok(block),
             (None, Some(threads)) if self.blocks >= self.blocks_max() => threads.receive(),
             (None, _) => {
                 self.blocks += 1;
-                let new = || Block::new(staging.block_bytes.next_multiple_of(ALIGNMENT));
+                let new = || WriteBlock::new(staging.block_bytes.next_multiple_of(ALIGNMENT));
                 self.shared.blocks.take().map_or_else(new, Ok)
             }
         }
     }
 }
 
-impl<F: FileSystem> Drop for Stream<F> {
+impl<F: FileSystem> Drop for StagedStream<F> {
     fn drop(&mut self) {
         let threads = self.threads.take();
         if self.process != std::process::id() {

@@ -16,8 +16,8 @@ use bedform_format::ObjectPath;
 
 use super::names::{ATTEMPTS_MAX, is_missing_feature, temporary_name};
 use super::publish::{current, lock, naming_lock};
-use super::{Result, Shared, check_name};
-use crate::file_system::{FileKind, FileSystem, Links, Status, Wait, uninterrupted};
+use super::{LocalShared, Result, check_name};
+use crate::file_system::{FileKind, FileStatus, FileSystem, LinkPolicy, LockWait, uninterrupted};
 use crate::implement::unsupported;
 use crate::{
     Durability, Lock, StorageError, StorageErrorKind, TreePublication, Workspace, WorkspaceName,
@@ -25,7 +25,7 @@ use crate::{
 
 /// A workspace that its owner holds.
 pub(super) struct LocalWorkspace<F: FileSystem> {
-    shared: Arc<Shared<F>>,
+    shared: Arc<LocalShared<F>>,
     path: ObjectPath,
     is_unique: bool,
     /// `None` where the system has no locks.
@@ -36,7 +36,7 @@ pub(super) struct LocalWorkspace<F: FileSystem> {
 
 /// Implements [`Storage::workspace`](crate::Storage::workspace).
 pub(super) fn workspace<F: FileSystem>(
-    shared: &Arc<Shared<F>>,
+    shared: &Arc<LocalShared<F>>,
     directory: &ObjectPath,
     name: WorkspaceName<'_>,
 ) -> Result<Option<LocalWorkspace<F>>> {
@@ -60,7 +60,7 @@ pub(super) fn workspace<F: FileSystem>(
     for _ in 0..ATTEMPTS_MAX {
         let made = shared.make_directories(&path)?;
         shared.make_path_durable(&path, &made)?;
-        match lock(shared, &path, Wait::Never) {
+        match lock(shared, &path, LockWait::Never) {
             // Its last owner has just removed it.
             Err(error) if error.is_not_found() => {}
             outcome => return Ok(outcome?.map(|lock| own(path, Some(lock), false))),
@@ -72,7 +72,7 @@ pub(super) fn workspace<F: FileSystem>(
 /// Creates the directory `path` and takes its lock; `None` if the name was taken, or a sweeper got
 /// the lock.
 fn make_and_lock<F: FileSystem>(
-    shared: &Arc<Shared<F>>,
+    shared: &Arc<LocalShared<F>>,
     path: &ObjectPath,
 ) -> Result<Option<Option<Box<dyn Lock>>>> {
     let parent = shared.make_directories(&path.parent())?;
@@ -80,7 +80,7 @@ fn make_and_lock<F: FileSystem>(
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
         made => made.map_err(|error| StorageError::from_io("create", path, error))?,
     }
-    match lock(shared, path, Wait::Never) {
+    match lock(shared, path, LockWait::Never) {
         Ok(lock) => Ok(lock.map(Some)),
         Err(error) if error.is_not_found() => Ok(None),
         // A sweeper cannot take a lock either, and so removes nothing.
@@ -96,12 +96,13 @@ impl<F: FileSystem> LocalWorkspace<F> {
     /// Deletes the whole tree, and returns the directory that had its name.
     fn delete(&self) -> Result<Option<F::Handle>> {
         let (shared, path) = (&self.shared, &self.path);
-        let Some(directory) = shared.find_directory("delete", path, Links::Refuse)? else {
+        let Some(directory) = shared.find_directory("delete", path, LinkPolicy::Refuse)? else {
             return Ok(None);
         };
         shared.forget_durable(path);
         shared.empty(&directory, path, 0)?;
-        let Some(parent) = shared.find_directory("delete", &path.parent(), Links::Refuse)? else {
+        let Some(parent) = shared.find_directory("delete", &path.parent(), LinkPolicy::Refuse)?
+        else {
             return Ok(None);
         };
         match uninterrupted(|| shared.system.remove_directory(&parent, path.name())) {
@@ -146,11 +147,11 @@ impl<F: FileSystem> Drop for LocalWorkspace<F> {
 /// Removes the workspace with the temporary name `path` if its owner died, and returns whether it
 /// did.
 pub(super) fn remove_dead_workspace<F: FileSystem>(
-    shared: &Arc<Shared<F>>,
+    shared: &Arc<LocalShared<F>>,
     path: ObjectPath,
 ) -> Result<bool> {
     // Locked: the owner is alive. On any error its death is unproven.
-    let Ok(Some(lock)) = lock(shared, &path, Wait::Never) else { return Ok(false) };
+    let Ok(Some(lock)) = lock(shared, &path, LockWait::Never) else { return Ok(false) };
     let (shared, process) = (Arc::clone(shared), std::process::id());
     let dead = LocalWorkspace { shared, path, is_unique: false, lock: Some(lock), process };
     Ok(dead.delete()?.is_some())
@@ -158,7 +159,7 @@ pub(super) fn remove_dead_workspace<F: FileSystem>(
 
 /// Implements [`Storage::publish_tree`](crate::Storage::publish_tree).
 pub(super) fn publish_tree<F: FileSystem>(
-    shared: &Shared<F>,
+    shared: &LocalShared<F>,
     staged: &ObjectPath,
     target: &ObjectPath,
     how: TreePublication,
@@ -172,12 +173,12 @@ pub(super) fn publish_tree<F: FileSystem>(
     if staged.is_within(target) || target.is_within(staged) {
         return Err(unsupported("publish", target, "one of the two directories lies in the other"));
     }
-    let from = shared.find_directory("publish", &staged.parent(), Links::Refuse)?;
+    let from = shared.find_directory("publish", &staged.parent(), LinkPolicy::Refuse)?;
     let from = from.ok_or_else(|| error(StorageErrorKind::NotFound, staged))?;
     let to = match how {
         TreePublication::Absent => shared.make_directories(&target.parent())?,
         TreePublication::Exchange => {
-            let to = shared.find_directory("publish", &target.parent(), Links::Refuse)?;
+            let to = shared.find_directory("publish", &target.parent(), LinkPolicy::Refuse)?;
             to.ok_or_else(|| error(StorageErrorKind::NotFound, target))?
         }
     };
@@ -199,7 +200,7 @@ pub(super) fn publish_tree<F: FileSystem>(
 
 /// Renames or exchanges, under the naming lock of the directory in which the tree appears.
 fn give_tree_name<F: FileSystem>(
-    shared: &Shared<F>,
+    shared: &LocalShared<F>,
     (from, staged): (&F::Handle, &ObjectPath),
     (to, target): (&F::Handle, &ObjectPath),
     how: TreePublication,
@@ -235,7 +236,7 @@ fn directory_at<F: FileSystem>(
     system: &F,
     parent: &F::Handle,
     path: &ObjectPath,
-) -> Result<Option<Status>> {
+) -> Result<Option<FileStatus>> {
     let found = current(system, parent, path.name());
     match found.map_err(|error| StorageError::from_io("publish", path, error))? {
         Some(status) if status.kind != FileKind::Directory => {

@@ -6,29 +6,30 @@ use std::sync::Arc;
 use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
-use super::staging::Stream;
-use super::{Result, Shared, names, publish};
+use super::staging::StagedStream;
+use super::{LocalShared, Result, names, publish};
 use crate::file_system::{FileSystem, uninterrupted};
 use crate::{
-    Condition, Durability, Hint, ObjectWriter, StorageError, StorageErrorKind, Version, implement,
+    Condition, Durability, ObjectWriter, StorageError, StorageErrorKind, Version, WriteHint,
+    implement,
 };
 
 /// A file under a temporary name. Dropping it removes the name; directories created for it stay.
 pub(super) struct LocalWriter<F: FileSystem> {
-    shared: Arc<Shared<F>>,
+    shared: Arc<LocalShared<F>>,
     path: ObjectPath,
     durability: Durability,
     position: u64,
-    temporary: Temporary<F>,
-    bytes: Stage<F>,
+    temporary: TemporaryName<F>,
+    bytes: StagedBytes<F>,
     /// The suffix of the sibling storage, and the path there, for the replaced object.
     kept: Option<(&'static str, ObjectPath)>,
 }
 
 /// The stage of the bytes on their way to the system.
-enum Stage<F: FileSystem> {
+enum StagedBytes<F: FileSystem> {
     /// Being appended and written.
-    Appended(Stream<F>),
+    Appended(StagedStream<F>),
     /// Handed to the system; the caller makes them durable.
     HandedOver(F::Handle),
     /// Lost by a failed write.
@@ -36,14 +37,14 @@ enum Stage<F: FileSystem> {
 }
 
 /// A temporary name, removed on drop unless it was renamed.
-struct Temporary<F: FileSystem> {
-    shared: Arc<Shared<F>>,
+struct TemporaryName<F: FileSystem> {
+    shared: Arc<LocalShared<F>>,
     directory: F::Handle,
     name: String,
     is_ours: bool,
 }
 
-impl<F: FileSystem> Drop for Temporary<F> {
+impl<F: FileSystem> Drop for TemporaryName<F> {
     fn drop(&mut self) {
         if self.is_ours {
             // If this fails, a hidden name stays until a sweep removes it.
@@ -54,16 +55,17 @@ impl<F: FileSystem> Drop for Temporary<F> {
 
 impl<F: FileSystem> LocalWriter<F> {
     pub(super) fn create(
-        shared: &Arc<Shared<F>>,
+        shared: &Arc<LocalShared<F>>,
         path: &ObjectPath,
         durability: Durability,
-        hint: Hint,
+        hint: WriteHint,
     ) -> Result<Self> {
         let directory = shared.make_directories(&path.parent())?;
         let target = shared.placement.as_ref().and_then(|placement| placement.target(path));
         let (name, file) = names::create_temporary(&shared.system, &directory, target)
             .map_err(|error| StorageError::from_io("create", path, error))?;
-        let temporary = Temporary { shared: Arc::clone(shared), directory, name, is_ours: true };
+        let temporary =
+            TemporaryName { shared: Arc::clone(shared), directory, name, is_ours: true };
         let direct = durability == Durability::Disk;
         Ok(Self {
             shared: Arc::clone(shared),
@@ -71,7 +73,13 @@ impl<F: FileSystem> LocalWriter<F> {
             durability,
             position: 0,
             temporary,
-            bytes: Stage::Appended(Stream::new(shared, file, Lane::ONLY, direct, hint.bytes)),
+            bytes: StagedBytes::Appended(StagedStream::new(
+                shared,
+                file,
+                Lane::ONLY,
+                direct,
+                hint.bytes,
+            )),
             kept: None,
         })
     }
@@ -82,10 +90,12 @@ impl<F: FileSystem> LocalWriter<F> {
 
     /// Returns the file with all appended bytes.
     fn take_file(&mut self) -> Result<F::Handle> {
-        match std::mem::replace(&mut self.bytes, Stage::Lost) {
-            Stage::Appended(stream) => stream.finish().map_err(|error| self.fail("write", error)),
-            Stage::HandedOver(file) => Ok(file),
-            Stage::Lost => Err(StorageError::new(StorageErrorKind::Io, "write", &self.path)),
+        match std::mem::replace(&mut self.bytes, StagedBytes::Lost) {
+            StagedBytes::Appended(stream) => {
+                stream.finish().map_err(|error| self.fail("write", error))
+            }
+            StagedBytes::HandedOver(file) => Ok(file),
+            StagedBytes::Lost => Err(StorageError::new(StorageErrorKind::Io, "write", &self.path)),
         }
     }
 
@@ -149,11 +159,11 @@ impl<F: FileSystem> ObjectWriter for LocalWriter<F> {
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        let Stage::Appended(stream) = &mut self.bytes else {
+        let StagedBytes::Appended(stream) = &mut self.bytes else {
             return Err(StorageError::new(StorageErrorKind::Io, "write", &self.path));
         };
         if let Err(error) = stream.append(bytes) {
-            self.bytes = Stage::Lost;
+            self.bytes = StagedBytes::Lost;
             return Err(self.fail("write", error));
         }
         self.position += bytes.len() as u64;
@@ -171,7 +181,7 @@ impl<F: FileSystem> ObjectWriter for LocalWriter<F> {
     fn hand_over(&mut self) -> Result<()> {
         self.shared.check_writable("write", &self.path)?;
         self.durability = Durability::Process;
-        self.bytes = Stage::HandedOver(self.take_file()?);
+        self.bytes = StagedBytes::HandedOver(self.take_file()?);
         Ok(())
     }
 

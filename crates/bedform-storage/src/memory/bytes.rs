@@ -5,12 +5,12 @@ use bedform_format::log::STRIPE_BYTES;
 /// The bytes of an object: one run, or the stripes of several writers. Stripes without writes take
 /// no memory.
 #[derive(Debug)]
-pub(super) enum Bytes {
+pub(super) enum MemoryBytes {
     Run(Vec<u8>),
     Stripes { length: usize, stripes: Vec<Vec<u8>> },
 }
 
-impl Bytes {
+impl MemoryBytes {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Run(bytes) => bytes.len(),

@@ -2,7 +2,7 @@
 
 use bedform_format::ObjectPath;
 
-use super::{MemoryStorage, Result, STAGED_PREFIX, State, is_within};
+use super::{MemoryState, MemoryStorage, Result, STAGED_PREFIX, is_within};
 use crate::{
     Durability, Lock, Storage, StorageError, StorageErrorKind, TreePublication, Workspace,
     WorkspaceName, implement,
@@ -34,7 +34,7 @@ impl Drop for MemoryWorkspace {
     }
 }
 
-impl State {
+impl MemoryState {
     fn has_entries(&self, directory: &str) -> bool {
         let is_below = |key: &String| key != directory && is_within(key, directory);
         self.objects.keys().any(is_below) || self.directories.iter().any(is_below)

@@ -82,7 +82,7 @@ pub struct Refined {
 
 /// The class of a read, which selects its correction factor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReadKind {
+pub enum FactorKind {
     /// Nothing was in memory; most of the time went to moving or decoding bytes.
     Cold,
     /// Nothing was in memory; most of the time was waiting for answers.
@@ -95,21 +95,21 @@ pub enum ReadKind {
 
 impl Refined {
     /// Returns the factor for a class of reads.
-    pub fn of(mut self, kind: ReadKind) -> Factor {
+    pub fn of(mut self, kind: FactorKind) -> Factor {
         *self.factor(kind)
     }
 
     /// Adds a read of this class with this ratio of measured to uncorrected predicted time.
-    pub fn learn(&mut self, kind: ReadKind, ratio: f64) {
+    pub fn learn(&mut self, kind: FactorKind, ratio: f64) {
         self.factor(kind).add(ratio);
     }
 
-    fn factor(&mut self, kind: ReadKind) -> &mut Factor {
+    fn factor(&mut self, kind: FactorKind) -> &mut Factor {
         match kind {
-            ReadKind::Cold => &mut self.cold,
-            ReadKind::Waiting => &mut self.waiting,
-            ReadKind::Cached => &mut self.cached,
-            ReadKind::Shared => &mut self.shared,
+            FactorKind::Cold => &mut self.cold,
+            FactorKind::Waiting => &mut self.waiting,
+            FactorKind::Cached => &mut self.cached,
+            FactorKind::Shared => &mut self.shared,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
-use super::{Log, Operation, Result};
+use super::{Log, Result, StorageOperation};
 use crate::{
     Answer, Bell, Bytes, Condition, GrowingObject, Object, ObjectWriter, ReadBlock, Version,
 };
@@ -19,7 +19,7 @@ pub(super) struct RecordedObject {
 }
 
 impl RecordedObject {
-    fn event(&self, operation: Operation, offset: u64, bytes: usize) {
+    fn event(&self, operation: StorageOperation, offset: u64, bytes: usize) {
         let range = offset..offset + bytes as u64;
         let identity = self.inner.version().identity;
         self.log.record(operation, &self.path, range, false, identity);
@@ -39,7 +39,7 @@ impl Object for RecordedObject {
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         self.inner.read(offset, buffer)?;
-        self.event(Operation::Read, offset, buffer.len());
+        self.event(StorageOperation::Read, offset, buffer.len());
         Ok(())
     }
 
@@ -51,7 +51,7 @@ impl Object for RecordedObject {
     ) -> Result<Option<&'b [u8]>> {
         let bytes = self.inner.read_past(offset, length, block)?;
         if bytes.is_some() {
-            self.event(Operation::Read, offset, length);
+            self.event(StorageOperation::Read, offset, length);
         }
         Ok(bytes)
     }
@@ -60,7 +60,7 @@ impl Object for RecordedObject {
         let this = self.clone();
         Some(self.inner.ask(offset, length, bell)?.then(move |outcome| {
             let bytes = outcome?;
-            this.event(Operation::Read, offset, bytes.len());
+            this.event(StorageOperation::Read, offset, bytes.len());
             Ok(bytes)
         }))
     }
@@ -71,7 +71,7 @@ impl Object for RecordedObject {
 
     fn known(&self, offset: u64, length: usize) -> Option<&[u8]> {
         let bytes = self.inner.known(offset, length)?;
-        self.event(Operation::ReadResident, offset, length);
+        self.event(StorageOperation::ReadResident, offset, length);
         Some(bytes)
     }
 
@@ -82,20 +82,20 @@ impl Object for RecordedObject {
 
     fn read_resident(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let count = self.inner.read_resident(offset, buffer)?;
-        self.event(Operation::ReadResident, offset, count);
+        self.event(StorageOperation::ReadResident, offset, count);
         Ok(count)
     }
 
     fn read_ahead(&self, offset: u64, length: u64) -> bool {
         let range = offset..offset.saturating_add(length);
         let identity = self.inner.version().identity;
-        self.log.record(Operation::ReadAhead, &self.path, range, false, identity);
+        self.log.record(StorageOperation::ReadAhead, &self.path, range, false, identity);
         self.inner.read_ahead(offset, length)
     }
 
     fn is_current(&self) -> Result<bool> {
         let is_current = self.inner.is_current()?;
-        self.event(Operation::IsCurrent, 0, 0);
+        self.event(StorageOperation::IsCurrent, 0, 0);
         Ok(is_current)
     }
 }
@@ -116,7 +116,7 @@ impl ObjectWriter for RecordedWriter<'_> {
         let start = self.inner.position();
         self.inner.append(bytes)?;
         let range = start..self.inner.position();
-        self.log.record(Operation::Append, &self.path, range, false, (0, 0));
+        self.log.record(StorageOperation::Append, &self.path, range, false, (0, 0));
         Ok(())
     }
 
@@ -124,7 +124,7 @@ impl ObjectWriter for RecordedWriter<'_> {
         let start = self.inner.position();
         let left = self.inner.append_owned(bytes)?;
         let range = start..self.inner.position();
-        self.log.record(Operation::Append, &self.path, range, false, (0, 0));
+        self.log.record(StorageOperation::Append, &self.path, range, false, (0, 0));
         Ok(left)
     }
 
@@ -141,7 +141,7 @@ impl ObjectWriter for RecordedWriter<'_> {
         let Self { inner, path, is_durable, log } = *self;
         let version = inner.publish(condition)?;
         let range = 0..version.size;
-        log.record(Operation::Publish, &path, range, is_durable, version.identity);
+        log.record(StorageOperation::Publish, &path, range, is_durable, version.identity);
         Ok(version)
     }
 }
@@ -168,7 +168,7 @@ impl GrowingObject for RecordedGrowing {
             let run = self.lane.run(start);
             let length = run.length.min(end - start);
             let range = run.offset..run.offset + length;
-            self.log.record(Operation::AppendGrowing, &self.path, range, false, (0, 0));
+            self.log.record(StorageOperation::AppendGrowing, &self.path, range, false, (0, 0));
             start += length;
         }
         Ok(())
@@ -185,7 +185,7 @@ impl GrowingObject for RecordedGrowing {
         let range =
             if self.lane.is_alone() { self.synced..end } else { 0..self.lane.run(end).offset };
         self.synced = end;
-        self.log.record(Operation::SyncGrowing, &self.path, range, self.is_durable, (0, 0));
+        self.log.record(StorageOperation::SyncGrowing, &self.path, range, self.is_durable, (0, 0));
         Ok(())
     }
 }

@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::state::{
-    Body, Directory, File, FileChange, Inode, Pending, State, TOP, apply_names, index, overlay,
+    Body, FileChange, Inode, Pending, SimulatedDirectory, SimulatedFile, SimulatedState, TOP,
+    apply_names, index, overlay,
 };
 
 /// The decisions of one power cut.
-pub(super) trait Fate {
+pub(super) trait CrashDecisions {
     /// Returns true if the next change is kept.
     fn keeps(&mut self) -> bool;
     /// Returns the number of bytes that are kept or lost together; `None` for each write as a
@@ -56,7 +57,7 @@ impl Sampled {
     }
 }
 
-impl Fate for Sampled {
+impl CrashDecisions for Sampled {
     fn keeps(&mut self) -> bool {
         self.random.next() % 100 < self.kept_percent
     }
@@ -85,7 +86,7 @@ impl Enumerated {
     }
 }
 
-impl Fate for Enumerated {
+impl CrashDecisions for Enumerated {
     fn keeps(&mut self) -> bool {
         self.bit()
     }
@@ -100,7 +101,7 @@ impl Fate for Enumerated {
 }
 
 /// Returns the state in which a system restarts after a power cut now.
-pub(super) fn image(state: &State, fate: &mut dyn Fate) -> State {
+pub(super) fn image(state: &SimulatedState, fate: &mut dyn CrashDecisions) -> SimulatedState {
     let mut inodes: BTreeMap<u64, Inode> = BTreeMap::new();
     let mut transactions = BTreeMap::new();
     let mut open = vec![TOP];
@@ -115,7 +116,7 @@ pub(super) fn image(state: &State, fate: &mut dyn Fate) -> State {
             Body::Directory(directory) => {
                 let entries = surviving_names(directory, fate, &mut transactions);
                 open.extend(entries.values());
-                Body::Directory(Directory {
+                Body::Directory(SimulatedDirectory {
                     durable: entries.clone(),
                     entries,
                     pending: Vec::new(),
@@ -125,20 +126,20 @@ pub(super) fn image(state: &State, fate: &mut dyn Fate) -> State {
         let inode = Inode { body, names: 1, lock: None, ..*before };
         inodes.insert(number, inode);
     }
-    State { inodes, ..*state }
+    SimulatedState { inodes, ..*state }
 }
 
 /// Returns the number of yes-or-no decisions of a power cut now.
-pub(super) fn questions(state: &State) -> u32 {
-    let mut counter = Counter(0);
+pub(super) fn questions(state: &SimulatedState) -> u32 {
+    let mut counter = DecisionCounter(0);
     let _ = image(state, &mut counter);
     counter.0
 }
 
 /// Decisions that keep everything, so that every reachable change is counted.
-struct Counter(u32);
+struct DecisionCounter(u32);
 
-impl Fate for Counter {
+impl CrashDecisions for DecisionCounter {
     fn keeps(&mut self) -> bool {
         self.0 += 1;
         true
@@ -156,8 +157,8 @@ impl Fate for Counter {
 
 /// Returns the surviving names. `transactions` holds the decisions on transactions seen so far.
 fn surviving_names(
-    directory: &Directory,
-    fate: &mut dyn Fate,
+    directory: &SimulatedDirectory,
+    fate: &mut dyn CrashDecisions,
     transactions: &mut BTreeMap<u64, bool>,
 ) -> BTreeMap<String, u64> {
     let mut entries = directory.durable.clone();
@@ -173,10 +174,10 @@ fn surviving_names(
     entries
 }
 
-fn surviving_file(file: &File, fate: &mut dyn Fate) -> File {
+fn surviving_file(file: &SimulatedFile, fate: &mut dyn CrashDecisions) -> SimulatedFile {
     if file.pending.is_empty() {
         let bytes = Arc::clone(&file.durable);
-        return File { durable: Arc::clone(&bytes), bytes, pending: Vec::new() };
+        return SimulatedFile { durable: Arc::clone(&bytes), bytes, pending: Vec::new() };
     }
     let mut sizes = vec![file.durable.len()];
     let mut content = file.durable.to_vec();
@@ -192,11 +193,11 @@ fn surviving_file(file: &File, fate: &mut dyn Fate) -> File {
     }
     content.resize(sizes[fate.size(sizes.len())], 0);
     let bytes = Arc::new(content);
-    File { durable: Arc::clone(&bytes), bytes, pending: Vec::new() }
+    SimulatedFile { durable: Arc::clone(&bytes), bytes, pending: Vec::new() }
 }
 
 /// Writes the surviving units of `bytes`.
-fn write_torn(content: &mut Vec<u8>, offset: usize, bytes: &[u8], fate: &mut dyn Fate) {
+fn write_torn(content: &mut Vec<u8>, offset: usize, bytes: &[u8], fate: &mut dyn CrashDecisions) {
     let Some(unit) = fate.unit() else {
         if fate.keeps() {
             overlay(content, offset, bytes);

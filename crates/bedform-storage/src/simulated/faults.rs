@@ -69,7 +69,7 @@ impl CallKind {
 
 /// The way in which a call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
+pub enum CallFailure {
     /// With this system error number, before any work.
     Error(i32),
     /// With this system error number, after its work is done.
@@ -79,17 +79,17 @@ pub enum Failure {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Faults {
+pub(super) struct CallFaults {
     pub(super) calls: u64,
     pub(super) counts: BTreeMap<CallKind, u64>,
-    pub(super) failures: BTreeMap<(CallKind, u64), Failure>,
+    pub(super) failures: BTreeMap<(CallKind, u64), CallFailure>,
     pub(super) power_fails_at: Option<u64>,
     pub(super) lacks: Vec<CallKind>,
 }
 
-impl Faults {
+impl CallFaults {
     /// Counts a call and returns its scheduled failure.
-    pub(super) fn next(&mut self, kind: CallKind) -> io::Result<Option<Failure>> {
+    pub(super) fn next(&mut self, kind: CallKind) -> io::Result<Option<CallFailure>> {
         let call = self.calls;
         self.calls += 1;
         let count = self.counts.entry(kind).or_default();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::Version;
-use crate::file_system::{FileKind, Replace, Status};
+use crate::file_system::{FileKind, FileStatus, Replace};
 
 /// The number of the directory that holds the roots of all places.
 pub(super) const TOP: u64 = 1;
@@ -41,7 +41,7 @@ pub(super) struct Pending<T> {
 }
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct File {
+pub(super) struct SimulatedFile {
     /// The bytes that readers see.
     pub(super) bytes: Arc<Vec<u8>>,
     pub(super) durable: Arc<Vec<u8>>,
@@ -49,7 +49,7 @@ pub(super) struct File {
 }
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Directory {
+pub(super) struct SimulatedDirectory {
     pub(super) entries: BTreeMap<String, u64>,
     pub(super) durable: BTreeMap<String, u64>,
     pub(super) pending: Vec<Pending<NameChange>>,
@@ -57,8 +57,8 @@ pub(super) struct Directory {
 
 #[derive(Debug, Clone)]
 pub(super) enum Body {
-    File(File),
-    Directory(Directory),
+    File(SimulatedFile),
+    Directory(SimulatedDirectory),
 }
 
 #[derive(Debug, Clone)]
@@ -72,7 +72,7 @@ pub(super) struct Inode {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct State {
+pub(super) struct SimulatedState {
     pub(super) inodes: BTreeMap<u64, Inode>,
     pub(super) next_inode: u64,
     pub(super) next_token: u64,
@@ -101,14 +101,18 @@ impl Inode {
     }
 }
 
-impl State {
+impl SimulatedState {
     pub(super) fn new() -> Self {
         let root = TOP + 1;
         let names = BTreeMap::from([(FIRST.to_owned(), root)]);
-        let top = Directory { entries: names.clone(), durable: names, pending: Vec::new() };
+        let top =
+            SimulatedDirectory { entries: names.clone(), durable: names, pending: Vec::new() };
         let inode = |directory| Inode::new(Body::Directory(directory), 1);
         Self {
-            inodes: BTreeMap::from([(TOP, inode(top)), (root, inode(Directory::default()))]),
+            inodes: BTreeMap::from([
+                (TOP, inode(top)),
+                (root, inode(SimulatedDirectory::default())),
+            ]),
             next_inode: root + 1,
             next_token: 1,
             next_transaction: 1,
@@ -130,28 +134,28 @@ impl State {
         self.inodes.get_mut(&number).map_or_else(|| refuse(Errno::STALE), Ok)
     }
 
-    pub(super) fn file(&self, number: u64) -> io::Result<&File> {
+    pub(super) fn file(&self, number: u64) -> io::Result<&SimulatedFile> {
         match &self.inode(number)?.body {
             Body::File(file) => Ok(file),
             Body::Directory(_) => refuse(Errno::ISDIR),
         }
     }
 
-    pub(super) fn file_mut(&mut self, number: u64) -> io::Result<&mut File> {
+    pub(super) fn file_mut(&mut self, number: u64) -> io::Result<&mut SimulatedFile> {
         match &mut self.inode_mut(number)?.body {
             Body::File(file) => Ok(file),
             Body::Directory(_) => refuse(Errno::ISDIR),
         }
     }
 
-    pub(super) fn directory(&self, number: u64) -> io::Result<&Directory> {
+    pub(super) fn directory(&self, number: u64) -> io::Result<&SimulatedDirectory> {
         match &self.inode(number)?.body {
             Body::Directory(directory) => Ok(directory),
             Body::File(_) => refuse(Errno::NOTDIR),
         }
     }
 
-    pub(super) fn directory_mut(&mut self, number: u64) -> io::Result<&mut Directory> {
+    pub(super) fn directory_mut(&mut self, number: u64) -> io::Result<&mut SimulatedDirectory> {
         match &mut self.inode_mut(number)?.body {
             Body::Directory(directory) => Ok(directory),
             Body::File(_) => refuse(Errno::NOTDIR),
@@ -176,7 +180,7 @@ impl State {
         found.map_or_else(|| refuse(Errno::NOENT), Ok)
     }
 
-    pub(super) fn status(&self, number: u64) -> io::Result<Status> {
+    pub(super) fn status(&self, number: u64) -> io::Result<FileStatus> {
         let inode = self.inode(number)?;
         let (kind, size) = match &inode.body {
             Body::File(file) => (FileKind::File, file.bytes.len() as u64),
@@ -188,7 +192,7 @@ impl State {
             changed_ns: inode.changed,
             identity: (DEVICE, number),
         };
-        Ok(Status { kind, version, names: inode.names })
+        Ok(FileStatus { kind, version, names: inode.names })
     }
 
     pub(super) fn change_file(&mut self, number: u64, change: FileChange) -> io::Result<()> {
@@ -365,7 +369,8 @@ impl State {
     fn confirm(&mut self, transaction: u64) {
         let mut others = Vec::new();
         for inode in self.inodes.values_mut() {
-            let Body::Directory(Directory { durable, pending, .. }) = &mut inode.body else {
+            let Body::Directory(SimulatedDirectory { durable, pending, .. }) = &mut inode.body
+            else {
                 continue;
             };
             let is_of_it = |pending: &Pending<_>| pending.transaction == Some(transaction);

@@ -1,9 +1,9 @@
 //! Every storage against the contract, and the local one against its protocol.
 
-use bedform_storage::conformance::{Budget, check, cut_power, cut_power_again, fail_calls};
+use bedform_storage::conformance::{CrashBudget, check, cut_power, cut_power_again, fail_calls};
 use bedform_storage::{
-    Failing, LocalStorage, MemoryStorage, Mode, OsFileSystem, Pace, Recording, SimulatedFileSystem,
-    Staging, Throttle, Throttled,
+    Failing, LocalStorage, MemoryStorage, Mode, OsFileSystem, Recording, SimulatedFileSystem,
+    Staging, Throttle, ThrottleSchedule, Throttled,
 };
 
 use crate::local::Scratch;
@@ -56,7 +56,7 @@ fn simulated_files_keep_the_contract() {
 
 #[test]
 fn throttled_files_keep_the_contract() {
-    let pace = Pace::new(Throttle::parse("1 GB/s, 1 us").unwrap());
+    let pace = ThrottleSchedule::new(Throttle::parse("1 GB/s, 1 us").unwrap());
     check(|| {
         let system = Throttled::new(SimulatedFileSystem::new(), pace.clone());
         LocalStorage::over(system, Mode::ReadWrite, Staging::default())
@@ -66,7 +66,7 @@ fn throttled_files_keep_the_contract() {
 #[test]
 fn a_power_cut_after_any_call_leaves_the_old_or_the_new_and_all_that_was_acknowledged() {
     let start = std::time::Instant::now();
-    let counts = cut_power(Budget::default());
+    let counts = cut_power(CrashBudget::default());
     println!("{counts:?} in {:?}", start.elapsed());
     assert!(counts.images >= 20_000 && counts.exhaustive_images >= 2_000, "{counts:?}");
 }
@@ -74,7 +74,7 @@ fn a_power_cut_after_any_call_leaves_the_old_or_the_new_and_all_that_was_acknowl
 #[test]
 fn power_cuts_during_recovery_lose_nothing_either() {
     let start = std::time::Instant::now();
-    let counts = cut_power_again(Budget::default(), 3);
+    let counts = cut_power_again(CrashBudget::default(), 3);
     println!("{counts:?} in {:?}", start.elapsed());
     assert!(counts.images >= 2_000, "{counts:?}");
 }

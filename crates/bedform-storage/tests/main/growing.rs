@@ -8,9 +8,9 @@ use std::time::Duration;
 use bedform_format::ObjectPath;
 use bedform_format::log::Lanes;
 use bedform_storage::{
-    CallKind, Clock, Condition, Durability, Failing, Failure, Fault, GrowingObject, Hint,
-    LocalStorage, MemoryStorage, Mode, Operation, OsFileSystem, Pace, Recording,
-    SimulatedFileSystem, Staging, Storage, StorageErrorKind, Throttle, Throttled,
+    CallFailure, CallKind, Clock, Condition, Durability, Failing, Fault, GrowingObject,
+    LocalStorage, MemoryStorage, Mode, OsFileSystem, Recording, SimulatedFileSystem, Staging,
+    Storage, StorageErrorKind, StorageOperation, Throttle, ThrottleSchedule, Throttled, WriteHint,
 };
 
 use crate::local::{Scratch, get, put};
@@ -63,8 +63,10 @@ fn a_read_only_store_and_its_place_beside_take_no_writes() {
     for place in [&storage as &dyn Storage, &*beside] {
         let refused = place.grow(&path("a/b"), Durability::Disk, None).map(drop).unwrap_err();
         assert_eq!(refused.kind, StorageErrorKind::ReadOnly);
-        let refused =
-            place.create(&path("a/b"), Durability::Disk, Hint::default()).map(drop).unwrap_err();
+        let refused = place
+            .create(&path("a/b"), Durability::Disk, WriteHint::default())
+            .map(drop)
+            .unwrap_err();
         assert_eq!(refused.kind, StorageErrorKind::ReadOnly);
         let refused = place.delete_tree(&path(""), Durability::Disk).unwrap_err();
         assert_eq!(refused.kind, StorageErrorKind::ReadOnly);
@@ -238,7 +240,7 @@ fn a_failed_sync_is_never_tried_again_and_poisons_both_places() {
         let beside = storage.beside(SUFFIX).unwrap();
         let mut growing = grow(&*beside, "segments/1");
         growing.append(b"bytes").unwrap();
-        system.fail_at(kind, 0, Failure::Error(5));
+        system.fail_at(kind, 0, CallFailure::Error(5));
         for _ in 0..3 {
             assert_eq!(growing.sync().unwrap_err().kind, StorageErrorKind::Poisoned);
         }
@@ -262,7 +264,7 @@ fn after_a_failed_write_nothing_more_is_synced_and_other_objects_go_on() {
         let mut growing = grow(&storage, "a");
         growing.append(b"synced").unwrap();
         growing.sync().unwrap();
-        system.fail_at(CallKind::Write, 1, Failure::Error(28));
+        system.fail_at(CallKind::Write, 1, CallFailure::Error(28));
         let outcome = growing.append(&vec![1; 9 << 20]).and_then(|()| growing.sync());
         assert_eq!(outcome.unwrap_err().kind, StorageErrorKind::NoSpace);
         assert!(growing.sync().is_err() && growing.append(b"more").is_err());
@@ -309,7 +311,7 @@ impl Clock for Meeting {
 fn two_long_writes_of_a_writer_are_under_way_at_once_and_lie_where_they_belong() {
     let clock = Arc::new(Meeting::default());
     // One second per byte, and no latency.
-    let pace = Pace::by_clock(Throttle::new(1, Duration::ZERO), clock.clone());
+    let pace = ThrottleSchedule::by_clock(Throttle::new(1, Duration::ZERO), clock.clone());
     let system = Throttled::new(SimulatedFileSystem::new().with_threads(), pace);
     let storage = LocalStorage::over(system, Mode::ReadWrite, Staging::default());
     let mut growing = grow(&storage, "a");
@@ -338,18 +340,18 @@ fn recordings_and_faults_are_shared_with_the_place_beside() {
         found.map(|event| (event.place.to_string(), event.offset, event.bytes)).collect::<Vec<_>>()
     };
     let there = |offset, bytes| (SUFFIX.to_owned(), offset, bytes);
-    assert_eq!(of(Operation::Grow), [there(0, 0)]);
-    assert_eq!(of(Operation::AppendGrowing), [there(0, 10), there(4096, 10)]);
-    assert_eq!(of(Operation::SyncGrowing), [there(0, 4096), there(4096, 4096)]);
-    assert_eq!(of(Operation::Publish), [(String::new(), 0, 1)]);
+    assert_eq!(of(StorageOperation::Grow), [there(0, 0)]);
+    assert_eq!(of(StorageOperation::AppendGrowing), [there(0, 10), there(4096, 10)]);
+    assert_eq!(of(StorageOperation::SyncGrowing), [there(0, 4096), there(4096, 4096)]);
+    assert_eq!(of(StorageOperation::Publish), [(String::new(), 0, 1)]);
 
     let fault = Fault::ErrorAfter(StorageErrorKind::Poisoned);
-    storage.inner().fail_at(Operation::SyncGrowing, 0, fault);
+    storage.inner().fail_at(StorageOperation::SyncGrowing, 0, fault);
     growing.append(&[1]).unwrap();
     for _ in 0..2 {
         assert_eq!(growing.sync().unwrap_err().kind, StorageErrorKind::Poisoned);
     }
-    storage.inner().fail_at(Operation::Grow, 0, Fault::Error(StorageErrorKind::NoSpace));
+    storage.inner().fail_at(StorageOperation::Grow, 0, Fault::Error(StorageErrorKind::NoSpace));
     let refused = beside.grow(&path("b"), Durability::Disk, None).map(drop).unwrap_err();
     assert_eq!(refused.kind, StorageErrorKind::NoSpace);
 }
@@ -374,7 +376,8 @@ fn many_objects_are_made_durable_with_their_directories_by_one_call() {
     let made = calls(&system, || {
         for directory in &directories {
             let object = directory.join("document").unwrap();
-            let mut writer = storage.create(&object, Durability::Process, Hint::default()).unwrap();
+            let mut writer =
+                storage.create(&object, Durability::Process, WriteHint::default()).unwrap();
             writer.append(b"bytes").unwrap();
             writer.publish(Condition::None).unwrap();
         }
@@ -394,7 +397,7 @@ fn many_objects_are_made_durable_with_their_directories_by_one_call() {
 
     let missing = storage.sync_all(&[path("nothing")]).err().unwrap();
     assert_eq!(missing.kind, StorageErrorKind::NotFound);
-    system.fail_at(CallKind::SyncWhole, 0, Failure::Error(5));
+    system.fail_at(CallKind::SyncWhole, 0, CallFailure::Error(5));
     let sync = storage.sync_all(&directories).unwrap();
     assert_eq!(sync().unwrap_err().kind, StorageErrorKind::Poisoned);
     for refused in [sync().unwrap_err(), storage.sync_all(&directories).err().unwrap()] {

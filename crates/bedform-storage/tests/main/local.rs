@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bedform_format::ObjectPath;
 use bedform_storage::{
-    Condition, Durability, Hint, LocalStorage, Mode, Object, OsFileSystem, OwnedRoot, Staging,
-    Storage, StorageErrorKind,
+    Condition, Durability, LocalStorage, Mode, Object, OsFileSystem, OwnedRoot, Staging, Storage,
+    StorageErrorKind, WriteHint,
 };
 
 /// A directory that is deleted with the test's value.
@@ -35,7 +35,7 @@ fn path(text: &str) -> ObjectPath {
 }
 
 pub(crate) fn put(storage: &dyn Storage, name: &str, bytes: &[u8]) {
-    let mut writer = storage.create(&path(name), Durability::Disk, Hint::default()).unwrap();
+    let mut writer = storage.create(&path(name), Durability::Disk, WriteHint::default()).unwrap();
     writer.append(bytes).unwrap();
     writer.publish(Condition::None).unwrap();
 }
@@ -84,8 +84,10 @@ fn links_are_followed_inside_the_root_and_nowhere_else() {
         assert_eq!(kind, StorageErrorKind::NotAnObject, "{name}");
     }
     for name in ["b/new", "c/new"] {
-        let error =
-            storage.create(&path(name), Durability::Disk, Hint::default()).map(|_| ()).unwrap_err();
+        let error = storage
+            .create(&path(name), Durability::Disk, WriteHint::default())
+            .map(|_| ())
+            .unwrap_err();
         assert_eq!(error.kind, StorageErrorKind::NotAnObject, "{name}");
     }
     assert!(storage.delete(&path("c/secret"), Durability::Disk, Condition::None).is_err());
@@ -108,7 +110,7 @@ fn without_openat2_no_link_is_followed_at_all() {
         assert!(storage.open(&path(name)).is_err(), "{name}");
         assert!(storage.stat(&path(name)).is_err(), "{name}");
     }
-    assert!(storage.create(&path("c/new"), Durability::Disk, Hint::default()).is_err());
+    assert!(storage.create(&path("c/new"), Durability::Disk, WriteHint::default()).is_err());
     assert!(!outside.0.join("new").exists());
 }
 
@@ -142,7 +144,7 @@ fn a_missing_root_is_made_only_when_asked() {
     let reader = LocalStorage::open(&root, Mode::ReadOnly).unwrap();
     assert_eq!(get(&*reader.open(&path("x")).unwrap()), b"1");
     let error =
-        reader.create(&path("y"), Durability::Disk, Hint::default()).map(|_| ()).unwrap_err();
+        reader.create(&path("y"), Durability::Disk, WriteHint::default()).map(|_| ()).unwrap_err();
     assert_eq!(error.kind, StorageErrorKind::ReadOnly);
 }
 
@@ -162,7 +164,7 @@ fn large_objects_of_any_length_come_back_as_written() {
     ] {
         for durability in [Durability::Disk, Durability::Process] {
             let name = path("large");
-            let mut writer = storage.create(&name, durability, Hint::of(size as u64)).unwrap();
+            let mut writer = storage.create(&name, durability, WriteHint::of(size as u64)).unwrap();
             for bytes in pattern[..size].chunks(piece) {
                 writer.append(bytes).unwrap();
             }

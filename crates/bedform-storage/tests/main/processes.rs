@@ -5,7 +5,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use bedform_format::ObjectPath;
-use bedform_storage::{Condition, Durability, Hint, LocalStorage, Mode, Storage, StorageErrorKind};
+use bedform_storage::{
+    Condition, Durability, LocalStorage, Mode, Storage, StorageErrorKind, WriteHint,
+};
 
 use crate::local::{Scratch, get, put};
 
@@ -32,7 +34,7 @@ fn a_process_plays_its_role() {
         "count" => (0..ROUNDS).for_each(|_| increment(&storage)),
         "hang" => {
             let path = ObjectPath::parse("dead").unwrap();
-            let mut writer = storage.create(&path, Durability::Disk, Hint::default()).unwrap();
+            let mut writer = storage.create(&path, Durability::Disk, WriteHint::default()).unwrap();
             writer.append(b"never published").unwrap();
             let _guard = storage.lock(&ObjectPath::root()).unwrap();
             println!("\nready");
@@ -47,7 +49,7 @@ fn increment(storage: &LocalStorage) {
     loop {
         let object = storage.open(&path).unwrap();
         let count = u64::from_le_bytes(get(&*object).try_into().unwrap());
-        let mut writer = storage.create(&path, Durability::Process, Hint::of(8)).unwrap();
+        let mut writer = storage.create(&path, Durability::Process, WriteHint::of(8)).unwrap();
         writer.append(&(count + 1).to_le_bytes()).unwrap();
         match writer.publish(Condition::Unchanged(&*object)) {
             Ok(_) => return,

@@ -3,17 +3,18 @@
 use std::collections::BTreeSet;
 
 use bedform_format::ObjectPath;
-use bedform_storage::conformance::{Budget, cut_power};
-use bedform_storage::file_system::{Links, Replace};
+use bedform_storage::conformance::{CrashBudget, cut_power};
+use bedform_storage::file_system::{LinkPolicy, Replace};
 use bedform_storage::{
-    CallKind, Condition, Durability, Failure, FileSystem, Hint, LocalStorage, Mode,
+    CallFailure, CallKind, Condition, Durability, FileSystem, LocalStorage, Mode,
     SimulatedFileSystem, Staging, Storage, StorageErrorKind, TreePublication, WorkspaceName,
+    WriteHint,
 };
 
 /// Returns a system with a synced file `a` of `size` bytes of 1.
 fn with_file(size: usize) -> SimulatedFileSystem {
     let system = SimulatedFileSystem::new();
-    let root = system.open_directory("", Links::Refuse).unwrap();
+    let root = system.open_directory("", LinkPolicy::Refuse).unwrap();
     let file = system.create_file(&root, "a").unwrap();
     system.write_at(&file, 0, &vec![1; size]).unwrap();
     system.sync_file(&file).unwrap();
@@ -22,7 +23,7 @@ fn with_file(size: usize) -> SimulatedFileSystem {
 }
 
 fn overwrite(system: &SimulatedFileSystem, offset: u64, size: usize) {
-    let root = system.open_directory("", Links::Refuse).unwrap();
+    let root = system.open_directory("", LinkPolicy::Refuse).unwrap();
     let file = system.open_child(&root, "a").unwrap();
     system.write_at(&file, offset, &vec![2; size]).unwrap();
 }
@@ -58,7 +59,7 @@ fn a_longer_size_may_survive_without_the_bytes() {
 #[test]
 fn changes_of_names_survive_each_by_itself() {
     let system = with_file(1);
-    let root = system.open_directory("", Links::Refuse).unwrap();
+    let root = system.open_directory("", LinkPolicy::Refuse).unwrap();
     system.link((&root, "a"), (&root, "b")).unwrap();
     system.rename((&root, "a"), (&root, "c"), Replace::Allow).unwrap();
     system.make_directory(&root, "d").unwrap();
@@ -74,9 +75,9 @@ fn changes_of_names_survive_each_by_itself() {
 fn what_a_failed_sync_left_in_doubt_no_later_sync_confirms() {
     let system = with_file(1);
     overwrite(&system, 0, 1);
-    let root = system.open_directory("", Links::Refuse).unwrap();
+    let root = system.open_directory("", LinkPolicy::Refuse).unwrap();
     let file = system.open_child(&root, "a").unwrap();
-    system.fail_at(CallKind::SyncFile, 0, Failure::Error(5));
+    system.fail_at(CallKind::SyncFile, 0, CallFailure::Error(5));
     assert!(system.sync_file(&file).is_err());
     system.sync_file(&file).unwrap();
     let outcomes: BTreeSet<_> =
@@ -95,7 +96,7 @@ fn the_same_seed_gives_the_same_bytes() {
         assert_eq!(trees(seed), trees(seed));
     }
     assert_ne!(trees(1), trees(2));
-    let budget = Budget { images_per_cut: 5, ..Budget::default() };
+    let budget = CrashBudget { images_per_cut: 5, ..CrashBudget::default() };
     assert_eq!(cut_power(budget), cut_power(budget));
 }
 
@@ -107,10 +108,10 @@ fn a_sweep_removes_what_a_killed_writer_left_and_no_more() {
     };
     let path = ObjectPath::parse("a/b").unwrap();
     let storage = open(&system);
-    let writer = storage.create(&path, Durability::Disk, Hint::default()).unwrap();
+    let writer = storage.create(&path, Durability::Disk, WriteHint::default()).unwrap();
     let survivor = open(&system.kill());
     assert_eq!(survivor.system().tree().len(), 1);
-    let living = survivor.create(&path, Durability::Disk, Hint::default()).unwrap();
+    let living = survivor.create(&path, Durability::Disk, WriteHint::default()).unwrap();
     assert_eq!(survivor.sweep(&path.parent()).unwrap(), 1);
     assert_eq!(survivor.system().tree().len(), 1);
     drop((writer, living));
@@ -172,7 +173,7 @@ fn a_file_system_that_exchanges_no_names_says_so_and_changes_nothing() {
 #[test]
 fn a_directory_that_changes_its_parent_has_one_name_or_the_other_in_every_image() {
     let system = with_file(1);
-    let root = system.open_directory("", Links::Refuse).unwrap();
+    let root = system.open_directory("", LinkPolicy::Refuse).unwrap();
     for name in ["from", "to"] {
         system.make_directory(&root, name).unwrap();
     }

@@ -10,7 +10,7 @@ use bedform_format::ObjectPath;
 use super::verify::STOPPED;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::array::ArrayHandle;
-use crate::log::check::{Asked, check_log};
+use crate::log::check::{CheckScope, check_log};
 use crate::log::opened::OpenedStore;
 use crate::options::ProgressCallback;
 use crate::threads::workers::check_goes_on;
@@ -88,9 +88,9 @@ fn verify_log(
 ) -> Result<Verified> {
     let mut missing = BTreeSet::new();
     for _ in 0..ATTEMPTS_MAX {
-        store.look_again()?;
+        store.refresh()?;
         let view = store.snapshot()?.view;
-        let mut asked = Asked { arrays: Vec::new(), is_all };
+        let mut asked = CheckScope { arrays: Vec::new(), is_all };
         let (mut paths, mut problems) = (Vec::new(), Vec::new());
         for array in arrays {
             step(0, 0)?;

@@ -145,7 +145,7 @@ impl ArrayHandle {
                     if matches!(error.kind(), ErrorKind::SnapshotMoved | ErrorKind::Conflict) =>
                 {
                     let before = pinned.moment.number();
-                    self.store.look_again()?;
+                    self.store.refresh()?;
                     *pinned = self.pinned(state)?;
                     if pinned.moment.number() == before {
                         return act(pinned);

@@ -103,7 +103,7 @@ impl ArrayHandle {
         if !pinned.moment.is_settled() {
             return Ok(());
         }
-        self.store.look_again()?;
+        self.store.refresh()?;
         let now = self.store.snapshot()?;
         if now.view.is_none() && now.number == pinned.moment.number() {
             return Ok(());
@@ -158,7 +158,7 @@ impl ArrayHandle {
             return Ok(found);
         }
         // Later commits than the known ones would cover the written elements.
-        self.store.look_again()?;
+        self.store.refresh()?;
         self.reload()?;
         self.state_in_snapshot()
     }

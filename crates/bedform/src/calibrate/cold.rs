@@ -24,7 +24,7 @@ use std::time::Instant;
 
 use bedform_format::ObjectPath;
 use bedform_geometry::{AxisRange, AxisSelection, Selection};
-use bedform_storage::calibrate::{Random, check_goes_on};
+use bedform_storage::calibrate::{SampleRandom, check_goes_on};
 use bedform_storage::{
     CalibrateOptions, ColdRequest, Processor, Profile, StorageError, open_without_waiting,
 };
@@ -124,7 +124,7 @@ impl ColdSample {
         let new = NewArray::from_json(&description, &Default::default())?;
         let array = store.create_array(&ObjectPath::parse(&name)?, &new)?;
         let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
-        Random(chunk).fill(&mut bytes);
+        SampleRandom(chunk).fill(&mut bytes);
         array.write(&Selection::all(&[length]), Elements::Bytes(&bytes))?;
         let object = directory.join("store").join(&name).join("c/0");
         // Pages that are not on the device yet cannot be dropped.

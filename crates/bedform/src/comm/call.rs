@@ -1,9 +1,9 @@
 //! Descriptions of collective calls, by which the members of a group detect that their calls
 //! differ.
 //!
-//! A member sends a digest of its call in front of its data ([`Group`](super::Group)), so equal
-//! calls cost eight bytes of a message. Only if digests differ do the members describe their calls
-//! in words, and all fail with one text that names the ranks and the call of each.
+//! A member sends a digest of its call in front of its data ([`MemberGroup`](super::MemberGroup)),
+//! so equal calls cost eight bytes of a message. Only if digests differ do the members describe
+//! their calls in words, and all fail with one text that names the ranks and the call of each.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -26,13 +26,13 @@ const IDENTITY_SHOWN: usize = 4;
 /// A collective call, which all members of a group have to make alike.
 ///
 /// ```
-/// use bedform::comm::{Call, Communicator, Group, agree, threads};
+/// use bedform::comm::{CollectiveCall, Communicator, MemberGroup, agree, threads};
 ///
 /// let outcomes: Vec<_> = std::thread::scope(|scope| {
 ///     let call = |member: bedform::comm::ThreadMember| {
 ///         let text = if member.rank() == 0 { "commit()" } else { "drain()" };
-///         let group = Group::new(Box::new(member));
-///         group.enter(Call::of("session", [7; 16], text));
+///         let group = MemberGroup::new(Box::new(member));
+///         group.enter(CollectiveCall::of("session", [7; 16], text));
 ///         agree(&group, Ok(())).unwrap_err().to_string()
 ///     };
 ///     let all: Vec<_> = threads(3).into_iter().map(|one| scope.spawn(move || call(one))).collect();
@@ -42,7 +42,7 @@ const IDENTITY_SHOWN: usize = 4;
 /// assert!(outcomes.iter().all(|text| *text == outcomes[0]));
 /// ```
 #[derive(Debug, Clone)]
-pub struct Call {
+pub struct CollectiveCall {
     text: Cow<'static, str>,
     /// The kind of object on which the call is made, `"session"` or `"store"`.
     kind: &'static str,
@@ -52,7 +52,7 @@ pub struct Call {
     hands_over: bool,
 }
 
-impl Call {
+impl CollectiveCall {
     /// Returns the call that users know as `text`, on an object of this `kind` and identity.
     pub fn of(kind: &'static str, identity: [u8; 16], text: impl Into<Cow<'static, str>>) -> Self {
         Self { text: text.into(), kind, identity, place: None, hands_over: false }
@@ -120,7 +120,7 @@ pub(super) fn common_digest<'a>(
 
 /// One of several calls that differ, with the ranks that make it.
 struct Differing<'a> {
-    /// From [`Call::described`]: the text, the place, the object.
+    /// From [`CollectiveCall::described`]: the text, the place, the object.
     parts: [&'a str; 3],
     ranks: Vec<u32>,
 }
@@ -135,7 +135,7 @@ pub(super) struct Differences {
     pub(super) text: String,
 }
 
-/// Compares calls that differ, each [described](Call::described) by its member, by rank.
+/// Compares calls that differ, each [described](CollectiveCall::described) by its member, by rank.
 pub(super) fn differences(described: &[Vec<u8>]) -> Differences {
     let texts: Vec<_> = described.iter().map(|one| String::from_utf8_lossy(one)).collect();
     let mut calls: Vec<Differing<'_>> = Vec::new();
@@ -216,12 +216,12 @@ pub fn ranks_in_words(ranks: &[u32]) -> String {
 mod tests {
     use super::*;
 
-    fn call(text: &'static str) -> Call {
-        Call::of("session", [1; 16], text)
+    fn call(text: &'static str) -> CollectiveCall {
+        CollectiveCall::of("session", [1; 16], text)
     }
 
-    fn said(calls: &[Call]) -> (bool, String) {
-        let described: Vec<_> = calls.iter().map(Call::described).collect();
+    fn said(calls: &[CollectiveCall]) -> (bool, String) {
+        let described: Vec<_> = calls.iter().map(CollectiveCall::described).collect();
         let Differences { loses_data, text, .. } = differences(&described);
         let (_, text) = text.split_once("order: ").unwrap();
         (loses_data, text.to_owned())
@@ -232,8 +232,8 @@ mod tests {
         let all = [
             call("commit()"),
             call("drain()"),
-            Call::of("session", [2; 16], "commit()"),
-            Call::of("store", [1; 16], "commit()"),
+            CollectiveCall::of("session", [2; 16], "commit()"),
+            CollectiveCall::of("store", [1; 16], "commit()"),
         ];
         for (at, one) in all.iter().enumerate() {
             for (other_at, other) in all.iter().enumerate() {
@@ -263,12 +263,13 @@ mod tests {
 
     #[test]
     fn calls_with_one_text_name_what_they_are_made_on() {
-        let [one, other] = [[1; 16], [2; 16]].map(|key| Call::of("session", key, "commit()"));
+        let [one, other] =
+            [[1; 16], [2; 16]].map(|key| CollectiveCall::of("session", key, "commit()"));
         let text =
             "rank 0 calls commit() of session 01010101, rank 1 calls commit() of session 02020202";
         assert_eq!(said(&[one, other]).1, text);
         let [one, other] = [([1; 16], "/a"), ([2; 16], "/b")]
-            .map(|(key, place)| Call::of("store", key, "session()").at(place.to_owned()));
+            .map(|(key, place)| CollectiveCall::of("store", key, "session()").at(place.to_owned()));
         let text = "rank 0 calls session() on /a (store 01010101), \
                     rank 1 calls session() on /b (store 02020202)";
         assert_eq!(said(&[one, other]).1, text);
@@ -282,7 +283,8 @@ mod tests {
         );
         let long = "\u{e4}".repeat(100);
         assert!(shortened(&long).len() <= SHOWN_MAX + 3);
-        let many: Vec<_> = (0..9).map(|key| Call::of("session", [key; 16], "commit()")).collect();
+        let many: Vec<_> =
+            (0..9).map(|key| CollectiveCall::of("session", [key; 16], "commit()")).collect();
         assert!(said(&many).1.ends_with("others call others"));
     }
 }

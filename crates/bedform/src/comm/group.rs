@@ -8,8 +8,8 @@
 //! broadcast from it, as in [`agree`](super::agree), and no member leaves in between.
 //!
 //! By the same rule, members that make different calls meet in a gather. Each sends a digest of its
-//! call ([`Group::enter`]) in front of its data. If digests differ, the data are discarded: each
-//! member describes its call in words, and the call fails on all with the same text. The group
+//! call ([`MemberGroup::enter`]) in front of its data. If digests differ, the data are discarded:
+//! each member describes its call in words, and the call fails on all with the same text. The group
 //! continues, unless a member had handed over data that are lost now: that ends the group for all.
 //! If the members belong to different groups, these do not end yet: the others of each group must
 //! learn of the loss in a further call.
@@ -17,15 +17,15 @@
 //! A gather at the coordinator has two steps. The members of a node send to their leader, the first
 //! of them; each leader sends one message to the coordinator. A broadcast goes the other way. So
 //! the coordinator receives one message per node, and data that a node's members share are sent
-//! once ([`Group::decide_by_node`]). A leader that cannot reach its node's members, or the other
-//! leaders, reports that to all that it can reach. So no member waits in vain.
+//! once ([`MemberGroup::decide_by_node`]). A leader that cannot reach its node's members, or the
+//! other leaders, reports that to all that it can reach. So no member waits in vain.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::call::{ANY, Call, DIGEST_BYTES, Differences, common_digest, differences};
-use super::waiting::{Step, given_up, waiting};
+use super::call::{ANY, CollectiveCall, DIGEST_BYTES, Differences, common_digest, differences};
+use super::waiting::{WaitReason, given_up, waiting};
 use super::{Alone, COORDINATOR, Communicator, FAILED, FINE, describe, parse_error, split};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -39,7 +39,7 @@ const DIFFERS: u8 = 3;
 
 /// The members of a session, some of which may leave before the others.
 #[derive(Debug)]
-pub struct Group {
+pub struct MemberGroup {
     members: Box<dyn Communicator>,
     /// The members of this node, if the group communicates by node.
     node: Option<Box<dyn Communicator>>,
@@ -48,15 +48,15 @@ pub struct Group {
     /// The group's ranks of the members of this node (of all, without nodes), by their rank there.
     ranks: Vec<u32>,
     /// The call that this member makes; `None` if it failed before it could name one.
-    call: Mutex<Option<Arc<Call>>>,
+    call: Mutex<Option<Arc<CollectiveCall>>>,
     /// True if calls differed after a member had handed over data.
     has_lost_data: AtomicBool,
     /// The reason for the end of the group.
-    over: Mutex<Option<Over>>,
+    over: Mutex<Option<EndReason>>,
 }
 
 #[derive(Debug, Clone)]
-enum Over {
+enum EndReason {
     /// This member left, alone or with all others.
     Left,
     /// The member with this rank left.
@@ -67,9 +67,9 @@ enum Over {
     Unreachable(Option<String>),
 }
 
-/// Input of the callback of [`Group::decide_by_node`].
+/// Input of the callback of [`MemberGroup::decide_by_node`].
 #[derive(Debug)]
-pub enum Gathered {
+pub enum GatherStep {
     /// On the leader of a node: the data of its members, by their rank there; `None` for one that
     /// failed.
     Node(Vec<Option<Vec<u8>>>),
@@ -77,7 +77,7 @@ pub enum Gathered {
     All(Vec<Vec<u8>>),
 }
 
-impl Group {
+impl MemberGroup {
     /// Returns the group of all `members`, which send directly to the coordinator.
     pub fn new(members: Box<dyn Communicator>) -> Self {
         let leaders: Option<Box<dyn Communicator>> = match members.rank() {
@@ -130,7 +130,7 @@ impl Group {
 
     /// Names the call that this member makes from now on. All gathers of the call must be part of
     /// the same call on all members; otherwise it fails on all with `InvalidArgument`.
-    pub fn enter(&self, call: Call) {
+    pub fn enter(&self, call: CollectiveCall) {
         *self.call() = Some(Arc::new(call));
     }
 
@@ -139,7 +139,7 @@ impl Group {
         self.has_lost_data.load(Ordering::Relaxed)
     }
 
-    fn call(&self) -> MutexGuard<'_, Option<Arc<Call>>> {
+    fn call(&self) -> MutexGuard<'_, Option<Arc<CollectiveCall>>> {
         self.call.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -159,15 +159,15 @@ impl Group {
     }
 
     /// Returns the members that send to the same leader.
-    fn near(&self) -> &dyn Communicator {
+    fn node_members(&self) -> &dyn Communicator {
         self.node.as_deref().unwrap_or(&*self.members)
     }
 
-    fn over(&self) -> MutexGuard<'_, Option<Over>> {
+    fn over(&self) -> MutexGuard<'_, Option<EndReason>> {
         self.over.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn end(&self, why: Over) {
+    fn end(&self, why: EndReason) {
         self.over().get_or_insert(why);
     }
 
@@ -175,16 +175,16 @@ impl Group {
     fn check(&self) -> Result<()> {
         let what = match &*self.over() {
             None => return Ok(()),
-            Some(Over::Left) => "the session was ended".to_owned(),
-            Some(Over::LeftBy(rank)) => format!("rank {rank} has ended the session"),
-            Some(Over::Differed) => {
+            Some(EndReason::Left) => "the session was ended".to_owned(),
+            Some(EndReason::LeftBy(rank)) => format!("rank {rank} has ended the session"),
+            Some(EndReason::Differed) => {
                 "the processes of the session made different calls where they had to make the same"
                     .to_owned()
             }
-            Some(Over::Unreachable(None)) => {
+            Some(EndReason::Unreachable(None)) => {
                 "the processes of the session lost each other".to_owned()
             }
-            Some(Over::Unreachable(Some(why))) => {
+            Some(EndReason::Unreachable(Some(why))) => {
                 format!("{why}; it is not known what became of the call")
             }
         };
@@ -200,7 +200,7 @@ impl Group {
     /// Ends the group after an error of the transport. The reason of a timeout replaces that error.
     fn unreachable<T>(&self, why: Option<String>, error: Error) -> Result<T> {
         let is_known = why.is_some();
-        self.end(Over::Unreachable(why));
+        self.end(EndReason::Unreachable(why));
         if is_known {
             self.check()?;
         }
@@ -213,7 +213,7 @@ impl Group {
     }
 
     /// Runs `act`, a step of this member's call that waits for other members.
-    fn waiting<T>(&self, step: Step, act: impl FnOnce() -> T) -> T {
+    fn waiting<T>(&self, step: WaitReason, act: impl FnOnce() -> T) -> T {
         let call = self.call().clone();
         waiting(step, call, self.rank(), act)
     }
@@ -225,7 +225,8 @@ impl Group {
         said: &[u8],
         join: impl FnOnce(Vec<Vec<u8>>) -> Vec<u8>,
     ) -> Result<Option<Vec<Vec<u8>>>> {
-        let near = self.waiting(Step::Members, || self.near().gather(said, COORDINATOR));
+        let near =
+            self.waiting(WaitReason::Members, || self.node_members().gather(said, COORDINATOR));
         let Some(leaders) = &self.leaders else { return self.reached(near).map(|_| None) };
         let up = match near {
             Ok(Some(all)) => match over_among(&all) {
@@ -234,7 +235,7 @@ impl Group {
             },
             Ok(None) | Err(_) => Self::lost(),
         };
-        let all = self.waiting(Step::Leaders, || leaders.gather(&up, COORDINATOR));
+        let all = self.waiting(WaitReason::Leaders, || leaders.gather(&up, COORDINATOR));
         all.or_else(|error| {
             let why = given_up();
             let lost = [&[LOST], why.as_deref().unwrap_or_default().as_bytes()].concat();
@@ -243,7 +244,7 @@ impl Group {
                 let _ = leaders.broadcast(lost.clone(), COORDINATOR);
             }
             // The members of the node wait for the answer.
-            let _ = self.near().broadcast(lost, COORDINATOR);
+            let _ = self.node_members().broadcast(lost, COORDINATOR);
             self.unreachable(why, error)
         })
     }
@@ -254,11 +255,13 @@ impl Group {
         let told = match &self.leaders {
             None => Vec::new(),
             Some(leaders) => {
-                let told = self.waiting(Step::Answer, || leaders.broadcast(told, COORDINATOR));
+                let told =
+                    self.waiting(WaitReason::Answer, || leaders.broadcast(told, COORDINATOR));
                 told.unwrap_or_else(|_| Self::lost())
             }
         };
-        let told = self.waiting(Step::Answer, || self.near().broadcast(told, COORDINATOR));
+        let told =
+            self.waiting(WaitReason::Answer, || self.node_members().broadcast(told, COORDINATOR));
         let told = self.reached(told)?;
         if told.first() == Some(&STAYS) {
             return Ok(unframed(told));
@@ -268,12 +271,12 @@ impl Group {
         }
         self.end(match told.split_first() {
             Some((&LEAVES, rank)) if rank.len() == 4 => {
-                Over::LeftBy(rank.try_into().map_or(u32::MAX, u32::from_le_bytes))
+                EndReason::LeftBy(rank.try_into().map_or(u32::MAX, u32::from_le_bytes))
             }
             Some((&LOST, why)) if !why.is_empty() => {
-                Over::Unreachable(Some(String::from_utf8_lossy(why).into_owned()))
+                EndReason::Unreachable(Some(String::from_utf8_lossy(why).into_owned()))
             }
-            _ => Over::Unreachable(None),
+            _ => EndReason::Unreachable(None),
         });
         self.check()?;
         Ok(Vec::new())
@@ -301,13 +304,13 @@ impl Group {
             self.has_lost_data.store(true, Ordering::Relaxed);
         }
         if loses_data && is_of_one_group {
-            self.end(Over::Differed);
+            self.end(EndReason::Differed);
         }
         Ok(Error::invalid(String::from_utf8_lossy(text)))
     }
 
-    /// As [`Group::collect`], for members that stay and make the same call. Ends the group if one
-    /// does not stay.
+    /// As [`MemberGroup::collect`], for members that stay and make the same call. Ends the group if
+    /// one does not stay.
     fn gather_joined(
         &self,
         bytes: &[u8],
@@ -342,11 +345,11 @@ impl Group {
     pub fn decide_by_node(
         &self,
         mine: Result<Vec<u8>>,
-        act: &mut dyn FnMut(Gathered) -> Result<Vec<u8>>,
+        act: &mut dyn FnMut(GatherStep) -> Result<Vec<u8>>,
     ) -> Result<Vec<u8>> {
         if self.size() == 1 {
-            let made = act(Gathered::Node(vec![Some(mine?)]))?;
-            return act(Gathered::All(vec![made]));
+            let made = act(GatherStep::Node(vec![Some(mine?)]))?;
+            return act(GatherStep::All(vec![made]));
         }
         let said = outcome_bytes(&mine);
         let mut made = Ok(Vec::new());
@@ -357,7 +360,7 @@ impl Group {
                     .filter(|(first, _)| **first == FINE)
                     .map(|(_, part)| part.to_vec())
             });
-            made = act(Gathered::Node(near.collect()));
+            made = act(GatherStep::Node(near.collect()));
             match (failed, &made) {
                 (Some(failed), _) => failed,
                 (None, Ok(bytes)) => [&[FINE], &bytes[..]].concat(),
@@ -368,7 +371,7 @@ impl Group {
             None => Ok(Vec::new()),
             Some(all) => match all.iter().find(|said| said.first() != Some(&FINE)) {
                 Some(failed) => Err(parse_error(failed.get(1..).unwrap_or_default())),
-                None => act(Gathered::All(all.into_iter().map(unframed).collect())),
+                None => act(GatherStep::All(all.into_iter().map(unframed).collect())),
             },
         };
         let told = self.broadcast(outcome_bytes(&decided), COORDINATOR)?;
@@ -466,7 +469,7 @@ fn split_parts(all: &[Vec<u8>], size: u32) -> Option<Vec<Vec<u8>>> {
     Some(parts)
 }
 
-impl Communicator for Group {
+impl Communicator for MemberGroup {
     fn rank(&self) -> u32 {
         self.members.rank()
     }
@@ -513,7 +516,7 @@ impl Communicator for Group {
     /// nothing if the group has ended.
     fn leave(&self) {
         let takes_part = self.members.size() > 1 && self.check().is_ok();
-        self.end(Over::Left);
+        self.end(EndReason::Left);
         if takes_part {
             // Best effort: members that cannot be reached learn nothing.
             let said = [&[LEAVES][..], &self.rank().to_le_bytes()].concat();
@@ -532,7 +535,7 @@ mod tests {
 
     /// Runs `act` on `size` members, on nodes of one member up to all of them. Returns the results
     /// of the last run, on one node.
-    fn on_all<T: Send>(size: u32, act: impl Fn(Group) -> T + Sync) -> Vec<T> {
+    fn on_all<T: Send>(size: u32, act: impl Fn(MemberGroup) -> T + Sync) -> Vec<T> {
         let mut outcomes = Vec::new();
         for per_node in 1..=size {
             outcomes = on_nodes(size, per_node, &act);
@@ -540,10 +543,14 @@ mod tests {
         outcomes
     }
 
-    fn on_nodes<T: Send>(size: u32, per_node: u32, act: impl Fn(Group) -> T + Sync) -> Vec<T> {
+    fn on_nodes<T: Send>(
+        size: u32,
+        per_node: u32,
+        act: impl Fn(MemberGroup) -> T + Sync,
+    ) -> Vec<T> {
         std::thread::scope(|scope| {
             let act = &act;
-            let group = |member| Group::by_node(Box::new(member)).unwrap();
+            let group = |member| MemberGroup::by_node(Box::new(member)).unwrap();
             let all: Vec<_> = threads_on_nodes(size, per_node)
                 .into_iter()
                 .map(|member| scope.spawn(move || act(group(member))))
@@ -558,8 +565,8 @@ mod tests {
             let told = on_nodes(size, per_node, |group| {
                 let rank = u8::try_from(group.rank()).unwrap();
                 let act = &mut |gathered| match gathered {
-                    Gathered::Node(parts) => Ok(parts.into_iter().flatten().flatten().collect()),
-                    Gathered::All(nodes) => Ok(nodes.join(&0xff)),
+                    GatherStep::Node(parts) => Ok(parts.into_iter().flatten().flatten().collect()),
+                    GatherStep::All(nodes) => Ok(nodes.join(&0xff)),
                 };
                 group.decide_by_node(Ok(vec![rank]), act).unwrap()
             });
@@ -580,11 +587,11 @@ mod tests {
                 let mine = if is_failing && step == 0 { Err(error()) } else { Ok(vec![7]) };
                 let mut heard = None;
                 let outcome = group.decide_by_node(mine, &mut |gathered| match gathered {
-                    Gathered::Node(parts) => {
+                    GatherStep::Node(parts) => {
                         heard = Some(parts.iter().flatten().count());
                         if is_failing && step == 1 { Err(error()) } else { Ok(vec![]) }
                     }
-                    Gathered::All(_) => Err(error()),
+                    GatherStep::All(_) => Err(error()),
                 });
                 // All members are still in step.
                 assert!(agree(&group, Ok(())).is_ok());
@@ -636,20 +643,20 @@ mod tests {
         }
     }
 
-    fn call(text: &'static str) -> Call {
-        Call::of("session", [7; 16], text)
+    fn call(text: &'static str) -> CollectiveCall {
+        CollectiveCall::of("session", [7; 16], text)
     }
 
     #[test]
     fn calls_that_differ_fail_on_all_with_one_text_and_the_group_goes_on() {
-        let kinds: [fn(&Group) -> Error; 3] = [
+        let kinds: [fn(&MemberGroup) -> Error; 3] = [
             |group| agree(group, Ok(())).unwrap_err(),
             |group| decide(group, Ok(vec![1]), |_| panic!("nothing is looked at")).unwrap_err(),
             |group| {
                 // A leader may combine the data of its node if its members make the same call.
                 let outcome = group.decide_by_node(Ok(vec![1]), &mut |gathered| match gathered {
-                    Gathered::Node(_) => Ok(Vec::new()),
-                    Gathered::All(_) => panic!("nothing is looked at"),
+                    GatherStep::Node(_) => Ok(Vec::new()),
+                    GatherStep::All(_) => panic!("nothing is looked at"),
                 });
                 outcome.unwrap_err()
             },
@@ -695,7 +702,8 @@ mod tests {
     #[test]
     fn members_that_meet_from_different_groups_lose_data_and_still_hear_of_each_other() {
         on_all(3, |group| {
-            let own = Call::of("session", [7 + u8::from(group.rank() == 1); 16], "commit()");
+            let own =
+                CollectiveCall::of("session", [7 + u8::from(group.rank() == 1); 16], "commit()");
             group.enter(own.handing_over());
             let error = agree(&group, Ok(())).unwrap_err();
             assert!(error.to_string().contains("rank 1 calls commit() of session 08080808"));

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::waiting::kept;
+use super::waiting::leak_on_error;
 use super::{COORDINATOR, Communicator, number_among};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -94,7 +94,7 @@ pub struct Members {
 
 /// Some of the members, which exchange messages without the others.
 #[derive(Debug)]
-struct Selected {
+struct SelectedMembers {
     messages: Arc<dyn Messages>,
     /// The rank among all members, by rank in the selection.
     ranks: Vec<u32>,
@@ -198,7 +198,7 @@ impl Communicator for Members {
         if self.size() > ONE_BY_ONE_MAX && ranks.iter().copied().eq(0..self.size()) {
             return Ok(Box::new(Self { messages }));
         }
-        Ok(Box::new(Selected { messages, ranks: ranks.to_vec(), rank }))
+        Ok(Box::new(SelectedMembers { messages, ranks: ranks.to_vec(), rank }))
     }
 
     fn barrier(&self) -> Result<()> {
@@ -211,12 +211,14 @@ impl Communicator for Members {
         if is_root {
             fill_frame(&mut frame, &bytes);
         }
-        let frame = kept(self.messages.broadcast(&mut frame, root), frame)?;
+        let frame = leak_on_error(self.messages.broadcast(&mut frame, root), frame)?;
         if !is_root {
             bytes = open_frame(&frame)?;
         }
         match bytes.get_mut(BROADCAST_FRAME - LENGTH_BYTES..) {
-            Some(rest) if !rest.is_empty() => kept(self.messages.broadcast(rest, root), bytes),
+            Some(rest) if !rest.is_empty() => {
+                leak_on_error(self.messages.broadcast(rest, root), bytes)
+            }
             _ => Ok(bytes),
         }
     }
@@ -225,17 +227,17 @@ impl Communicator for Members {
         let mut frame = vec![0; GATHER_FRAME];
         fill_frame(&mut frame, bytes);
         if self.rank() != root {
-            kept(self.messages.gather(&frame, &mut [], root), frame)?;
+            leak_on_error(self.messages.gather(&frame, &mut [], root), frame)?;
             let rest = rest_of(bytes, GATHER_FRAME).to_vec();
             if !rest.is_empty() {
                 let sent = SentMessage { to: root, bytes: &rest };
-                kept(self.messages.exchange(&[sent], &mut []), rest)?;
+                leak_on_error(self.messages.exchange(&[sent], &mut []), rest)?;
             }
             return Ok(None);
         }
         let mut frames = self.frames(GATHER_FRAME);
         let outcome = self.messages.gather(&frame, &mut frames, root);
-        let (_, frames) = kept(outcome, (frame, frames))?;
+        let (_, frames) = leak_on_error(outcome, (frame, frames))?;
         let mut parts: Vec<Vec<u8>> =
             frames.chunks_exact(GATHER_FRAME).map(open_frame).collect::<Result<_>>()?;
         let mine = root as usize;
@@ -243,14 +245,14 @@ impl Communicator for Members {
         let mut rests = received_rests(&mut parts, GATHER_FRAME);
         if !rests.is_empty() {
             let outcome = self.messages.exchange(&[], &mut rests);
-            parts = kept(outcome, parts)?;
+            parts = leak_on_error(outcome, parts)?;
         }
         parts[mine] = bytes.to_vec();
         Ok(Some(parts))
     }
 }
 
-impl Selected {
+impl SelectedMembers {
     /// Sends `given[n]` to each other member `n` for which there is a part. Returns the parts of
     /// the members that `from` expects. Frames go first, then the bytes that do not fit into them.
     fn swap(&self, given: &[Option<&[u8]>], from: &[bool]) -> Result<Vec<Vec<u8>>> {
@@ -273,7 +275,7 @@ impl Selected {
             .map(|(number, frame)| ReceivedMessage { from: self.ranks[number], bytes: frame })
             .collect();
         let outcome = self.exchange(&sent, &mut received);
-        let (_, arrived) = kept(outcome, (frames, arrived))?;
+        let (_, arrived) = leak_on_error(outcome, (frames, arrived))?;
         let mut parts = vec![Vec::new(); count];
         for number in (0..count).filter(is_expected) {
             parts[number] = open_frame(&arrived[number])?;
@@ -291,7 +293,7 @@ impl Selected {
             message.from = self.ranks[message.from as usize];
         }
         let outcome = self.exchange(&sent, &mut expected);
-        Ok(kept(outcome, (rests, parts))?.1)
+        Ok(leak_on_error(outcome, (rests, parts))?.1)
     }
 
     fn exchange(&self, sent: &[SentMessage<'_>], to: &mut [ReceivedMessage<'_>]) -> Result<()> {
@@ -302,7 +304,7 @@ impl Selected {
     }
 }
 
-impl Communicator for Selected {
+impl Communicator for SelectedMembers {
     fn rank(&self) -> u32 {
         self.rank
     }

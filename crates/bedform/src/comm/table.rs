@@ -73,13 +73,13 @@ impl CMembers {
     /// The functions do as `bedform.h` specifies, and access only memory that is passed to them;
     /// one thread after another may call them.
     pub unsafe fn messages(&self) -> Result<Box<dyn Messages>> {
-        Ok(Box::new(Table::new(*self)?))
+        Ok(Box::new(CTable::new(*self)?))
     }
 }
 
 /// A filled table.
 #[derive(Debug)]
-struct Table {
+struct CTable {
     members: CMembers,
     rank: u32,
     size: u32,
@@ -87,11 +87,11 @@ struct Table {
 
 // SAFETY: only the functions of the table use its context, and `CMembers::messages` requires that
 // one thread after another may call them.
-unsafe impl Send for Table {}
+unsafe impl Send for CTable {}
 // SAFETY: as above; only sessions use a table, and they make one call at a time.
-unsafe impl Sync for Table {}
+unsafe impl Sync for CTable {}
 
-impl Table {
+impl CTable {
     fn new(members: CMembers) -> Result<Self> {
         let CMembers { context: _, rank, size, .. } = members;
         let is_complete = members.barrier.is_some()
@@ -128,7 +128,7 @@ fn peer(rank: u32) -> i32 {
 }
 
 // Lengths of existing buffers fit 64 bits.
-impl Messages for Table {
+impl Messages for CTable {
     fn rank(&self) -> u32 {
         self.rank
     }

@@ -9,25 +9,25 @@ use crate::error::{Error, ErrorKind, Result};
 /// The exchange between the threads of one group: each gives its parts, and takes those for it when
 /// all have given.
 #[derive(Debug)]
-struct Table {
+struct ThreadExchange {
     size: u32,
-    state: Mutex<Exchange>,
+    state: Mutex<ThreadRound>,
     changed: Condvar,
     /// Number of members on a node: the first ones are on the first node, and so on.
     per_node: u32,
-    parts: Mutex<Parts>,
+    parts: Mutex<SelectionTables>,
 }
 
 /// The tables of selections of the members.
 #[derive(Debug, Default)]
-struct Parts {
+struct SelectionTables {
     /// By the ranks of the selected members.
-    tables: BTreeMap<Vec<u32>, Arc<Table>>,
+    tables: BTreeMap<Vec<u32>, Arc<ThreadExchange>>,
     gone: Vec<u32>,
 }
 
 #[derive(Debug, Default)]
-struct Exchange {
+struct ThreadRound {
     /// The given parts, by giver, then by taker.
     given: Vec<Option<Vec<Vec<u8>>>>,
     taken: u32,
@@ -35,14 +35,14 @@ struct Exchange {
     is_broken: bool,
 }
 
-impl Table {
+impl ThreadExchange {
     fn new(size: u32, per_node: u32) -> Arc<Self> {
         let given = (0..size).map(|_| None).collect();
-        let state = Mutex::new(Exchange { given, ..Exchange::default() });
+        let state = Mutex::new(ThreadRound { given, ..ThreadRound::default() });
         Arc::new(Self { size, state, changed: Condvar::new(), per_node, parts: Mutex::default() })
     }
 
-    fn parts(&self) -> MutexGuard<'_, Parts> {
+    fn parts(&self) -> MutexGuard<'_, SelectionTables> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -73,7 +73,7 @@ impl Table {
         tables.for_each(|(_, table)| table.end());
     }
 
-    fn lock(&self) -> MutexGuard<'_, Exchange> {
+    fn lock(&self) -> MutexGuard<'_, ThreadRound> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -117,7 +117,7 @@ impl Table {
 #[derive(Debug)]
 pub struct ThreadMember {
     rank: u32,
-    table: Arc<Table>,
+    table: Arc<ThreadExchange>,
 }
 
 /// Returns the members of a group of `size` threads. A member that is dropped early ends the group:
@@ -142,7 +142,7 @@ pub fn threads(size: u32) -> Vec<ThreadMember> {
 
 /// As [`threads`], with `per_node` of them on each node, and the rest on the last.
 pub fn threads_on_nodes(size: u32, per_node: u32) -> Vec<ThreadMember> {
-    let table = Table::new(size, per_node.max(1));
+    let table = ThreadExchange::new(size, per_node.max(1));
     (0..size).map(|rank| ThreadMember { rank, table: table.clone() }).collect()
 }
 
@@ -162,7 +162,7 @@ impl Communicator for ThreadMember {
     }
 
     fn nodes(&self) -> Result<Vec<u32>> {
-        let Table { size, per_node, .. } = *self.table;
+        let ThreadExchange { size, per_node, .. } = *self.table;
         Ok((0..size).map(|rank| rank / per_node).collect())
     }
 

@@ -2,14 +2,16 @@
 //!
 //! Only the functions that carry messages ([`Messages`](super::Messages)) know the members that
 //! have not sent, and only they can stop waiting. About once a second they ask [`wait_on`] for
-//! instructions. The [`Group`](super::Group) has noted the reason of the wait for its thread.
+//! instructions. The [`MemberGroup`](super::MemberGroup) has noted the reason of the wait for its
+//! thread.
 //!
-//! After a timeout messages may still be in transit, so their buffers are leaked ([`kept`]).
+//! After a timeout messages may still be in transit, so their buffers are leaked
+//! ([`leak_on_error`]).
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use super::call::{Call, ranks_in_words};
+use super::call::{CollectiveCall, ranks_in_words};
 use crate::error::Result;
 
 /// Environment variable: seconds until a wait is reported, 0 for never; [`WARN_SECONDS`] by
@@ -23,7 +25,7 @@ const TELLERS: u32 = 3;
 
 /// The reason of a wait.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum WaitReason {
     /// An operation outside the calls of a group.
     #[default]
     Unknown,
@@ -35,7 +37,7 @@ pub(super) enum Step {
     Answer,
 }
 
-impl Step {
+impl WaitReason {
     /// Returns factors for the seconds until a warning and until a timeout. A member that waits for
     /// an answer leaves both to the members that know the missing ranks.
     fn factors(self) -> (f64, f64) {
@@ -49,9 +51,9 @@ impl Step {
 
 /// The current wait of a thread.
 #[derive(Debug, Default)]
-struct Wait {
-    step: Step,
-    call: Option<Arc<Call>>,
+struct PendingWait {
+    step: WaitReason,
+    call: Option<Arc<CollectiveCall>>,
     rank: u32,
     is_told: bool,
     /// The reason of the timeout, if the wait timed out.
@@ -59,7 +61,7 @@ struct Wait {
 }
 
 thread_local! {
-    static WAIT: RefCell<Wait> = RefCell::default();
+    static WAIT: RefCell<PendingWait> = RefCell::default();
 }
 
 /// Instructions for a function that carries messages, in a long wait.
@@ -73,14 +75,14 @@ pub struct LongWait {
 
 /// Runs `act`, and notes the reason of its waits for this thread.
 pub(super) fn waiting<T>(
-    step: Step,
-    call: Option<Arc<Call>>,
+    step: WaitReason,
+    call: Option<Arc<CollectiveCall>>,
     rank: u32,
     act: impl FnOnce() -> T,
 ) -> T {
-    WAIT.set(Wait { step, call, rank, ..Wait::default() });
+    WAIT.set(PendingWait { step, call, rank, ..PendingWait::default() });
     let outcome = act();
-    WAIT.with_borrow_mut(|wait| (wait.step, wait.call) = (Step::Unknown, None));
+    WAIT.with_borrow_mut(|wait| (wait.step, wait.call) = (WaitReason::Unknown, None));
     outcome
 }
 
@@ -95,7 +97,7 @@ pub(super) fn given_up() -> Option<String> {
 pub fn wait_on(seconds: f64, missing: &[u32]) -> LongWait {
     let warn = seconds_of(WARN_VARIABLE).unwrap_or(WARN_SECONDS);
     let timeout = seconds_of(TIMEOUT_VARIABLE).unwrap_or(0.0);
-    WAIT.with_borrow_mut(|wait| wait.lasts(seconds, missing, warn, timeout))
+    WAIT.with_borrow_mut(|wait| wait.due_action(seconds, missing, warn, timeout))
 }
 
 fn seconds_of(variable: &str) -> Option<f64> {
@@ -103,15 +105,15 @@ fn seconds_of(variable: &str) -> Option<f64> {
     (seconds.is_finite() && seconds >= 0.0).then_some(seconds)
 }
 
-impl Wait {
-    fn lasts(&mut self, seconds: f64, missing: &[u32], warn: f64, timeout: f64) -> LongWait {
+impl PendingWait {
+    fn due_action(&mut self, seconds: f64, missing: &[u32], warn: f64, timeout: f64) -> LongWait {
         let (warn_factor, timeout_factor) = self.step.factors();
         let mut due = LongWait::default();
         if timeout > 0.0 && seconds >= timeout * timeout_factor {
             self.given_up = Some(self.in_words(seconds, missing));
             due.gives_up = true;
         }
-        let tells = self.step != Step::Answer || self.rank < TELLERS;
+        let tells = self.step != WaitReason::Answer || self.rank < TELLERS;
         if warn > 0.0 && seconds >= warn * warn_factor && tells && !self.is_told {
             self.is_told = true;
             due.warning = Some(self.in_words(seconds, missing));
@@ -126,10 +128,12 @@ impl Wait {
         };
         let and_why = match (missing, self.step) {
             ([], _) => "which have not made this call",
-            ([_], Step::Answer) => "which has not answered: it may wait for others",
-            (_, Step::Answer) => "which have not answered: they may wait for others",
-            ([_], Step::Leaders) => "which, or another process of its node, has not made this call",
-            (_, Step::Leaders) => {
+            ([_], WaitReason::Answer) => "which has not answered: it may wait for others",
+            (_, WaitReason::Answer) => "which have not answered: they may wait for others",
+            ([_], WaitReason::Leaders) => {
+                "which, or another process of its node, has not made this call"
+            }
+            (_, WaitReason::Leaders) => {
                 "which, or other processes of their nodes, have not made this call"
             }
             ([_], _) => "which has not made this call",
@@ -150,7 +154,7 @@ impl Wait {
 
 /// Returns the buffers of messages that were passed. After an error some messages may still be in
 /// transit: then the buffers are leaked.
-pub(super) fn kept<T>(outcome: Result<()>, buffers: T) -> Result<T> {
+pub(super) fn leak_on_error<T>(outcome: Result<()>, buffers: T) -> Result<T> {
     match outcome {
         Ok(()) => Ok(buffers),
         Err(error) => {
@@ -164,35 +168,38 @@ pub(super) fn kept<T>(outcome: Result<()>, buffers: T) -> Result<T> {
 mod tests {
     use super::*;
 
-    fn wait(step: Step, rank: u32) -> Wait {
-        let call = Some(Arc::new(Call::of("session", [1; 16], "commit()")));
-        Wait { step, call, rank, ..Wait::default() }
+    fn wait(step: WaitReason, rank: u32) -> PendingWait {
+        let call = Some(Arc::new(CollectiveCall::of("session", [1; 16], "commit()")));
+        PendingWait { step, call, rank, ..PendingWait::default() }
     }
 
     #[test]
     fn a_long_wait_is_told_of_once_and_names_who_is_missing_in_which_call() {
-        let mut members = wait(Step::Members, 0);
-        assert_eq!(members.lasts(59.0, &[3], 60.0, 0.0), LongWait::default());
-        let told = members.lasts(60.0, &[1, 3], 60.0, 0.0);
+        let mut members = wait(WaitReason::Members, 0);
+        assert_eq!(members.due_action(59.0, &[3], 60.0, 0.0), LongWait::default());
+        let told = members.due_action(60.0, &[1, 3], 60.0, 0.0);
         let text =
             "rank 0 has waited 60 s in commit() for ranks 1 and 3, which have not made this call";
         assert_eq!(told, LongWait { warning: Some(text.to_owned()), gives_up: false });
-        assert_eq!(members.lasts(1e6, &[3], 60.0, 0.0), LongWait::default());
-        assert_eq!(wait(Step::Members, 0).lasts(1e6, &[3], 0.0, 0.0), LongWait::default());
+        assert_eq!(members.due_action(1e6, &[3], 60.0, 0.0), LongWait::default());
+        assert_eq!(
+            wait(WaitReason::Members, 0).due_action(1e6, &[3], 0.0, 0.0),
+            LongWait::default()
+        );
     }
 
     #[test]
     fn of_those_that_wait_for_an_answer_few_tell_and_late() {
-        assert!(wait(Step::Answer, 1).lasts(119.0, &[0], 60.0, 0.0).warning.is_none());
-        assert!(wait(Step::Answer, 1).lasts(120.0, &[0], 60.0, 0.0).warning.is_some());
-        assert!(wait(Step::Answer, 100).lasts(120.0, &[0], 60.0, 0.0).warning.is_none());
+        assert!(wait(WaitReason::Answer, 1).due_action(119.0, &[0], 60.0, 0.0).warning.is_none());
+        assert!(wait(WaitReason::Answer, 1).due_action(120.0, &[0], 60.0, 0.0).warning.is_some());
+        assert!(wait(WaitReason::Answer, 100).due_action(120.0, &[0], 60.0, 0.0).warning.is_none());
     }
 
     #[test]
     fn who_knows_whom_it_waits_for_gives_up_first() {
-        let gives_up = |step, seconds| wait(step, 0).lasts(seconds, &[3], 0.0, 10.0).gives_up;
-        assert!(!gives_up(Step::Members, 9.0) && gives_up(Step::Members, 10.0));
-        assert!(!gives_up(Step::Leaders, 10.0) && !gives_up(Step::Answer, 13.0));
-        assert!(gives_up(Step::Leaders, 13.0) && gives_up(Step::Answer, 15.0));
+        let gives_up = |step, seconds| wait(step, 0).due_action(seconds, &[3], 0.0, 10.0).gives_up;
+        assert!(!gives_up(WaitReason::Members, 9.0) && gives_up(WaitReason::Members, 10.0));
+        assert!(!gives_up(WaitReason::Leaders, 10.0) && !gives_up(WaitReason::Answer, 13.0));
+        assert!(gives_up(WaitReason::Leaders, 13.0) && gives_up(WaitReason::Answer, 15.0));
     }
 }

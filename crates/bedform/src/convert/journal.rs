@@ -22,7 +22,7 @@ use std::collections::HashSet;
 use bedform_format::checksum::crc32c;
 use bedform_format::{ObjectPath, metadata};
 use bedform_storage::{
-    Condition, Durability, GrowingObject, Hint, Object, ObjectWriter, Storage, StorageExt,
+    Condition, Durability, GrowingObject, Object, ObjectWriter, Storage, StorageExt, WriteHint,
 };
 use serde_json::json;
 
@@ -105,7 +105,7 @@ impl Journal {
         let last = storage.find(&current)?;
         // First copied durably, then removed, so that marks are always in one of the two places.
         let mut kept = match last {
-            Some(_) => Some(storage.create(&earlier, Durability::Disk, Hint::default())?),
+            Some(_) => Some(storage.create(&earlier, Durability::Disk, WriteHint::default())?),
             None => None,
         };
         let mut done = HashSet::new();

@@ -552,7 +552,7 @@ fn new_array(old: &Array, planned: &ArrayPlan) -> Result<NewArray> {
 
 #[cfg(test)]
 mod tests {
-    use bedform_storage::{Failing, Fault, LocalStorage, Mode, Operation};
+    use bedform_storage::{Failing, Fault, LocalStorage, Mode, StorageOperation};
     use serde_json::{Map, json};
 
     use super::*;
@@ -626,7 +626,11 @@ mod tests {
         let storage = Failing::new(LocalStorage::open(&made.directory, Mode::ReadWrite).unwrap());
         let reorganization =
             Reorganization { parent: Arc::new(storage.clone()), ..made.reorganization() };
-        storage.fail_at(Operation::PublishTree, 0, Fault::Error(StorageErrorKind::Unsupported));
+        storage.fail_at(
+            StorageOperation::PublishTree,
+            0,
+            Fault::Error(StorageErrorKind::Unsupported),
+        );
         let error = Error::from(reorganization.run(&|_, _| (), None).unwrap_err());
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert!(error.to_string().contains("bedform convert"), "{error}");
@@ -661,7 +665,7 @@ mod tests {
         let storage = Failing::new(LocalStorage::open(&made.directory, Mode::ReadWrite).unwrap());
         let reorganization =
             Reorganization { parent: Arc::new(storage.clone()), ..made.reorganization() };
-        storage.fail_at(Operation::PublishTree, 1, Fault::Error(StorageErrorKind::Io));
+        storage.fail_at(StorageOperation::PublishTree, 1, Fault::Error(StorageErrorKind::Io));
         reorganization.run(&|_, _| (), None).unwrap_err();
         assert_eq!(made.read(), (vec![1, 16], made.values()));
         let done = made.reorganization().run(&|_, _| (), None).unwrap();

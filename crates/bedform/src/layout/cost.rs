@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use bedform_geometry::{Order, Region, Selection};
-use bedform_storage::{CodecTimes, Demand, ProcessorWork, Profile, ReadWork};
+use bedform_storage::{CodecTimes, ProcessorWork, Profile, ReadWork, StorageDemand};
 use serde::{Serialize, Serializer};
 use smallvec::smallvec;
 
@@ -176,7 +176,7 @@ impl CostModel {
     /// ```
     /// use bedform::layout::{CostModel, Layout, Read};
     /// use bedform_geometry::Order;
-    /// use bedform_storage::{CodecTimes, Demand, ProcessorWork, Profile, ReadWork};
+    /// use bedform_storage::{CodecTimes, StorageDemand, ProcessorWork, Profile, ReadWork};
     ///
     /// let model = CostModel::new(&[512, 512, 512], 8, Profile::default_local(), 2);
     /// let layout = Layout {
@@ -489,13 +489,13 @@ impl CostModel {
             true => cost.requests.max(cost.objects - cost.whole_objects + streams),
             false => cost.requests,
         };
-        let demand = Demand {
+        let demand = StorageDemand {
             waits,
             requests,
             bytes: cost.bytes,
             streams: at_once,
             index_requests: (cost.objects - cost.whole_objects).max(0.0),
-            ..Demand::default()
+            ..StorageDemand::default()
         };
         let encoded = cost.decoded_bytes / self.compression_ratio;
         let work = ProcessorWork {

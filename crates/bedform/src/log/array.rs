@@ -28,7 +28,7 @@ pub(crate) struct ArrayHandle {
     pub(crate) path: ObjectPath,
     state: Arc<RwLock<Arc<ArrayState>>>,
     /// The state with the shape that unsettled commits give the array, once it was needed.
-    larger: Arc<RwLock<Option<Larger>>>,
+    larger: Arc<RwLock<Option<EnlargedState>>>,
     pub(crate) draft: Option<Arc<DraftLock>>,
     /// True for an array whose growth is in progress: the handle keeps its state.
     pub(crate) growing: bool,
@@ -36,7 +36,7 @@ pub(crate) struct ArrayHandle {
 
 /// The enlarged state of an array, and the number of the state that it was made from.
 #[derive(Debug)]
-struct Larger {
+struct EnlargedState {
     of: u64,
     state: Arc<ArrayState>,
 }
@@ -151,7 +151,7 @@ impl ArrayHandle {
             return Ok(known.state.clone());
         }
         let enlarged = Arc::new(self.with_shape(&state, &larger)?);
-        let known = Larger { of: state.number, state: enlarged.clone() };
+        let known = EnlargedState { of: state.number, state: enlarged.clone() };
         *self.larger.write().unwrap_or_else(PoisonError::into_inner) = Some(known);
         Ok(enlarged)
     }

@@ -45,12 +45,12 @@ pub(super) struct BlockCopies {
     /// The blocks that follow it in the data, for one element that lies in several.
     pub(super) more: Vec<Block>,
     /// Copies from the bytes of these blocks, one behind the other.
-    pub(super) moves: Vec<Move>,
+    pub(super) moves: Vec<BlockMove>,
 }
 
 /// A copy of elements: one run, or along several axes.
 #[derive(Debug)]
-pub(super) enum Move {
+pub(super) enum BlockMove {
     Run(ContiguousRun),
     Copy(Copy),
 }
@@ -101,7 +101,7 @@ impl LogCopies {
                     source.add(at, from.cast_signed(), i64::try_from(to).ok()?, &[])?;
                 } else {
                     let run = ContiguousRun::new(index(from - before), to, index(now) * item);
-                    self.add_move(&section.segment, blocks.get(at)?, Move::Run(run));
+                    self.add_move(&section.segment, blocks.get(at)?, BlockMove::Run(run));
                 }
                 let done = now.max(1);
                 (from, to, left) = (from + done * each, to + index(done) * item, left - done);
@@ -126,7 +126,7 @@ impl LogCopies {
         self.last_at
     }
 
-    fn add_move(&mut self, segment: &Arc<LogSegment>, block: &Block, what: Move) {
+    fn add_move(&mut self, segment: &Arc<LogSegment>, block: &Block, what: BlockMove) {
         self.copies += 1;
         let last = self.blocks.get_mut(self.last);
         if let Some(last) = last.filter(|last| {
@@ -320,7 +320,7 @@ impl BlockSource<'_> {
         let end = u64::try_from(source).ok()? + self.item as u64;
         let mut copy = Copy { source_start: start, target_start: target, axes: axes.to_vec() };
         copy.tidy();
-        let what = copy.as_run(self.item).map_or_else(|| Move::Copy(copy), Move::Run);
+        let what = copy.as_run(self.item).map_or_else(|| BlockMove::Copy(copy), BlockMove::Run);
         if !axes.is_empty() || end <= ends[at] {
             self.copies.add_move(&self.section.segment, block, what);
             return Some(());

@@ -10,7 +10,7 @@ use crate::plan::copy::{Axis, Copy};
 const BOXES_MAX: u64 = 1 << 24;
 
 /// A selection as boxes, with the copies that gather the elements of each box.
-pub(super) struct Parts {
+pub(super) struct BoxedSelection {
     pub(super) boxes: Boxes,
     /// For each box its bytes, and the copy of its elements from those of the selection. `None` if
     /// the elements of the selection are in the order of the boxes.
@@ -18,14 +18,14 @@ pub(super) struct Parts {
 }
 
 /// A run of adjacent positions along one axis: first position, first index in the result, count.
-type Run = (u64, u64, u64);
+type PositionRun = (u64, u64, u64);
 
 /// Returns the boxes of `selection` in an array with `rank` axes and elements of `item` bytes. An
 /// axis with gaps, or in another order, gives a box for each run of adjacent positions.
 ///
 /// # Errors
 /// `LimitExceeded` for more than 2^24 boxes.
-pub(super) fn parts_of(selection: &Selection, rank: usize, item: usize) -> Result<Parts> {
+pub(super) fn parts_of(selection: &Selection, rank: usize, item: usize) -> Result<BoxedSelection> {
     match selection {
         Selection::Union(regions) => {
             check_count(regions.len() as u64)?;
@@ -45,12 +45,12 @@ pub(super) fn parts_of(selection: &Selection, rank: usize, item: usize) -> Resul
     }
 }
 
-fn boxes(rank: usize, count: usize, starts: Vec<u64>, shapes: Vec<u64>) -> Result<Parts> {
+fn boxes(rank: usize, count: usize, starts: Vec<u64>, shapes: Vec<u64>) -> Result<BoxedSelection> {
     let boxes = match rank {
         0 => Boxes::without_axes(count),
         _ => Boxes::new(rank, starts, shapes).map_err(|e| Error::invalid(e.to_string()))?,
     };
-    Ok(Parts { boxes, copies: None })
+    Ok(BoxedSelection { boxes, copies: None })
 }
 
 fn check_count(count: u64) -> Result<()> {
@@ -67,8 +67,8 @@ fn check_count(count: u64) -> Result<()> {
 }
 
 /// Returns the boxes of all combinations of the axes' runs.
-fn product(axes: &[AxisSelection], item: usize) -> Result<Parts> {
-    let runs: Vec<Vec<Run>> = axes.iter().map(runs_of).collect::<Result<_>>()?;
+fn product(axes: &[AxisSelection], item: usize) -> Result<BoxedSelection> {
+    let runs: Vec<Vec<PositionRun>> = axes.iter().map(runs_of).collect::<Result<_>>()?;
     let counts: Vec<u64> = runs.iter().map(|runs| runs.len() as u64).collect();
     let count = element_count(&counts).unwrap_or(u64::MAX);
     check_count(count)?;
@@ -78,7 +78,7 @@ fn product(axes: &[AxisSelection], item: usize) -> Result<Parts> {
     let mut copies = Vec::new();
     let mut at = vec![0_usize; axes.len()];
     for _ in 0..count {
-        let chosen: Vec<Run> = at.iter().zip(&runs).map(|(at, runs)| runs[*at]).collect();
+        let chosen: Vec<PositionRun> = at.iter().zip(&runs).map(|(at, runs)| runs[*at]).collect();
         starts.extend(chosen.iter().map(|(start, ..)| *start));
         shapes.extend(chosen.iter().map(|(.., length)| *length));
         if count > 1 {
@@ -93,11 +93,11 @@ fn product(axes: &[AxisSelection], item: usize) -> Result<Parts> {
         }
     }
     let parts = boxes(axes.len(), index(count), starts, shapes)?;
-    Ok(Parts { copies: (count > 1).then_some(copies), ..parts })
+    Ok(BoxedSelection { copies: (count > 1).then_some(copies), ..parts })
 }
 
 /// Returns the bytes of a box, and the copy of its elements from those of the selection.
-fn copy_of(runs: &[Run], steps: &[u64], item: usize) -> (usize, Copy) {
+fn copy_of(runs: &[PositionRun], steps: &[u64], item: usize) -> (usize, Copy) {
     let shape: Vec<u64> = runs.iter().map(|(.., length)| *length).collect();
     let inside = strides(&shape);
     let item = item as u64;
@@ -115,14 +115,14 @@ fn copy_of(runs: &[Run], steps: &[u64], item: usize) -> (usize, Copy) {
 }
 
 /// Returns the runs of adjacent positions along an axis, in the order of the selection.
-fn runs_of(axis: &AxisSelection) -> Result<Vec<Run>> {
+fn runs_of(axis: &AxisSelection) -> Result<Vec<PositionRun>> {
     if let AxisSelection::Range(range) = axis
         && range.is_contiguous()
     {
         return Ok(vec![(range.start(), 0, range.len())]);
     }
     check_count(axis.len())?;
-    let mut runs: Vec<Run> = Vec::new();
+    let mut runs: Vec<PositionRun> = Vec::new();
     for at in 0..axis.len() {
         let Some(position) = axis.get(at) else { break };
         match runs.last_mut() {

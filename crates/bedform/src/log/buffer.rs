@@ -85,13 +85,13 @@ impl Buffer {
 
 /// The maker of a writer's buffers.
 #[derive(Debug)]
-pub(super) struct Buffers {
+pub(super) struct BufferFactory {
     has_large: bool,
     /// Buffers made so far: a writer that needs a second one writes more than a little.
     made: usize,
 }
 
-impl Buffers {
+impl BufferFactory {
     /// Least memory of a writer, in bytes: two small buffers.
     pub(super) const LEAST_BYTES: u64 = 2 * FEW_BYTES as u64;
 
@@ -145,10 +145,10 @@ mod tests {
     #[test]
     fn who_writes_little_or_may_keep_little_has_no_large_pages() {
         let is_large = |buffer: &Buffer| matches!(buffer.memory, Memory::Many(_));
-        let mut buffers = Buffers::new(64 << 20);
+        let mut buffers = BufferFactory::new(64 << 20);
         assert!(!is_large(&buffers.make().unwrap()) && is_large(&buffers.make().unwrap()));
         assert_eq!(buffers.count(64 << 20), 32);
-        let mut buffers = Buffers::new(1 << 20);
+        let mut buffers = BufferFactory::new(1 << 20);
         assert!(!is_large(&buffers.make().unwrap()) && !is_large(&buffers.make().unwrap()));
         assert_eq!(buffers.count(1 << 20), 2);
     }

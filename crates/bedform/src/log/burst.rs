@@ -20,7 +20,7 @@ use bedform_format::metadata::hex;
 use bedform_storage::{Condition, Durability, LocalStorage, Mode, Storage, StorageExt as _};
 
 use super::place::{LogPlace, lock_of_dead};
-use super::promises::{Promised, Promises};
+use super::promises::{Promises, SegmentPromises};
 use crate::config::{BurstConfiguration, Size};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -172,12 +172,12 @@ pub(super) struct BurstPlace {
     pub(super) directory: ObjectPath,
     /// The name of the store's log, for people.
     store: String,
-    promising: Promising,
+    promising: PromiseWriter,
 }
 
 /// The writer that promises commits once they are durable in the tier, if any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Promising {
+enum PromiseWriter {
     No,
     /// The coordinator, in another segment: its directories name the sections of this one.
     Elsewhere,
@@ -192,7 +192,7 @@ impl BurstPlace {
     /// If `name` is not a valid name.
     pub(super) fn of(burst: &Burst, log: &LogPlace, name: &str) -> Result<Self> {
         let directory = store_directory(log)?.join(name)?;
-        let (storage, promising) = (burst.storage.clone(), Promising::No);
+        let (storage, promising) = (burst.storage.clone(), PromiseWriter::No);
         Ok(Self { storage, directory, store: log.name(), promising })
     }
 
@@ -211,13 +211,14 @@ impl BurstPlace {
     /// Returns the place for a writer that promises commits: here if it `coordinates`, else
     /// elsewhere.
     pub(super) fn with_promises(self, segment: SegmentHeader, coordinates: bool) -> Self {
-        let promising = if coordinates { Promising::Here(segment) } else { Promising::Elsewhere };
+        let promising =
+            if coordinates { PromiseWriter::Here(segment) } else { PromiseWriter::Elsewhere };
         Self { promising, ..self }
     }
 
     /// True if commits are promised once they are durable here.
     pub(super) fn has_promising_writer(&self) -> bool {
-        self.promising != Promising::No
+        self.promising != PromiseWriter::No
     }
 
     /// Removes closed segments of dead writers. Fails if the tier holds promised commits of a dead
@@ -270,9 +271,9 @@ impl BurstPlace {
     /// Of storage.
     pub(super) fn name_promises(&self) -> Result<Option<Promises>> {
         let (promises, said) = match self.promising {
-            Promising::No => return Ok(None),
-            Promising::Elsewhere => (None, PROMISES.to_owned()),
-            Promising::Here(segment) => {
+            PromiseWriter::No => return Ok(None),
+            PromiseWriter::Elsewhere => (None, PROMISES.to_owned()),
+            PromiseWriter::Here(segment) => {
                 let promises = Promises::create(&self.storage, &self.directory, segment)?;
                 (Some(promises), [PROMISES_KEPT, PROMISES].concat())
             }
@@ -335,10 +336,10 @@ impl BurstPlace {
     /// Returns the contents of the promise files here; `None` if they mention no commit.
     ///
     /// # Errors
-    /// As [`Promised::read`].
-    pub(super) fn promised(&self, log: &LogPlace, name: &str) -> Result<Option<Promised>> {
+    /// As [`SegmentPromises::read`].
+    pub(super) fn promised(&self, log: &LogPlace, name: &str) -> Result<Option<SegmentPromises>> {
         let segment = (&log.store, name);
-        let found = Promised::read(&*self.storage, &self.directory, segment, &log.limits)?;
+        let found = SegmentPromises::read(&*self.storage, &self.directory, segment, &log.limits)?;
         Ok(found.filter(|found| !found.is_empty()))
     }
 

@@ -2,8 +2,8 @@
 //!
 //! The check uses no cache: each directory, section and block is read from storage. Sections are
 //! read in the order of commits, blocks in the order of the data, in long requests. Memory holds
-//! one request, and the directories and sections that a [`View`] keeps. A damaged object is noted
-//! once, with all arrays that it has data of, and the check continues.
+//! one request, and the directories and sections that a [`RootView`] keeps. A damaged object is
+//! noted once, with all arrays that it has data of, and the check continues.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -15,7 +15,7 @@ use bedform_storage::{ReadBlock, StorageError};
 
 use super::record::{BodyError, check_stored, decode_body};
 use super::section::LoadedSection;
-use super::view::{Loaded, View};
+use super::view::{LogObjects, RootView};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Bytes of a request: the capacity of a [`ReadBlock`]. A single block may be larger.
@@ -41,7 +41,7 @@ pub(crate) struct CheckedArray {
 }
 
 /// The arrays that a check covers.
-pub(crate) struct Asked {
+pub(crate) struct CheckScope {
     pub(crate) arrays: Vec<CheckedArray>,
     /// True to check data of arrays that the store no longer has, too.
     pub(crate) is_all: bool,
@@ -49,7 +49,7 @@ pub(crate) struct Asked {
 
 /// The result of [`check_log`].
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct LogCheckResult {
     /// One line for each damaged object.
     pub(crate) lines: Vec<String>,
     /// Objects of the log that do not exist: settled and removed if there is a newer root, else
@@ -64,16 +64,16 @@ pub(crate) struct Found {
 /// # Errors
 /// `Interrupted`; `LimitExceeded` if memory is short.
 pub(crate) fn check_log(
-    view: &View,
-    asked: &mut Asked,
+    view: &RootView,
+    asked: &mut CheckScope,
     step: &mut dyn FnMut(u64, u64) -> Result<()>,
-) -> Result<Found> {
-    let own = view.with(Arc::new(Loaded::default()));
+) -> Result<LogCheckResult> {
+    let own = view.with(Arc::new(LogObjects::default()));
     let arrays = asked.arrays.iter().enumerate();
     let by_key = arrays.filter_map(|(at, array)| Some((array.key?, at))).collect();
     let (bytes, past) = (Vec::new(), ReadBlock::default());
-    let (damages, missing) = (Damages::default(), BTreeSet::new());
-    let mut check = Check { view: &own, asked, by_key, damages, missing, bytes, past };
+    let (damages, missing) = (DamageReport::default(), BTreeSet::new());
+    let mut check = LogCheck { view: &own, asked, by_key, damages, missing, bytes, past };
     check.run(step)?;
     Ok(check.into_found())
 }
@@ -115,12 +115,12 @@ fn sections_in(directory: &Directory) -> Vec<CheckedSection> {
     sections.collect()
 }
 
-struct Check<'a> {
-    view: &'a View,
-    asked: &'a mut Asked,
+struct LogCheck<'a> {
+    view: &'a RootView,
+    asked: &'a mut CheckScope,
     /// Indices of the arrays in `asked`, by their keys.
     by_key: HashMap<[u8; 16], usize>,
-    damages: Damages,
+    damages: DamageReport,
     missing: BTreeSet<String>,
     bytes: Vec<u8>,
     past: ReadBlock,
@@ -128,17 +128,17 @@ struct Check<'a> {
 
 /// The damaged objects, each once.
 #[derive(Default)]
-struct Damages {
-    all: Vec<Damage>,
+struct DamageReport {
+    all: Vec<DamagedObject>,
     numbers: HashMap<String, usize>,
 }
 
-struct Damage {
+struct DamagedObject {
     text: String,
     arrays: BTreeSet<String>,
 }
 
-impl Check<'_> {
+impl LogCheck<'_> {
     fn run(&mut self, step: &mut dyn FnMut(u64, u64) -> Result<()>) -> Result<()> {
         let root = self.view.root.clone();
         let mut sections = 0;
@@ -187,8 +187,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn into_found(self) -> Found {
-        Found { lines: self.damages.into_lines(), missing: self.missing }
+    fn into_found(self) -> LogCheckResult {
+        LogCheckResult { lines: self.damages.into_lines(), missing: self.missing }
     }
 
     fn asks(&self, key: &[u8; 16]) -> bool {
@@ -405,12 +405,12 @@ impl CheckedArray {
     }
 }
 
-impl Damages {
+impl DamageReport {
     fn note(&mut self, text: String, names: impl IntoIterator<Item = String>) {
         let next = self.all.len();
         let number = *self.numbers.entry(text.clone()).or_insert(next);
         if number == next {
-            self.all.push(Damage { text, arrays: BTreeSet::new() });
+            self.all.push(DamagedObject { text, arrays: BTreeSet::new() });
         }
         self.all[number].arrays.extend(names);
     }

@@ -2,9 +2,9 @@
 //!
 //! Each member makes its data durable and sends a [`Directory`] to the coordinator. The coordinator
 //! merges the directories, publishes created arrays, appends one directory to its segment and
-//! creates the next root under the store's lock. At [`Reach::Node`] a commit is first promised in
-//! the burst tier; its root follows once all members have drained it. `docs/log-explained.md` gives
-//! the order and the reasons.
+//! creates the next root under the store's lock. At [`CommitReach::Node`] a commit is first
+//! promised in the burst tier; its root follows once all members have drained it.
+//! `docs/log-explained.md` gives the order and the reasons.
 
 use crate::log::opened::OpenedStore;
 use crate::log::shapes::enlarge;
@@ -19,12 +19,12 @@ use bedform_format::metadata::LogState;
 use bedform_storage::{Lock, Version};
 
 use super::place::LogPlace;
-use super::segment::{Finishing, Placing, to_error};
-use super::session::{Known, Session, prepare_log};
-use super::staged::Reach;
-use super::stream::Stream;
-use super::table::Merged;
-use super::view::View;
+use super::segment::{PendingDirectory, PendingSync, to_error};
+use super::session::{Session, SessionArray, prepare_log};
+use super::staged::CommitReach;
+use super::stream::SectionStream;
+use super::table::TableMerge;
+use super::view::RootView;
 use crate::comm::{COORDINATOR, Communicator, agree, decide};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -36,12 +36,12 @@ const ATTEMPTS_MAX: usize = 1000;
 /// Paths and shapes of the store's arrays by array key, cached for one version of the root
 /// document. They are read again only when that version has changed.
 #[derive(Debug, Default)]
-pub(super) struct Shapes {
+pub(super) struct DocumentShapes {
     version: Option<Version>,
     by_key: Arc<ShapesByKey>,
 }
 
-impl Shapes {
+impl DocumentShapes {
     /// Returns the paths and shapes in the store's current document. A caller that relies on the
     /// shapes holds a lock that keeps the document from changing.
     fn now(&mut self, store: &OpenedStore) -> Result<Arc<ShapesByKey>> {
@@ -57,11 +57,16 @@ impl Shapes {
 
 /// Axes along which a session appends, by array key and axis index, with the length before the
 /// append.
-pub(super) type Appended = BTreeMap<([u8; 16], usize), u64>;
+pub(super) type AppendedAxes = BTreeMap<([u8; 16], usize), u64>;
 
 /// Records the axes along which `shape` exceeds `base`: an array is appended to there. Of several
 /// lengths before the append the smallest is kept.
-pub(super) fn note_appended(appended: &mut Appended, key: [u8; 16], shape: &[u64], base: &[u64]) {
+pub(super) fn note_appended(
+    appended: &mut AppendedAxes,
+    key: [u8; 16],
+    shape: &[u64],
+    base: &[u64],
+) {
     for (axis, (length, base)) in shape.iter().zip(base).enumerate() {
         if base < length {
             let known = appended.entry((key, axis)).or_insert(*base);
@@ -72,20 +77,20 @@ pub(super) fn note_appended(appended: &mut Appended, key: [u8; 16], shape: &[u64
 
 /// A commit that is written except for its root.
 #[derive(Debug)]
-pub(super) struct Prepared {
+pub(super) struct PreparedCommit {
     directory: Directory,
     record: CommitRecord,
     /// The axes along which the commit appends. `None` if unknown: then no axis that it lengthens
     /// may have grown meanwhile.
-    appended: Option<Appended>,
+    appended: Option<AppendedAxes>,
 }
 
 /// One member's part of a commit that has begun.
-pub(super) struct Begun {
+pub(super) struct BegunCommit {
     /// The arrays that this member enlarges.
     pub(super) grown: Vec<GrownArray>,
     /// The pending answer of this member's segment; `None` if it has written no data.
-    pub(super) finishing: Option<Finishing>,
+    pub(super) finishing: Option<PendingSync>,
 }
 
 impl Session {
@@ -114,35 +119,35 @@ impl Session {
 
     /// Starts to make this member's part of the commit durable. With `ahead`, the collective part
     /// is still to come, so a shared segment is synced now and not only flushed.
-    fn begin_commit(&mut self, ahead: bool) -> Result<Begun> {
+    fn begin_commit(&mut self, ahead: bool) -> Result<BegunCommit> {
         let commit = self.commit_id();
         let grown = self.take_grown();
         let reach = self.options.reach;
-        if reach == Reach::Node {
+        if reach == CommitReach::Node {
             for GrownArray { key, shape, .. } in &grown {
                 enlarge(self.promised_shapes.entry(*key).or_insert_with(|| shape.clone()), shape);
             }
         }
         let is_shared = self.share.is_some();
-        let begin = |stream: &mut Stream| match is_shared {
+        let begin = |stream: &mut SectionStream| match is_shared {
             true => stream.begin_hand_over(commit, ahead),
             false => stream.begin_finish(commit, reach),
         };
         let finishing = self.stream.as_mut().map(begin).transpose()?;
-        Ok(Begun { grown, finishing })
+        Ok(BegunCommit { grown, finishing })
     }
 
     /// Returns the begun commit, or begins one now.
-    pub(super) fn take_begun(&mut self) -> Result<Begun> {
+    pub(super) fn take_begun(&mut self) -> Result<BegunCommit> {
         self.begun.take().unwrap_or_else(|| self.begin_commit(false))
     }
 
     /// Makes everything that the members wrote since the last commit visible: all of it or nothing.
     /// Durable on return. Collective. Returns the number of the commit.
     ///
-    /// At [`Reach::Node`] it returns once all data are durable in the nodes' burst tiers, with the
-    /// number of the last visible commit. The promised commit becomes visible, in order, with the
-    /// first later commit that finds it drained, or with [`Session::drain`].
+    /// At [`CommitReach::Node`] it returns once all data are durable in the nodes' burst tiers,
+    /// with the number of the last visible commit. The promised commit becomes visible, in order,
+    /// with the first later commit that finds it drained, or with [`Session::drain`].
     ///
     /// # Errors
     /// The first error of any member, on all. Then nothing that was written is visible, but arrays
@@ -160,7 +165,7 @@ impl Session {
             let mine = self.check_healthy().and_then(|()| self.hand_over());
             return self.commit_by_node(mine);
         }
-        let is_promise = self.options.reach == Reach::Node;
+        let is_promise = self.options.reach == CommitReach::Node;
         let drain = self.stream.as_mut().and_then(|stream| stream.segment().drain().cloned());
         let drain = drain.filter(|_| is_promise);
         if let Some(drain) = &drain {
@@ -168,7 +173,7 @@ impl Session {
         }
         let mine = self.check_healthy().and_then(|()| self.finish());
         self.has_promises |= is_promise;
-        let told = self.commit_together(mine, Self::commit_told);
+        let told = self.commit_together(mine, Self::commit_message);
         if let Some(drain) = &drain {
             drain.release();
         }
@@ -209,12 +214,12 @@ impl Session {
             let number = self.commit_all(&parts)?;
             tell(self, number)
         });
-        self.committed(told)
+        self.after_commit(told)
     }
 
     /// Updates the session after a commit, from the coordinator's answer. Returns the commit's
     /// number.
-    pub(super) fn committed(&mut self, told: Result<Vec<u8>>) -> Result<u64> {
+    pub(super) fn after_commit(&mut self, told: Result<Vec<u8>>) -> Result<u64> {
         self.count_epoch();
         self.appended.clear();
         self.arrays.values_mut().for_each(|known| known.is_new = false);
@@ -226,11 +231,11 @@ impl Session {
         let erred = || Error::invalid("the coordinator erred");
         let (number, next) = told.split_first_chunk().ok_or_else(erred)?;
         // The commit stands even if the newest root cannot be read now.
-        let _ = self.store.look_unless_always();
+        let _ = self.store.refresh_if_stale();
         if !next.is_empty() {
             let next = next.try_into().map_err(|_| erred())?;
             // The commit stands even if this fails: the next call reports the error.
-            if let Err(error) = self.go_on_as(next) {
+            if let Err(error) = self.continue_as(next) {
                 self.end_with(&error);
             }
         }
@@ -239,8 +244,8 @@ impl Session {
 
     /// Returns the arrays that this member enlarges, and forgets their known shapes.
     pub(super) fn take_grown(&mut self) -> Vec<GrownArray> {
-        let grown = self.arrays.values().filter_map(Known::grown).collect();
-        for Known { target, .. } in self.arrays.values() {
+        let grown = self.arrays.values().filter_map(SessionArray::grown).collect();
+        for SessionArray { target, .. } in self.arrays.values() {
             note_appended(&mut self.appended, target.key, &target.shape, &target.base);
         }
         // The next commit looks their shapes up again.
@@ -251,7 +256,7 @@ impl Session {
     /// Makes this member's part of the commit durable. Returns the last epoch that it has drained
     /// (a `u32`) and, if it has any data, its encoded directory.
     fn finish(&mut self) -> Result<Vec<u8>> {
-        let Begun { grown, finishing } = self.take_begun()?;
+        let BegunCommit { grown, finishing } = self.take_begun()?;
         let commit = self.commit_id();
         let mut mine = Directory { commit, grown, ..Directory::default() };
         self.look_up_visible()?;
@@ -274,7 +279,7 @@ impl Session {
     /// `u32`).
     fn finish_draining(&mut self) -> Result<Vec<u8>> {
         let alone = self.stream.as_mut().filter(|_| self.share.is_none());
-        let begin = |stream: &mut Stream| stream.segment().begin_finish(Reach::Shared);
+        let begin = |stream: &mut SectionStream| stream.segment().begin_finish(CommitReach::Shared);
         let finishing = alone.map(begin).transpose()?;
         self.look_up_visible()?;
         if let Some(stream) = &mut self.stream {
@@ -289,10 +294,10 @@ impl Session {
         Ok(self.drained_epoch().to_le_bytes().to_vec())
     }
 
-    /// On the coordinator, at [`Reach::Node`], looks up the last visible commit while its data
-    /// become durable. After a promise nothing may fail or take long.
+    /// On the coordinator, at [`CommitReach::Node`], looks up the last visible commit while its
+    /// data become durable. After a promise nothing may fail or take long.
     fn look_up_visible(&mut self) -> Result<()> {
-        if self.options.reach == Reach::Node && self.members.rank() == COORDINATOR {
+        if self.options.reach == CommitReach::Node && self.members.rank() == COORDINATOR {
             self.visible = self.newest_number()?;
         }
         Ok(())
@@ -322,7 +327,7 @@ impl Session {
         self.wait_for_settling()?;
         let mut directory = self.merge(&directories)?;
         let has_something = !directory.sections.is_empty() || !directory.grown.is_empty();
-        directory.is_promised = self.options.reach == Reach::Node;
+        directory.is_promised = self.options.reach == CommitReach::Node;
         // No data count before the root, so the directory becomes durable while created arrays are
         // published. A promise counts at once, so its directory is written after all steps that may
         // fail.
@@ -335,7 +340,7 @@ impl Session {
         outcome.map_err(|error| match created.is_empty() {
             true => error,
             false => {
-                let said = said_of_created(&created, error.kind());
+                let said = created_arrays_text(&created, error.kind());
                 error.followed_by(said)
             }
         })
@@ -347,7 +352,7 @@ impl Session {
         &mut self,
         directory: Directory,
         has_something: bool,
-        early: Option<Placing>,
+        early: Option<PendingDirectory>,
         drained: u32,
     ) -> Result<u64> {
         let mut number = self.complete_drained(drained)?;
@@ -358,7 +363,7 @@ impl Session {
             let begun = early.map_or_else(|| self.begin_directory(&directory), Ok)?;
             self.prepare(directory, begun)?;
         }
-        if self.options.reach == Reach::Shared {
+        if self.options.reach == CommitReach::Shared {
             // The directory lies in the coordinator's segment, which may not have drained it.
             let drained = drained.min(self.drained_epoch());
             number = self.complete_drained(drained)?.or(number);
@@ -394,12 +399,12 @@ impl Session {
 
     /// Waits for a directory that is being written, and queues its commit until all members have
     /// drained it.
-    fn prepare(&mut self, directory: Directory, begun: Placing) -> Result<()> {
+    fn prepare(&mut self, directory: Directory, begun: PendingDirectory) -> Result<()> {
         let record = self.directory_record(begun)?;
         let end = record.offset.saturating_add(record.stored_bytes);
         self.ends.push_back((directory.commit.epoch, end));
         let appended = std::mem::take(&mut self.appended);
-        self.prepared.push_back(Prepared { directory, record, appended: Some(appended) });
+        self.prepared.push_back(PreparedCommit { directory, record, appended: Some(appended) });
         Ok(())
     }
 
@@ -410,7 +415,7 @@ impl Session {
     }
 
     /// Starts to append the directory of a commit and, if the commit is promised, its promise.
-    fn begin_directory(&mut self, directory: &Directory) -> Result<Placing> {
+    fn begin_directory(&mut self, directory: &Directory) -> Result<PendingDirectory> {
         let promised = directory.is_promised.then_some(directory.commit);
         self.begin_directory_of(directory, promised)
     }
@@ -419,14 +424,14 @@ impl Session {
         &mut self,
         directory: &Directory,
         promised: Option<CommitId>,
-    ) -> Result<Placing> {
+    ) -> Result<PendingDirectory> {
         let body = directory.encode(&self.store.options.limits).map_err(to_error)?;
         let reach = self.options.reach;
         self.stream()?.segment().directory(body, reach, promised)
     }
 
     /// Waits until a directory is durable, and returns its record for a root.
-    fn directory_record(&mut self, placing: Placing) -> Result<CommitRecord> {
+    fn directory_record(&mut self, placing: PendingDirectory) -> Result<CommitRecord> {
         let segment = self.stream()?.segment();
         let place = segment.placed(&placing)?;
         Ok(CommitRecord {
@@ -445,7 +450,7 @@ impl Session {
         directory: Directory,
         record: CommitRecord,
     ) -> Result<u64> {
-        self.complete(Prepared { directory, record, appended: None })
+        self.complete(PreparedCommit { directory, record, appended: None })
     }
 
     /// Writes and publishes a commit of sections that another session has left. `appended` names
@@ -453,22 +458,22 @@ impl Session {
     pub(super) fn commit_directory(
         &mut self,
         directory: Directory,
-        appended: Appended,
+        appended: AppendedAxes,
     ) -> Result<u64> {
         let record = self.write_directory(&directory)?;
-        self.complete(Prepared { directory, record, appended: Some(appended) })
+        self.complete(PreparedCommit { directory, record, appended: Some(appended) })
     }
 
     /// Publishes a commit that all members have drained.
-    fn complete(&mut self, prepared: Prepared) -> Result<u64> {
-        let Prepared { mut directory, mut record, appended } = prepared;
+    fn complete(&mut self, prepared: PreparedCommit) -> Result<u64> {
+        let PreparedCommit { mut directory, mut record, appended } = prepared;
         // From here on no other writer enlarges these arrays.
         let _locks = self.lock_grown(&directory)?;
         let before = directory.grown.clone();
         self.settle_growth(&mut directory, appended.as_ref())?;
         if directory.grown != before {
             record = self.write_directory(&directory)?;
-            self.stream()?.segment().finish(Reach::Shared)?;
+            self.stream()?.segment().finish(CommitReach::Shared)?;
         }
         self.publish(&directory, &record)
     }
@@ -516,7 +521,7 @@ impl Session {
             if directory.grown.len() >= LOCKS_KEPT_MIN {
                 // Creating and removing many lock files in each commit costs much more than
                 // locking.
-                lock.keep_place();
+                lock.keep_lock_file();
                 self.locked.insert(path.clone());
             }
             locks.push(lock);
@@ -533,7 +538,7 @@ impl Session {
     fn settle_growth(
         &mut self,
         directory: &mut Directory,
-        appended: Option<&Appended>,
+        appended: Option<&AppendedAxes>,
     ) -> Result<()> {
         if directory.grown.is_empty() {
             return Ok(());
@@ -615,13 +620,13 @@ impl Session {
     }
 
     /// Returns a view of `root` that shares the objects loaded for this store.
-    fn view_of(&self, root: Arc<Root>) -> View {
-        View::new(root, self.log.clone(), &self.store.options.limits, self.store.loaded.clone())
+    fn view_of(&self, root: Arc<Root>) -> RootView {
+        RootView::new(root, self.log.clone(), &self.store.options.limits, self.store.loaded.clone())
     }
 
     /// Writes a table that replaces the last commits if the root names many of them. An error does
     /// not fail the commit: a later commit tries again.
-    fn merge_tail(&self) -> Option<Merged> {
+    fn merge_tail(&self) -> Option<TableMerge> {
         let many = self.store.options.commits_named.max(1);
         if self.tail_length < many {
             return None;
@@ -705,13 +710,13 @@ pub(super) fn check_place(
         ));
     }
     match newest {
-        None => log.check_may_lack(state),
+        None => log.check_log_present(state),
         Some(newest) => log.check_age(newest, state),
     }
 }
 
 /// Describes the arrays that a failed commit has made visible, and the remedy.
-fn said_of_created(created: &[ObjectPath], kind: ErrorKind) -> String {
+fn created_arrays_text(created: &[ObjectPath], kind: ErrorKind) -> String {
     const NAMES_MAX: usize = 8;
     let names = created.iter().take(NAMES_MAX).map(ObjectPath::as_str).collect::<Vec<_>>();
     let more = match created.len().saturating_sub(NAMES_MAX) {
@@ -731,7 +736,11 @@ pub(super) fn cut_short() -> Error {
 }
 
 /// Returns the shape of an array after the commits of a root.
-fn shape_in(by_key: &ShapesByKey, view: Option<&View>, key: &[u8; 16]) -> Result<Option<Vec<u64>>> {
+fn shape_in(
+    by_key: &ShapesByKey,
+    view: Option<&RootView>,
+    key: &[u8; 16],
+) -> Result<Option<Vec<u64>>> {
     let Some((_, shape)) = by_key.get(key) else { return Ok(None) };
     let mut shape = shape.clone();
     if let Some(grown) = view.map(|view| view.shape_of(key)).transpose()?.flatten() {
@@ -761,7 +770,9 @@ mod tests {
 
     use bedform_format::ObjectPath;
     use bedform_geometry::Selection;
-    use bedform_storage::{Failing, Fault, MemoryStorage, Operation, Storage, StorageErrorKind};
+    use bedform_storage::{
+        Failing, Fault, MemoryStorage, Storage, StorageErrorKind, StorageOperation,
+    };
     use serde_json::{Map, json};
 
     use crate::comm::Alone;
@@ -781,7 +792,7 @@ mod tests {
     }
 
     /// Returns the error text if the `k`-th `operation` fails; `None` if there are fewer.
-    fn said(operation: Operation, k: u64, in_background: bool) -> Option<String> {
+    fn said(operation: StorageOperation, k: u64, in_background: bool) -> Option<String> {
         let storage = Arc::new(Failing::new(MemoryStorage::new()));
         let shared: Arc<dyn Storage> = storage.clone();
         let options = OpenOptions { writable: true, ..OpenOptions::default() };
@@ -798,12 +809,12 @@ mod tests {
         let of_log = ["README.txt", "kept", "roots", "segments", "settled", "tables", "tiers"];
         let (mut found, mut wrong) = (0, Vec::new());
         for operation in [
-            Operation::Publish,
-            Operation::Grow,
-            Operation::AppendGrowing,
-            Operation::SyncGrowing,
-            Operation::List,
-            Operation::Stat,
+            StorageOperation::Publish,
+            StorageOperation::Grow,
+            StorageOperation::AppendGrowing,
+            StorageOperation::SyncGrowing,
+            StorageOperation::List,
+            StorageOperation::Stat,
         ] {
             for in_background in [false, true] {
                 for text in (0..40).filter_map(|k| said(operation, k, in_background)) {

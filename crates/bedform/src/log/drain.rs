@@ -14,7 +14,7 @@ use bedform_storage::{Condition, Durability};
 use super::burst::BurstPlace;
 use super::promises::Promises;
 use super::segment::{LogFile, LogObject};
-use super::staged::Reach;
+use super::staged::CommitReach;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Bytes that are copied at a time: fewer than wait to be written, so that writing never waits for
@@ -29,7 +29,7 @@ pub(super) type Create = Box<dyn FnOnce() -> Result<LogFile> + Send>;
 
 /// A run of bytes of one part.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Run {
+pub(super) struct PartRun {
     pub(super) part: u64,
     pub(super) start: u64,
     pub(super) end: u64,
@@ -39,7 +39,7 @@ pub(super) struct Run {
 
 /// The state that the writer and the drain share.
 pub(super) struct Drain {
-    state: Mutex<State>,
+    state: Mutex<DrainState>,
     changed: Condvar,
     /// Bytes appended so far.
     appended: AtomicU64,
@@ -49,13 +49,13 @@ pub(super) struct Drain {
     is_given_up: AtomicBool,
 }
 
-struct State {
-    waiting: VecDeque<Run>,
+struct DrainState {
+    waiting: VecDeque<PartRun>,
     /// Runs that start before this byte may be drained; later ones wait.
     released: u64,
     /// True during a commit: its runs wait until it has returned, unless the tier is full.
     is_held: bool,
-    done: Done,
+    done: DrainProgress,
     /// The writer waits for the first so many bytes: they are synced as soon as they are copied.
     wanted: u64,
     /// True if no more runs follow.
@@ -68,7 +68,7 @@ struct State {
 
 /// Progress of the drain.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Done {
+pub(super) struct DrainProgress {
     /// True if the tier names the store of the parts, and the log notes the tier, as durably as
     /// the reach demands.
     pub(super) is_named: bool,
@@ -79,18 +79,19 @@ pub(super) struct Done {
 }
 
 impl Drain {
-    /// Returns the state before any run. At [`Reach::Node`] data are drained after their commit.
-    pub(super) fn new(reach: Reach) -> Arc<Self> {
+    /// Returns the state before any run. At [`CommitReach::Node`] data are drained after their
+    /// commit.
+    pub(super) fn new(reach: CommitReach) -> Arc<Self> {
         // Data that count only once they are drained need no name here after a power cut.
         let (released, is_named) = match reach {
-            Reach::Node => (0, false),
-            Reach::Shared => (u64::MAX, true),
+            CommitReach::Node => (0, false),
+            CommitReach::Shared => (u64::MAX, true),
         };
-        let state = State {
+        let state = DrainState {
             waiting: VecDeque::new(),
             released,
             is_held: false,
-            done: Done { is_named, ..Done::default() },
+            done: DrainProgress { is_named, ..DrainProgress::default() },
             wanted: 0,
             is_closed: false,
             failure: None,
@@ -106,17 +107,17 @@ impl Drain {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DrainState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the state, and wakes all waiters.
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut DrainState)) {
         change(&mut self.lock());
         self.changed.notify_all();
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn wait<'a>(&self, state: MutexGuard<'a, DrainState>) -> MutexGuard<'a, DrainState> {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -153,7 +154,7 @@ impl Drain {
     }
 
     /// Queues a run. With `releases`, it and all runs before it are drained at once.
-    pub(super) fn tell(&self, run: Run, releases: bool) {
+    pub(super) fn tell(&self, run: PartRun, releases: bool) {
         self.change(|state| {
             if run.start < run.end || run.is_last {
                 state.waiting.push_back(run);
@@ -185,7 +186,7 @@ impl Drain {
     }
 
     /// Has the first `bytes` bytes drained at once, and waits until `reached` returns that many.
-    pub(super) fn wait_for(&self, bytes: u64, reached: fn(&Done) -> u64) -> Result<()> {
+    pub(super) fn wait_for(&self, bytes: u64, reached: fn(&DrainProgress) -> u64) -> Result<()> {
         let mut state = self.lock();
         while reached(&state.done) < bytes {
             state.check()?;
@@ -216,7 +217,7 @@ impl Drain {
     }
 
     /// Waits for a change. Releases the queued runs if no bytes were appended for a while.
-    fn wait_for_pause(&self, state: MutexGuard<'_, State>) {
+    fn wait_for_pause(&self, state: MutexGuard<'_, DrainState>) {
         let before = self.appended.load(Ordering::Relaxed);
         let waited = self.changed.wait_timeout(state, PAUSE);
         let (mut state, outcome) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -227,7 +228,7 @@ impl Drain {
     }
 }
 
-impl State {
+impl DrainState {
     fn release_waiting(&mut self) {
         self.released = self.released.max(self.waiting.back().map_or(0, |run| run.end));
     }
@@ -245,19 +246,19 @@ impl State {
 /// The thread that copies parts to the log.
 pub(super) struct Drainer {
     place: BurstPlace,
-    target: Target,
+    target: DrainTarget,
     shared: Arc<Drain>,
     /// Runs that were appended to the log and are not yet durable there.
-    moved: Vec<Run>,
+    moved: Vec<PartRun>,
 }
 
 /// The segment in the log, created on first use.
-enum Target {
+enum DrainTarget {
     Missing(Option<Create>),
     There(LogFile),
 }
 
-impl Target {
+impl DrainTarget {
     /// Returns the segment in the log, and creates it if it is missing.
     fn object(&mut self) -> Result<&mut LogObject> {
         if let Self::Missing(create) = self {
@@ -273,7 +274,7 @@ impl Target {
 
 impl Drainer {
     pub(super) fn new(place: BurstPlace, create: Create, shared: Arc<Drain>) -> Self {
-        Self { place, target: Target::Missing(Some(create)), shared, moved: Vec::new() }
+        Self { place, target: DrainTarget::Missing(Some(create)), shared, moved: Vec::new() }
     }
 
     /// Drains until no more runs follow.
@@ -339,13 +340,14 @@ impl Drainer {
 
     /// Returns the next run. Makes copied runs durable before it waits, and when the writer waits
     /// for them.
-    fn next(&mut self) -> Result<Option<Run>> {
+    fn next(&mut self) -> Result<Option<PartRun>> {
         loop {
             let shared = self.shared.clone();
             let mut state = shared.lock();
             // A run may have no bytes, and only mark the end of a part.
-            let is_released = |run: &Run| run.start < state.released || run.end <= state.released;
-            let is_next = |run: &Run| is_released(run) || state.is_closed;
+            let is_released =
+                |run: &PartRun| run.start < state.released || run.end <= state.released;
+            let is_next = |run: &PartRun| is_released(run) || state.is_closed;
             let has_next = state.waiting.front().is_some_and(is_next);
             let moved = self.moved.last().map_or(state.done.durable, |run| run.end);
             let is_wanted = state.done.durable < state.wanted && state.wanted <= moved;
@@ -369,7 +371,7 @@ impl Drainer {
     }
 
     /// Appends the bytes of `run` to the log.
-    fn copy(&mut self, run: Run) -> Result<()> {
+    fn copy(&mut self, run: PartRun) -> Result<()> {
         let object = self.target.object()?;
         let path = self.place.part(run.part)?;
         let part = self.place.in_tier(self.place.storage.open(&path))?;

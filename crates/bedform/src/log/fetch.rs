@@ -7,7 +7,7 @@ use bedform_format::log::Block;
 use bedform_format::shard::Extent;
 use bedform_storage::Object;
 
-use super::blocks::{BlockCopies, Move};
+use super::blocks::{BlockCopies, BlockMove};
 use super::record::decode_block;
 use super::view::LogSegment;
 use crate::cache::{CacheHandle, CacheKey, EntryKind, ObjectKey};
@@ -40,7 +40,7 @@ struct FetchedBlock {
     start: usize,
     /// True if the block is decoded together with the next one.
     joins_next: bool,
-    moves: Vec<Move>,
+    moves: Vec<BlockMove>,
 }
 
 impl LogFetch {
@@ -210,8 +210,8 @@ impl FetchedBlock {
             // from one box alone, and the parts of a plan go to different elements.
             unsafe {
                 match one {
-                    Move::Run(run) => run.run(bytes, target, to.swap)?,
-                    Move::Copy(copy) => copy.run(bytes, target, to.item, to.swap)?,
+                    BlockMove::Run(run) => run.run(bytes, target, to.swap)?,
+                    BlockMove::Copy(copy) => copy.run(bytes, target, to.item, to.swap)?,
                 }
             }
         }

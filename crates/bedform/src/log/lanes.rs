@@ -10,14 +10,12 @@ use bedform_format::log::{Lanes, SegmentName};
 use bedform_format::shard::Extent;
 use bedform_storage::{Object, ReadBlock, StorageError, StorageErrorKind, Version};
 
-use super::parts::segment_of;
+use super::parts::{StorageResult, segment_of};
 use super::place::LogPlace;
 use crate::error::Result;
 
 /// Bytes of a page; stripes begin at multiples of it.
 const PAGE_BYTES: u64 = 4096;
-
-type StorageResult<T> = std::result::Result<T, StorageError>;
 
 /// An opened segment.
 #[derive(Debug)]

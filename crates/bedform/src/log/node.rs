@@ -8,11 +8,11 @@
 
 use bedform_format::log::{Directory, Lanes, Section, SectionBuilder, SegmentName};
 
-use super::commit::{Begun, cut_short};
-use super::segment::{Share, to_error};
+use super::commit::{BegunCommit, cut_short};
+use super::segment::{LaneShare, to_error};
 use super::session::Session;
-use super::staged::Reach;
-use crate::comm::{COORDINATOR, Gathered, agree};
+use super::staged::CommitReach;
+use crate::comm::{COORDINATOR, GatherStep, agree};
 use crate::error::{Error, Result};
 
 impl Session {
@@ -26,7 +26,7 @@ impl Session {
             // A node with one member takes the same steps as the others.
             let lanes = Lanes::new(node.size())?;
             let name = SegmentName { session: self.id, rank: members.leader(), lanes };
-            Some((node, Share { name, lane: lanes.lane(node.rank())?, identity: None }))
+            Some((node, LaneShare { name, lane: lanes.lane(node.rank())?, identity: None }))
         });
         let mut begun = match (members.node(), &place) {
             (Some(node), None) => {
@@ -51,7 +51,7 @@ impl Session {
             };
             let identity = (u64::from_le_bytes(device), u64::from_le_bytes(number));
             let is_first = share.lane.number() == 0;
-            self.share = Some(Share { identity: (!is_first).then_some(identity), ..share });
+            self.share = Some(LaneShare { identity: (!is_first).then_some(identity), ..share });
         }
         Ok(())
     }
@@ -59,7 +59,7 @@ impl Session {
     /// Hands this member's data to the operating system, and returns its part of the commit,
     /// encoded.
     pub(super) fn hand_over(&mut self) -> Result<Vec<u8>> {
-        let Begun { grown, finishing } = self.take_begun()?;
+        let BegunCommit { grown, finishing } = self.take_begun()?;
         let mut mine = Directory { commit: self.commit_id(), grown, ..Directory::default() };
         let mut kept = Vec::new();
         if let (Some(stream), Some(finishing)) = (&mut self.stream, finishing) {
@@ -83,13 +83,13 @@ impl Session {
     pub(super) fn commit_by_node(&mut self, mine: Result<Vec<u8>>) -> Result<u64> {
         let members = self.members.clone();
         let told = members.decide_by_node(mine, &mut |gathered| match gathered {
-            Gathered::Node(parts) => self.join_node(&parts),
-            Gathered::All(nodes) => {
+            GatherStep::Node(parts) => self.join_node(&parts),
+            GatherStep::All(nodes) => {
                 let number = self.commit_all(&nodes)?;
-                self.commit_told(number)
+                self.commit_message(number)
             }
         });
-        self.committed(told)
+        self.after_commit(told)
     }
 
     /// Makes the data that the node's members handed over durable, described by as few sections as
@@ -97,7 +97,7 @@ impl Session {
     fn join_node(&mut self, parts: &[Option<Vec<u8>>]) -> Result<Vec<u8>> {
         let limits = self.store.options.limits.clone();
         let mut directories = Vec::new();
-        let mut joined = Joined::default();
+        let mut joined = JoinedSections::default();
         for part in parts.iter().flatten() {
             let mut pieces = pieces(part)?.into_iter();
             directories.push(pieces.next().unwrap_or_default());
@@ -118,7 +118,7 @@ impl Session {
             }
             let finished = match is_last {
                 true => segment.hand_over()?,
-                false => segment.finish(Reach::Shared)?,
+                false => segment.finish(CommitReach::Shared)?,
             };
             if node.segments.is_empty() {
                 node.segments.push(segment.name().to_owned());
@@ -139,12 +139,12 @@ impl Session {
 
 /// The joined sections of several members.
 #[derive(Default)]
-struct Joined {
+struct JoinedSections {
     full: Vec<SectionBuilder>,
     last: SectionBuilder,
 }
 
-impl Joined {
+impl JoinedSections {
     fn add(&mut self, section: Section) -> Result<()> {
         if let Some(section) = self.last.absorb(section).map_err(to_error)? {
             self.full.push(std::mem::take(&mut self.last));

@@ -15,7 +15,7 @@ use bedform_storage::{Mode, Storage};
 
 use super::place::LogPlace;
 use super::snapshot::Snapshot;
-use super::view::{Loaded, View};
+use super::view::{LogObjects, RootView};
 use crate::cache::take_budget_of_environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::{add_kept_profile, check_local, remote_of, storage_of, url_of};
@@ -50,8 +50,8 @@ pub(crate) fn not_whole(name: &str, error: &Error) -> Error {
 pub(crate) struct OpenedStore {
     pub(super) hierarchy: Hierarchy,
     /// The view of the log's newest root when it was last looked up.
-    view: Mutex<Option<Arc<View>>>,
-    pub(super) loaded: Arc<Loaded>,
+    view: Mutex<Option<Arc<RootView>>>,
+    pub(super) loaded: Arc<LogObjects>,
     /// The first snapshot of a handle that looks for changes once.
     first: Mutex<Option<Snapshot>>,
     /// Replicas of its arrays; `None` where there can be none.
@@ -79,9 +79,9 @@ impl OpenedStore {
         outer: Option<Arc<EnclosingStore>>,
     ) -> Self {
         let replicas = Replicas::new(&options);
-        let mut hierarchy = Hierarchy::new(storage, options, LogPlace::newest_of_any);
+        let mut hierarchy = Hierarchy::new(storage, options, LogPlace::newest_of_any_store);
         hierarchy.outer = outer;
-        let loaded = Arc::new(Loaded::new(hierarchy.cache.clone()));
+        let loaded = Arc::new(LogObjects::new(hierarchy.cache.clone()));
         let view = Mutex::default();
         let first = Mutex::default();
         Self { hierarchy, view, loaded, first, replicas, pinned: None, is_array: false }
@@ -100,7 +100,7 @@ impl OpenedStore {
         }
         check_local(path)?;
         add_kept_profile(&mut options, path);
-        let outer = EnclosingStore::of(path, &options, LogPlace::newest_of_any).map(Arc::new);
+        let outer = EnclosingStore::of(path, &options, LogPlace::newest_of_any_store).map(Arc::new);
         if let Some(outer) = outer.as_ref().filter(|_| options.writable) {
             return Err(outer.refuse_writing());
         }
@@ -193,7 +193,7 @@ impl OpenedStore {
             return Ok(pinned.clone());
         }
         self.check_outer()?;
-        if !self.stays() {
+        if !self.looks_once() {
             return self.snapshot_now();
         }
         let lock = || self.first.lock().unwrap_or_else(PoisonError::into_inner);
@@ -207,7 +207,7 @@ impl OpenedStore {
 
     /// True for a read-only handle that looks for changes once: its reads of several arrays see one
     /// moment.
-    fn stays(&self) -> bool {
+    fn looks_once(&self) -> bool {
         self.options.freshness != Freshness::Read && !self.options.writable
     }
 
@@ -250,7 +250,7 @@ impl OpenedStore {
         let Ok(listed) = place.root_numbers() else { return Ok(()) };
         let Some(last) = listed.last() else { return Ok(()) };
         let is_old = *last <= root.group.log.settled;
-        let newest = LogPlace::newest_of_any(&*self.storage, &self.options.limits);
+        let newest = LogPlace::newest_of_any_store(&*self.storage, &self.options.limits);
         // A damaged root is no obstacle if all its commits are settled.
         if is_old && newest.is_err() {
             return Ok(());
@@ -271,7 +271,7 @@ impl OpenedStore {
         if self.outer.is_some() || self.storage.is_remote() {
             return Ok(());
         }
-        match LogPlace::newest_of_any(&*self.storage, &self.options.limits) {
+        match LogPlace::newest_of_any_store(&*self.storage, &self.options.limits) {
             Ok(Some(newest)) => self.check_is_not_of(&newest),
             // A place that cannot be listed has no log of Bedform's.
             _ => Ok(()),
@@ -296,7 +296,7 @@ impl OpenedStore {
     }
 
     /// Reads the store's document again, and forgets the known snapshot.
-    pub(crate) fn look_again(&self) -> Result<()> {
+    pub(crate) fn refresh(&self) -> Result<()> {
         let root = self.documents.read_root(self)?;
         *self.view.lock().unwrap_or_else(PoisonError::into_inner) = None;
         *self.first.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -315,8 +315,8 @@ impl OpenedStore {
     ///
     /// # Errors
     /// Of storage.
-    pub(crate) fn look_unless_always(&self) -> Result<()> {
-        if self.options.freshness == Freshness::Read { Ok(()) } else { self.look_again() }
+    pub(crate) fn refresh_if_stale(&self) -> Result<()> {
+        if self.options.freshness == Freshness::Read { Ok(()) } else { self.refresh() }
     }
 
     /// Calls `act` until the data do not move on meanwhile. A handle that stays at its snapshot
@@ -330,8 +330,8 @@ impl OpenedStore {
         if self.pinned.is_some() {
             return act().map_err(|error| self.moved_on(error));
         }
-        if self.stays() {
-            return self.where_it_stays(act);
+        if self.looks_once() {
+            return self.in_first_snapshot(act);
         }
         let (mut last, mut unmoved, mut replaced) = (None, 0, 0);
         for _ in 0..ATTEMPTS_MAX {
@@ -346,12 +346,12 @@ impl OpenedStore {
                 {
                     replaced += 1;
                     self.cache.forget_own();
-                    self.look_again()?;
+                    self.refresh()?;
                     continue;
                 }
                 outcome => return outcome,
             };
-            self.look_again()?;
+            self.refresh()?;
             // Data that have moved on have a newer root. If there is none, the log and the shards
             // are of different times, or incomplete.
             let number = self.snapshot()?.number;
@@ -365,7 +365,7 @@ impl OpenedStore {
     }
 
     /// As [`OpenedStore::in_one_snapshot`], for a handle that stays at its snapshot.
-    fn where_it_stays<T>(&self, mut act: impl FnMut() -> Result<T>) -> Result<T> {
+    fn in_first_snapshot<T>(&self, mut act: impl FnMut() -> Result<T>) -> Result<T> {
         for _ in 0..REPLACED_MAX {
             match act() {
                 // An object on a server was replaced; the new one may belong to the snapshot.
@@ -404,7 +404,7 @@ impl OpenedStore {
     fn newest_snapshot(
         &self,
         mut said: LogState,
-        mut known: Option<Arc<View>>,
+        mut known: Option<Arc<RootView>>,
     ) -> Result<Snapshot> {
         let place = self.log_place()?;
         let mut looked_at: Option<Arc<GroupState>> = None;
@@ -420,7 +420,7 @@ impl OpenedStore {
             let GroupDocument { log, store, .. } = &document.group;
             said = *log;
             let problem = match LogPlace::current(newest, *log) {
-                None => match place.check_may_lack(*log) {
+                None => match place.check_log_present(*log) {
                     Ok(()) => return Ok(Snapshot::all_settled(log.settled, *store)),
                     Err(error) => error,
                 },
@@ -445,7 +445,7 @@ impl OpenedStore {
         if let Some(known) = kept.as_ref().filter(|known| known.root.number == newest.number) {
             return Snapshot::of(known.clone());
         }
-        let view = View::new(newest, place, &self.options.limits, self.loaded.clone());
+        let view = RootView::new(newest, place, &self.options.limits, self.loaded.clone());
         let view = Arc::new(view);
         *kept = Some(view.clone());
         Snapshot::of(view)

@@ -12,8 +12,8 @@ use bedform_format::log::{TableBlock, TableIndex, TableRecord};
 use bedform_geometry::{AxisRange, ChunkGrid, Positions, Region};
 
 use super::blocks::LogCopies;
-use super::section::{LoadedSection, Piece};
-use super::view::{ArraySection, View};
+use super::section::{LoadedSection, WrittenBox};
+use super::view::{ArraySection, RootView};
 use crate::error::{Error, Result};
 use crate::plan::copy::CopyTarget;
 use crate::plan::geometry::{ChunkTask, Geometry};
@@ -28,12 +28,12 @@ const HELD_BYTES: u64 = 64 << 20;
 
 /// A section that may touch the object, with its contents once a read has loaded it.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct SectionSlot {
     place: ArraySection,
     section: Mutex<Option<Arc<LoadedSection>>>,
 }
 
-impl From<ArraySection> for Held {
+impl From<ArraySection> for SectionSlot {
     fn from(place: ArraySection) -> Self {
         Self { place, section: Mutex::default() }
     }
@@ -41,7 +41,7 @@ impl From<ArraySection> for Held {
 
 /// The covered object: its array, its box, and the last commit that it contains.
 #[derive(Debug)]
-pub(super) struct Near {
+pub(super) struct CoveredObject {
     pub(super) key: [u8; 16],
     pub(super) start: Vec<u64>,
     pub(super) end: Vec<u64>,
@@ -49,27 +49,27 @@ pub(super) struct Near {
 }
 
 /// The sections of one commit.
-type OfCommit = Vec<Held>;
+type CommitSections = Vec<SectionSlot>;
 
 /// Consecutive commits: one with known sections, or several in blocks of a table. A read loads
 /// these blocks only if newer layers do not cover all that it needs.
 #[derive(Debug)]
-pub(super) struct Layer {
-    blocks: Option<Blocks>,
+pub(super) struct OverlayLayer {
+    blocks: Option<TableBlockRun>,
     /// Sections by commit, the newest commit first; set when a read first needs them.
-    commits: OnceLock<Vec<OfCommit>>,
+    commits: OnceLock<Vec<CommitSections>>,
 }
 
 /// Blocks of a table that share a commit, or a single block; the newest first.
 #[derive(Debug)]
-struct Blocks {
+struct TableBlockRun {
     record: TableRecord,
     index: Arc<TableIndex>,
     blocks: Vec<TableBlock>,
 }
 
-impl Layer {
-    pub(super) fn of_commit(sections: OfCommit) -> Self {
+impl OverlayLayer {
+    pub(super) fn of_commit(sections: CommitSections) -> Self {
         Self { blocks: None, commits: OnceLock::from(vec![sections]) }
     }
 
@@ -80,14 +80,14 @@ impl Layer {
         index: &Arc<TableIndex>,
         blocks: impl Iterator<Item = &'b TableBlock>,
     ) -> Vec<Self> {
-        let mut all: Vec<Blocks> = Vec::new();
+        let mut all: Vec<TableBlockRun> = Vec::new();
         for block in blocks {
             let newer = all.last_mut().filter(|newer| {
                 newer.blocks.last().is_some_and(|last| last.commits.0 == block.commits.1)
             });
             match newer {
                 Some(newer) => newer.blocks.push(block.clone()),
-                None => all.push(Blocks {
+                None => all.push(TableBlockRun {
                     record: record.clone(),
                     index: index.clone(),
                     blocks: vec![block.clone()],
@@ -99,12 +99,12 @@ impl Layer {
     }
 
     /// Returns the commits that may touch the object, the newest first.
-    fn commits(&self, view: &View, near: &Near) -> Result<&[OfCommit]> {
+    fn commits(&self, view: &RootView, near: &CoveredObject) -> Result<&[CommitSections]> {
         if let Some(commits) = self.commits.get() {
             return Ok(commits);
         }
-        let mut by_commit: Vec<(u64, OfCommit)> = Vec::new();
-        if let Some(Blocks { record, index, blocks }) = &self.blocks {
+        let mut by_commit: Vec<(u64, CommitSections)> = Vec::new();
+        if let Some(TableBlockRun { record, index, blocks }) = &self.blocks {
             for block in blocks.iter().rev() {
                 let from = (record, &**index, block);
                 view.sections_of_block(from, &near.key, near.after, &mut |section| {
@@ -126,20 +126,20 @@ impl Layer {
 /// The sections of unsettled commits that touch one object, in layers, the newest first.
 #[derive(Debug)]
 pub(crate) struct Overlay {
-    view: Arc<View>,
-    near: Near,
-    layers: Vec<Layer>,
+    view: Arc<RootView>,
+    near: CoveredObject,
+    layers: Vec<OverlayLayer>,
     /// Bytes of the sections that are kept in memory.
     held_bytes: AtomicU64,
     /// The array's shape before the first of these commits enlarged it. Elements stored outside it
     /// were never part of the array.
     base: Option<Vec<u64>>,
-    form: Form,
+    form: ElementForm,
 }
 
 /// The memory layout of a chunk's elements, which is the stored one: order of axes, byte order.
 #[derive(Debug)]
-struct Form {
+struct ElementForm {
     grid: ChunkGrid,
     strides: Vec<i64>,
     item_size: usize,
@@ -158,7 +158,7 @@ fn uncovered(masks: Vec<Mask>) -> Uncovered {
 
 /// A box that overlaps the read, with its precedence: of two, the greater one wins, field by field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Found {
+struct OverlapBox {
     epoch: u32,
     rank: u32,
     section: usize,
@@ -169,13 +169,13 @@ struct Found {
 impl Overlay {
     /// Returns the overlay of `layers` over an object of an array with the stored layout `layout`.
     pub(super) fn new(
-        view: Arc<View>,
-        near: Near,
-        layers: Vec<Layer>,
+        view: Arc<RootView>,
+        near: CoveredObject,
+        layers: Vec<OverlayLayer>,
         base: Option<Vec<u64>>,
         layout: &StoredLayout,
     ) -> Self {
-        let form = Form {
+        let form = ElementForm {
             grid: layout.grid.clone(),
             strides: layout.codec.strides().to_vec(),
             item_size: layout.item_size,
@@ -236,10 +236,10 @@ impl Overlay {
     /// `high`.
     fn take_commit(
         &self,
-        commit: &OfCommit,
+        commit: &CommitSections,
         (chunk, part, regular): (&Region, &ChunkPart<'_>, &Option<(Vec<RegularAxis>, i64)>),
         (low, high): (&[u64], &[u64]),
-        found: &mut Vec<Found>,
+        found: &mut Vec<OverlapBox>,
         mask: &mut Mask,
         copies: &mut LogCopies,
     ) -> Result<()> {
@@ -249,7 +249,7 @@ impl Overlay {
         for (at, section) in sections.iter().enumerate() {
             section.visit(&self.near.key, low, high, &mut |entry, number| {
                 let (epoch, rank) = (section.entry(entry).epoch, section.entry(entry).rank);
-                found.push(Found { epoch, rank, section: at, entry, number });
+                found.push(OverlapBox { epoch, rank, section: at, entry, number });
                 true
             });
         }
@@ -281,7 +281,7 @@ impl Overlay {
     fn take_run(
         &self,
         section: &LoadedSection,
-        piece: Piece<'_>,
+        piece: WrittenBox<'_>,
         (chunk, axes, target): (&Region, &[RegularAxis], i64),
         mask: &mut Mask,
         copies: &mut LogCopies,
@@ -333,7 +333,7 @@ impl Overlay {
     fn take_box(
         &self,
         section: &LoadedSection,
-        piece: Piece<'_>,
+        piece: WrittenBox<'_>,
         (chunk, part): (&Region, &ChunkPart<'_>),
         mask: &mut Mask,
         copies: &mut LogCopies,
@@ -363,7 +363,7 @@ impl Overlay {
         LogCopies::new(self.view.blocks.clone())
     }
 
-    fn load(&self, held: &Held) -> Result<Arc<LoadedSection>> {
+    fn load(&self, held: &SectionSlot) -> Result<Arc<LoadedSection>> {
         // Other threads that need the section wait here, so that it is loaded once.
         let mut kept = held.section.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(section) = &*kept {
@@ -406,7 +406,7 @@ impl Cover for Overlay {
             return true;
         }
         let end: Vec<u64> = (0..chunk.rank()).map(|axis| chunk.end(axis)).collect();
-        let is_hit = |held: &Held| {
+        let is_hit = |held: &SectionSlot| {
             let mut is_hit = false;
             match self.load(held) {
                 Ok(section) => section.visit(&self.near.key, chunk.start(), &end, &mut |_, _| {
@@ -437,7 +437,7 @@ impl Cover for Overlay {
         });
         let part = ChunkPart::Box { axes: axes.collect(), target_start: 0 };
         if let Some(base) = &self.base {
-            let Form { grid, strides, item_size, fill, .. } = &self.form;
+            let ElementForm { grid, strides, item_size, fill, .. } = &self.form;
             fill_outside(
                 &grid.chunk_region(coordinates),
                 base,
@@ -449,7 +449,7 @@ impl Cover for Overlay {
         }
         let mut copies = self.copies();
         self.take_part(coordinates, &part, &mut Mask::new(part.shape()), &mut copies)?;
-        let Form { item_size: item, swap_size: swap, .. } = self.form;
+        let ElementForm { item_size: item, swap_size: swap, .. } = self.form;
         copies.run(&Destination { target: Some(CopyTarget::new(elements)), item, swap })
     }
 }

@@ -9,7 +9,7 @@ use bedform_storage::{Object, Storage, StorageError, StorageErrorKind, Version};
 
 use crate::error::Result;
 
-type StorageResult<T> = std::result::Result<T, StorageError>;
+pub(super) type StorageResult<T> = std::result::Result<T, StorageError>;
 
 /// Maximum number of bytes of the text; a longer file is a segment.
 const TEXT_BYTES_MAX: u64 = 256;
@@ -20,7 +20,7 @@ const PARTS_MAX: usize = 1 << 20;
 
 /// The consecutive parts of a segment, as one object.
 #[derive(Debug)]
-struct Parted {
+struct PartedSegment {
     path: ObjectPath,
     version: Version,
     /// The position of the first byte of each part, and the part.
@@ -56,7 +56,7 @@ pub(super) fn segment_of(
         parts.push((start, part));
     }
     let version = Version { size: end, ..file.version().clone() };
-    Ok(Box::new(Parted { path: path.clone(), version, parts }))
+    Ok(Box::new(PartedSegment { path: path.clone(), version, parts }))
 }
 
 /// Returns the directory that the text of a file names; `None` if the file is not such a text.
@@ -73,7 +73,7 @@ fn directory_of(path: &ObjectPath, file: &dyn Object) -> Result<Option<ObjectPat
     Ok(name.map(|name| path.parent().join(name)).transpose()?)
 }
 
-impl Object for Parted {
+impl Object for PartedSegment {
     fn version(&self) -> &Version {
         &self.version
     }

@@ -250,7 +250,7 @@ impl LogPlace {
     ///
     /// # Errors
     /// `Corrupt`; those of storage.
-    pub(crate) fn check_may_lack(&self, log: LogState) -> Result<()> {
+    pub(crate) fn check_log_present(&self, log: LogState) -> Result<()> {
         if !log.has_log() {
             return Ok(());
         }
@@ -411,7 +411,10 @@ impl LogPlace {
     ///
     /// # Errors
     /// Of storage; `Corrupt` for a damaged root.
-    pub(crate) fn newest_of_any(storage: &dyn Storage, limits: &Limits) -> Result<Option<Root>> {
+    pub(crate) fn newest_of_any_store(
+        storage: &dyn Storage,
+        limits: &Limits,
+    ) -> Result<Option<Root>> {
         let Ok(place) = Self::beside(storage, [0; 16], limits) else { return Ok(None) };
         for _ in 0..ATTEMPTS_MAX {
             let Some(newest) = place.newest_number(LogState::default())? else { return Ok(None) };

@@ -17,7 +17,7 @@ use bedform_storage::{
     Condition, Durability, GrowingObject, SYNC_ALIGNMENT, Storage, StorageExt as _,
 };
 
-use super::segment::Place;
+use super::segment::RecordLocation;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Maximum number of promises in a file.
@@ -75,7 +75,12 @@ impl Promises {
     ///
     /// # Errors
     /// Of storage. Another call tries again in a new file.
-    pub(super) fn add(&mut self, commit: CommitId, place: &Place, known: u32) -> Result<()> {
+    pub(super) fn add(
+        &mut self,
+        commit: CommitId,
+        place: &RecordLocation,
+        known: u32,
+    ) -> Result<()> {
         if self.count >= PROMISES_MAX {
             self.begin_file()?;
         }
@@ -162,7 +167,7 @@ fn bytes_of(
 
 /// The promises of a segment, as far as its promise files can be read.
 #[derive(Debug, Default)]
-pub(super) struct Promised {
+pub(super) struct SegmentPromises {
     /// The promises, by number.
     pub(super) promises: Vec<Promise>,
     /// Index in `promises` of each promise that follows a gap of unreadable ones.
@@ -173,7 +178,7 @@ pub(super) struct Promised {
     pub(super) is_lost: bool,
 }
 
-impl Promised {
+impl SegmentPromises {
     /// Reads the promises of segment `name`, of the store with the key `store`, in `directory` of
     /// the tier or the log; `None` without files.
     ///
@@ -260,17 +265,17 @@ fn has_content(bytes: &[u8]) -> bool {
 /// Returns true if the log says anything about the segment's promises.
 ///
 /// # Errors
-/// As [`Promised::read`]. Another call copies the rest.
-pub(super) fn carry(
+/// As [`SegmentPromises::read`]. Another call copies the rest.
+pub(super) fn copy_promises(
     (tier, from): (&dyn Storage, &ObjectPath),
     (log, to): (&dyn Storage, &ObjectPath),
     segment: (&[u8; 16], &str),
     should: bool,
     limits: &Limits,
 ) -> Result<bool> {
-    let there = Promised::read(log, to, segment, limits)?;
-    let found = Promised::read(tier, from, segment, limits)?;
-    let found = found.unwrap_or(Promised { is_lost: true, ..Promised::default() });
+    let there = SegmentPromises::read(log, to, segment, limits)?;
+    let found = SegmentPromises::read(tier, from, segment, limits)?;
+    let found = found.unwrap_or(SegmentPromises { is_lost: true, ..SegmentPromises::default() });
     let put = |file, bytes: &[u8]| -> Result<()> {
         log.put(&file_path(to, file)?, bytes, Durability::Disk, Condition::None)?;
         Ok(())

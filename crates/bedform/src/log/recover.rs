@@ -7,7 +7,7 @@
 //! - Promised commits become visible, in order. The first damaged one stops the later ones of its
 //!   session.
 //! - Uncommitted writes are listed. They stay until the caller commits or discards them
-//!   ([`Leftover`]).
+//!   ([`LeftoverPolicy`]).
 
 mod bring;
 mod promised;
@@ -27,14 +27,14 @@ use bedform_format::metadata::hex;
 use bedform_storage::Lock;
 use serde_json::{Value, json};
 
-use self::bring::{Brought, check_is_ours, drain, remove};
-use self::promised::{Claim, Examiner, Outcome, claims};
+use self::bring::{DrainedSegment, check_is_ours, drain, remove};
+use self::promised::{Examiner, PromiseOutcome, PromisedCommit, claims};
 use self::scan::{FoundDirectory, FoundSection, Scan, known_epoch_now, scan};
 pub(super) use self::scan::{has_leftover, has_more};
 use super::burst::{Burst, BurstPlace};
-use super::commit::{Appended, note_appended};
+use super::commit::{AppendedAxes, note_appended};
 use super::place::LogPlace;
-use super::promises::Promised;
+use super::promises::SegmentPromises;
 use super::session::{Session, SessionOptions};
 use super::shapes::enlarge;
 use crate::comm::Alone;
@@ -42,7 +42,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// The treatment of uncommitted writes in a recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Leftover {
+pub enum LeftoverPolicy {
     /// The writes stay, and the next recovery lists them again.
     #[default]
     Keep,
@@ -52,7 +52,7 @@ pub enum Leftover {
     Discard,
 }
 
-impl FromStr for Leftover {
+impl FromStr for LeftoverPolicy {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -75,7 +75,7 @@ pub struct Recovered {
     /// Segments with a live writer.
     pub live: u64,
     /// Uncommitted writes, by session and rank.
-    pub found: Vec<Found>,
+    pub found: Vec<UncommittedWrites>,
     /// Commits that this call made of uncommitted writes.
     pub committed: u64,
     /// Promised commits that were given up, later ones of their sessions included.
@@ -119,7 +119,7 @@ impl Recovered {
 /// Uncommitted writes of one rank of a session, or of several ranks that their node merged into one
 /// section.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct UncommittedWrites {
     /// Identity of the session, in hexadecimal digits.
     pub session: String,
     /// The rank; the lowest one if there are several.
@@ -144,7 +144,7 @@ struct Orphan {
     /// The damage of the segment's header, if any.
     header: Option<String>,
     /// Contents of the promise files beside the segment in the log; `None` without such files.
-    promised: Option<Promised>,
+    promised: Option<SegmentPromises>,
     /// The burst tier that may have more of the segment; `None` if this call looked at it.
     tier: Option<String>,
     /// Keeps other processes from writing to the segment or removing it.
@@ -152,7 +152,7 @@ struct Orphan {
 }
 
 /// Names of segments that stay in the burst tier, with their places there.
-type Kept = Vec<(String, BurstPlace)>;
+type UndrainedSegments = Vec<(String, BurstPlace)>;
 
 impl OpenedStore {
     /// Makes the promised commits of dead writers visible, and treats their uncommitted writes as
@@ -164,13 +164,13 @@ impl OpenedStore {
     /// - `Conflict` if the burst tier holds promises made to another store, of which this one is a
     ///   copy.
     /// - `Conflict` if an undamaged promise cannot be kept, unless `leftover` is
-    ///   [`Leftover::Discard`]. For example an array was deleted or made larger by others.
+    ///   [`LeftoverPolicy::Discard`]. For example an array was deleted or made larger by others.
     /// - `Conflict` if uncommitted writes cannot be committed any more: another session has
     ///   appended along the same axis, or an array was deleted.
     pub(crate) fn recover(
         self: &Arc<Self>,
         burst: Option<&Burst>,
-        leftover: Leftover,
+        leftover: LeftoverPolicy,
     ) -> Result<Recovered> {
         self.check_writable()?;
         let log = self.log_place()?;
@@ -180,7 +180,7 @@ impl OpenedStore {
             match self.newest_root(&log)? {
                 (Some(newest), state) => log.check_age(&newest, state)?,
                 // Without a root, the segments of commits would look like uncommitted writes.
-                (None, state) => log.check_may_lack(state)?,
+                (None, state) => log.check_log_present(state)?,
             }
         }
         let mut recovered = Recovered::default();
@@ -194,7 +194,7 @@ impl OpenedStore {
         let tiers: BTreeSet<_> = orphans.iter().filter_map(|orphan| orphan.tier.clone()).collect();
         recovered.tiers = tiers.into_iter().collect();
         let mut session = self.session(Box::new(Alone), SessionOptions::default())?;
-        let gives_up = leftover == Leftover::Discard;
+        let gives_up = leftover == LeftoverPolicy::Discard;
         let undecided = complete_promised(
             &mut session,
             &log,
@@ -211,15 +211,15 @@ impl OpenedStore {
             .map(|orphan| orphan.session)
             .collect();
         waiting.extend(&undecided);
-        if leftover == Leftover::Commit {
+        if leftover == LeftoverPolicy::Commit {
             recovered.committed = commit_leftover(&mut session, &orphans, &waiting)?;
         }
         for orphan in &orphans {
             let is_decided = match leftover {
-                Leftover::Discard => true,
+                LeftoverPolicy::Discard => true,
                 _ if waiting.contains(&orphan.session) => false,
-                Leftover::Commit => true,
-                Leftover::Keep => orphan.sections.is_empty(),
+                LeftoverPolicy::Commit => true,
+                LeftoverPolicy::Keep => orphan.sections.is_empty(),
             };
             if is_decided {
                 log.mark_closed(&orphan.name)?;
@@ -253,7 +253,7 @@ impl OpenedStore {
         burst: Option<&Burst>,
         log: &LogPlace,
         recovered: &mut Recovered,
-    ) -> Result<(BTreeMap<String, Brought>, Kept)> {
+    ) -> Result<(BTreeMap<String, DrainedSegment>, UndrainedSegments)> {
         let (mut brought, mut kept) = (BTreeMap::new(), Vec::new());
         let Some(burst) = burst else { return Ok((brought, kept)) };
         let places = BurstPlace::all(burst, log)?;
@@ -320,7 +320,7 @@ impl OpenedStore {
         let Scan { sections, directories, epochs, header, .. } = found;
         let directory = LogPlace::segment_directory(&name)?;
         let segment = (&log.store, name.as_str());
-        let promised = Promised::read(&*log.storage, &directory, segment, limits)?;
+        let promised = SegmentPromises::read(&*log.storage, &directory, segment, limits)?;
         Ok(Orphan {
             name,
             session,
@@ -361,7 +361,7 @@ impl OpenedStore {
         Ok(orphans)
     }
 
-    fn describe(self: &Arc<Self>, orphans: &[Orphan]) -> Result<Vec<Found>> {
+    fn describe(self: &Arc<Self>, orphans: &[Orphan]) -> Result<Vec<UncommittedWrites>> {
         let by_key = self.shapes_by_key()?;
         let name = |key: &[u8; 16]| by_key.get(key).map(|(path, _)| path.to_string());
         let mut by_rank = BTreeMap::<([u8; 16], u32), Vec<&SectionPlace>>::new();
@@ -375,7 +375,7 @@ impl OpenedStore {
             .map(|((session, rank), places)| {
                 let touched = || places.iter().flat_map(|place| &place.arrays);
                 let arrays: BTreeSet<_> = touched().filter_map(|part| name(&part.key)).collect();
-                Found {
+                UncommittedWrites {
                     session: hex(&session),
                     rank,
                     writes: touched().map(|part| part.entries).sum(),
@@ -394,11 +394,11 @@ fn complete_promised(
     session: &mut Session,
     log: &LogPlace,
     orphans: &mut [Orphan],
-    brought: &BTreeMap<String, Brought>,
+    brought: &BTreeMap<String, DrainedSegment>,
     gives_up: bool,
     recovered: &mut Recovered,
 ) -> Result<BTreeSet<[u8; 16]>> {
-    let claims: BTreeMap<CommitId, Claim> = claims(orphans);
+    let claims: BTreeMap<CommitId, PromisedCommit> = claims(orphans);
     let store = session.store.clone();
     let known = |id: &[u8; 16]| known_epoch_now(&store, log, id);
     let limits = &store.options.limits;
@@ -406,7 +406,7 @@ fn complete_promised(
     let outcome = examiner.publish(claims, gives_up, &known, &mut |directory, record| {
         session.complete_promised_of(directory, record).map(drop)
     })?;
-    let Outcome { completed, completed_count, given_up, damaged, undecided } = outcome;
+    let PromiseOutcome { completed, completed_count, given_up, damaged, undecided } = outcome;
     for orphan in orphans {
         let last = completed.get(&orphan.session).copied().unwrap_or(0);
         orphan.sections.retain(|section| section.commit.epoch > last);
@@ -437,7 +437,7 @@ fn commit_leftover(
     for (id, parts) in by_session {
         let mut directory = Directory::default();
         let mut shapes = BTreeMap::<[u8; 16], Vec<u64>>::new();
-        let mut appended = Appended::new();
+        let mut appended = AppendedAxes::new();
         for (number, orphan) in (0..).zip(&parts) {
             directory.segments.push(orphan.name.clone());
             for FoundSection { commit, place, arrays } in &orphan.sections {

@@ -22,14 +22,14 @@ pub(crate) struct LoadedSection {
     pub(super) starts: Vec<u64>,
     /// For each block, the first byte behind it in the section's data.
     pub(super) ends: Vec<u64>,
-    selections: Vec<Selected>,
+    selections: Vec<SelectionIndex>,
     /// Entries by array key; an array may have been written under several shapes.
-    entries: HashMap<[u8; 16], Vec<EntriesOf>>,
+    entries: HashMap<[u8; 16], Vec<ArrayEntries>>,
 }
 
 /// The index of the boxes of a selection.
 #[derive(Debug)]
-struct Selected {
+struct SelectionIndex {
     tree: BoxTree,
     /// For each box, the number of elements in the boxes before it; empty if there is only one box.
     before: Vec<u64>,
@@ -39,7 +39,7 @@ struct Selected {
 
 /// The entries of one array under one shape, in order.
 #[derive(Debug)]
-struct EntriesOf {
+struct ArrayEntries {
     array: u32,
     entries: Vec<u32>,
     tree: BoxTree,
@@ -47,7 +47,7 @@ struct EntriesOf {
 
 /// A written box.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Piece<'s> {
+pub(super) struct WrittenBox<'s> {
     /// The index along the first axis, if the box itself lacks that axis.
     record: Option<u64>,
     corner: &'s [u64],
@@ -57,7 +57,7 @@ pub(super) struct Piece<'s> {
     item_size: u32,
 }
 
-impl Selected {
+impl SelectionIndex {
     fn new(boxes: &Boxes) -> Self {
         let (low, high) = boxes.bounds().unwrap_or_default();
         let tree = BoxTree::new(boxes.rank(), boxes.count(), &bounds_of(boxes));
@@ -107,17 +107,18 @@ impl LoadedSection {
             Some(*end)
         });
         let ends = ends.collect();
-        let selections: Vec<Selected> = section.selections.iter().map(Selected::new).collect();
+        let selections: Vec<SelectionIndex> =
+            section.selections.iter().map(SelectionIndex::new).collect();
         let mut of_arrays: Vec<Vec<u32>> = vec![Vec::new(); section.arrays.len()];
         for (number, entry) in (0..).zip(&section.entries) {
             of_arrays[entry.array as usize].push(number);
         }
-        let mut entries = HashMap::<_, Vec<EntriesOf>>::new();
+        let mut entries = HashMap::<_, Vec<ArrayEntries>>::new();
         for ((number, array), of_array) in (0..).zip(&section.arrays).zip(of_arrays) {
             let bounds = entry_bounds(&section.entries, &selections, &of_array);
             let tree = BoxTree::new(array.shape.len(), of_array.len(), &bounds);
             drop(bounds);
-            let of_array = EntriesOf { array: number, entries: of_array, tree };
+            let of_array = ArrayEntries { array: number, entries: of_array, tree };
             entries.entry(array.key).or_default().push(of_array);
         }
         Ok(Self { section, segment, starts, ends, selections, entries })
@@ -204,7 +205,12 @@ impl LoadedSection {
     }
 
     /// Returns a box of an entry; `None` if its elements do not have `item_size` bytes.
-    pub(super) fn piece(&self, entry: u32, number: usize, item_size: usize) -> Option<Piece<'_>> {
+    pub(super) fn piece(
+        &self,
+        entry: u32,
+        number: usize,
+        item_size: usize,
+    ) -> Option<WrittenBox<'_>> {
         let start_of_entry = self.starts[entry as usize];
         let entry = &self.section.entries[entry as usize];
         let SectionArray { item_size: item, .. } = &self.section.arrays[entry.array as usize];
@@ -215,7 +221,7 @@ impl LoadedSection {
         let (corner, lengths) = boxes.get(number)?;
         let before = &self.selections[entry.selection as usize].before;
         let before = before.get(number).copied().unwrap_or(0);
-        Some(Piece {
+        Some(WrittenBox {
             record: entry.record,
             corner,
             lengths,
@@ -228,7 +234,7 @@ impl LoadedSection {
 /// Returns a function that gives the start and exclusive end of one of `entries` along an axis.
 fn entry_bounds<'s>(
     all: &'s [Entry],
-    selections: &'s [Selected],
+    selections: &'s [SelectionIndex],
     entries: &'s [u32],
 ) -> impl Fn(usize, usize) -> (u64, u64) + 's {
     move |at, axis| {
@@ -242,7 +248,7 @@ fn entry_bounds<'s>(
     }
 }
 
-impl Piece<'_> {
+impl WrittenBox<'_> {
     /// Returns the start and length along an axis.
     pub(super) fn axis(&self, axis: usize) -> (u64, u64) {
         match (self.record, axis) {

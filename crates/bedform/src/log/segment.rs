@@ -16,17 +16,17 @@ use std::time::Duration;
 use bedform_format::log::{CommitId, Lane, Section, SectionBuilder, SegmentHeader, SegmentName};
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{
-    ASK_EVERY, Durability, Grace, GrowingObject, Lock, StorageError, stopped_by,
+    ASK_EVERY, Durability, GracePeriod, GrowingObject, Lock, StorageError, stopped_by,
 };
 
-use self::file::{File, Order};
-pub(super) use self::file::{Finished, Place};
-use super::buffer::{Buffer, Buffers};
+pub(super) use self::file::{RecordLocation, SyncOutcome};
+use self::file::{SegmentWriter, WriteOrder};
+use super::buffer::{Buffer, BufferFactory};
 use super::burst::{Burst, BurstPlace};
 use super::drain::Drain;
 use super::place::LogPlace;
 use super::session::prepare_log_early;
-use super::staged::{Reach, Sink, Staged};
+use super::staged::{BurstSegment, CommitReach, SegmentSink};
 use crate::comm::COORDINATOR;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory;
@@ -36,25 +36,25 @@ use crate::threads::workers;
 const FULL: Duration = Duration::from_millis(1);
 
 /// Data that the caller lends until they are written.
-pub type Held = Box<dyn AsRef<[u8]> + Send>;
+pub type LentData = Box<dyn AsRef<[u8]> + Send>;
 
 /// The pending answer to [`Segment::directory`].
-pub(super) struct Placing(Receiver<Result<Place>>);
+pub(super) struct PendingDirectory(Receiver<Result<RecordLocation>>);
 
 /// The pending answer to [`Segment::begin_finish`] or [`Segment::begin_hand_over`].
-pub(super) struct Finishing(Receiver<Result<Finished>>);
+pub(super) struct PendingSync(Receiver<Result<SyncOutcome>>);
 
 /// A segment that one writer appends to.
 pub(super) struct Segment {
     name: String,
-    orders: Option<SyncSender<Order>>,
+    orders: Option<SyncSender<WriteOrder>>,
     /// The file, if the caller carries out its orders itself, without a background thread.
-    own: Option<Box<File>>,
+    own: Option<Box<SegmentWriter>>,
     /// Number of orders given so far.
     given: u64,
     spare: Receiver<Buffer>,
-    buffers: Buffers,
-    progress: Arc<Progress>,
+    buffers: BufferFactory,
+    progress: Arc<OrderCounter>,
     /// Progress of draining from the burst tier; `None` without one.
     drain: Option<Arc<Drain>>,
     thread: Option<JoinHandle<()>>,
@@ -71,20 +71,20 @@ pub(super) struct Segment {
 
 /// Progress of the background thread, and the condition variable for waits.
 #[derive(Default)]
-struct Progress {
-    state: Mutex<Done>,
+struct OrderCounter {
+    state: Mutex<OrderProgress>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Done {
+struct OrderProgress {
     orders: u64,
     ended: bool,
     failure: Option<Error>,
 }
 
-impl Progress {
-    fn lock(&self) -> MutexGuard<'_, Done> {
+impl OrderCounter {
+    fn lock(&self) -> MutexGuard<'_, OrderProgress> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -103,7 +103,7 @@ impl Progress {
 /// Parameters of a new segment.
 pub(super) struct SegmentOptions {
     pub(super) header: SegmentHeader,
-    pub(super) share: Share,
+    pub(super) share: LaneShare,
     pub(super) durability: Durability,
     /// Bytes of blocks that may wait to be written.
     pub(super) buffer_bytes: usize,
@@ -111,7 +111,7 @@ pub(super) struct SegmentOptions {
     /// The burst tier that the segment goes through.
     pub(super) burst: Option<Burst>,
     /// How far data have to get before a commit returns.
-    pub(super) reach: Reach,
+    pub(super) reach: CommitReach,
     /// The store, whose lock is held while the segment begins.
     pub(super) store: Arc<OpenedStore>,
     /// True if a background thread does the work.
@@ -120,7 +120,7 @@ pub(super) struct SegmentOptions {
 
 /// The segment and lane that a writer appends to.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Share {
+pub(super) struct LaneShare {
     pub(super) name: SegmentName,
     pub(super) lane: Lane,
     /// Device and inode number of the file as the writer of the first lane knows it; `None` for
@@ -180,11 +180,11 @@ impl LogFile {
     fn create(
         store: &OpenedStore,
         place: &LogPlace,
-        share: Share,
+        share: LaneShare,
         durability: Durability,
         tier: Option<&str>,
     ) -> Result<Self> {
-        let Share { name, lane, identity: expected } = share;
+        let LaneShare { name, lane, identity: expected } = share;
         let name = name.to_string();
         let path = LogPlace::segment_path(&name)?;
         // The removal of the log takes the same lock; otherwise it could remove a segment that just
@@ -238,16 +238,16 @@ impl Segment {
         let (sink, identity, lock) = match &options.burst {
             None => {
                 let file = LogFile::create(&store, place, share, durability, None)?;
-                (Sink::Direct(file.object), file.identity, file.lock)
+                (SegmentSink::Direct(file.object), file.identity, file.lock)
             }
             Some(burst) => {
                 let staging = BurstPlace::of(burst, place, &name)?;
                 let coordinates = options.header.rank == COORDINATOR;
                 let (staging, tier) = match options.reach {
-                    Reach::Node => {
+                    CommitReach::Node => {
                         (staging.with_promises(options.header, coordinates), Some(burst.note()))
                     }
-                    Reach::Shared => (staging, None),
+                    CommitReach::Shared => (staging, None),
                 };
                 let log = place.clone();
                 // The drain calls this, so that the writer does not wait for the slow tier.
@@ -259,18 +259,19 @@ impl Segment {
                     }
                     Ok(file)
                 };
-                let staged = Staged::new(burst, staging, Box::new(create), options.reach)?;
-                (Sink::Staged(Box::new(staged)), (0, 0), None)
+                let staged = BurstSegment::new(burst, staging, Box::new(create), options.reach)?;
+                (SegmentSink::Burst(Box::new(staged)), (0, 0), None)
             }
         };
         let drain = sink.drain();
-        let buffer_bytes = memory::granted(options.buffer_bytes as u64, Buffers::LEAST_BYTES)?;
+        let buffer_bytes =
+            memory::granted(options.buffer_bytes as u64, BufferFactory::LEAST_BYTES)?;
         let buffer_bytes = usize::try_from(buffer_bytes).unwrap_or(options.buffer_bytes);
-        let buffers = Buffers::new(buffer_bytes);
+        let buffers = BufferFactory::new(buffer_bytes);
         let (orders, todo) = sync_channel(buffers.count(buffer_bytes));
         let (back, spare) = channel();
-        let progress = Arc::<Progress>::default();
-        let file = File::new(sink, lane, options.limits, back);
+        let progress = Arc::<OrderCounter>::default();
+        let file = SegmentWriter::new(sink, lane, options.limits, back);
         let (header, done) = (options.header, progress.clone());
         let mut segment = Self {
             name,
@@ -337,15 +338,15 @@ impl Segment {
     /// # Errors
     /// The error of an earlier order.
     pub(super) fn append(&mut self, block: Buffer) -> Result<()> {
-        self.send(Order::Block(block))
+        self.send(WriteOrder::Block(block))
     }
 
     /// As [`Segment::append`], for lent data of any size, which are dropped once they are written.
     ///
     /// # Errors
     /// As [`Segment::append`].
-    pub(super) fn append_held(&mut self, data: Held) -> Result<()> {
-        self.send(Order::Held(data))
+    pub(super) fn append_held(&mut self, data: LentData) -> Result<()> {
+        self.send(WriteOrder::Lent(data))
     }
 
     /// Appends the section of the blocks since the last one, in the background.
@@ -353,7 +354,7 @@ impl Segment {
     /// # Errors
     /// As [`Segment::append`].
     pub(super) fn section(&mut self, builder: SectionBuilder, commit: CommitId) -> Result<()> {
-        self.send(Order::Section(Box::new(builder), commit))
+        self.send(WriteOrder::Section(Box::new(builder), commit))
     }
 
     /// Keeps the section of the blocks since the last one, for [`Segment::hand_over`].
@@ -361,7 +362,7 @@ impl Segment {
     /// # Errors
     /// As [`Segment::append`].
     pub(super) fn keep(&mut self, builder: SectionBuilder, commit: CommitId) -> Result<()> {
-        self.send(Order::Keep(Box::new(builder), commit))
+        self.send(WriteOrder::Keep(Box::new(builder), commit))
     }
 
     /// Appends a section whose data lie anywhere in the segment, in the background.
@@ -369,7 +370,7 @@ impl Segment {
     /// # Errors
     /// As [`Segment::append`].
     pub(super) fn whole(&mut self, section: Section) -> Result<()> {
-        self.send(Order::Whole(Box::new(section)))
+        self.send(WriteOrder::Whole(Box::new(section)))
     }
 
     /// Waits until all data are handed to the operating system. Returns the new sections, with
@@ -377,7 +378,7 @@ impl Segment {
     ///
     /// # Errors
     /// As [`Segment::append`].
-    pub(super) fn hand_over(&mut self) -> Result<Finished> {
+    pub(super) fn hand_over(&mut self) -> Result<SyncOutcome> {
         let finishing = self.begin_hand_over(false)?;
         self.finished(&finishing)
     }
@@ -387,10 +388,10 @@ impl Segment {
     ///
     /// # Errors
     /// As [`Segment::append`].
-    pub(super) fn begin_hand_over(&mut self, ahead: bool) -> Result<Finishing> {
+    pub(super) fn begin_hand_over(&mut self, ahead: bool) -> Result<PendingSync> {
         let (reply, answer) = channel();
-        self.send(Order::HandOver(ahead, reply))?;
-        Ok(Finishing(answer))
+        self.send(WriteOrder::HandOver(ahead, reply))?;
+        Ok(PendingSync(answer))
     }
 
     /// Waits until all data are handed to the operating system.
@@ -399,7 +400,7 @@ impl Segment {
     /// As [`Segment::append`].
     pub(super) fn flush(&mut self) -> Result<()> {
         let (reply, answer) = channel();
-        self.send(Order::Flush(reply))?;
+        self.send(WriteOrder::Flush(reply))?;
         self.answer(&answer)
     }
 
@@ -417,7 +418,7 @@ impl Segment {
     ///
     /// # Errors
     /// As [`Segment::append`].
-    pub(super) fn finish(&mut self, reach: Reach) -> Result<Finished> {
+    pub(super) fn finish(&mut self, reach: CommitReach) -> Result<SyncOutcome> {
         let finishing = self.begin_finish(reach)?;
         self.finished(&finishing)
     }
@@ -426,17 +427,17 @@ impl Segment {
     ///
     /// # Errors
     /// As [`Segment::append`].
-    pub(super) fn begin_finish(&mut self, reach: Reach) -> Result<Finishing> {
+    pub(super) fn begin_finish(&mut self, reach: CommitReach) -> Result<PendingSync> {
         let (reply, answer) = channel();
-        self.send(Order::Finish(reach, reply))?;
-        Ok(Finishing(answer))
+        self.send(WriteOrder::Finish(reach, reply))?;
+        Ok(PendingSync(answer))
     }
 
     /// Waits for a pending answer, and returns the new sections.
     ///
     /// # Errors
     /// As [`Segment::append`].
-    pub(super) fn finished(&self, finishing: &Finishing) -> Result<Finished> {
+    pub(super) fn finished(&self, finishing: &PendingSync) -> Result<SyncOutcome> {
         self.answer(&finishing.0)
     }
 
@@ -448,19 +449,19 @@ impl Segment {
     pub(super) fn directory(
         &mut self,
         body: Vec<u8>,
-        reach: Reach,
+        reach: CommitReach,
         promised: Option<CommitId>,
-    ) -> Result<Placing> {
+    ) -> Result<PendingDirectory> {
         let (reply, answer) = channel();
-        self.send(Order::Directory(body, reach, promised, reply))?;
-        Ok(Placing(answer))
+        self.send(WriteOrder::Directory(body, reach, promised, reply))?;
+        Ok(PendingDirectory(answer))
     }
 
     /// Waits until a directory is durable, and returns its place.
     ///
     /// # Errors
     /// As [`Segment::append`].
-    pub(super) fn placed(&self, placing: &Placing) -> Result<Place> {
+    pub(super) fn placed(&self, placing: &PendingDirectory) -> Result<RecordLocation> {
         self.answer(&placing.0)
     }
 
@@ -469,7 +470,7 @@ impl Segment {
     /// # Errors
     /// As [`Segment::append`].
     pub(super) fn wait(&self, count: u64) -> Result<()> {
-        let (mut done, mut grace) = (self.progress.lock(), Grace::default());
+        let (mut done, mut grace) = (self.progress.lock(), GracePeriod::default());
         while done.orders < count {
             if done.ended {
                 return Err(done.failure.take().unwrap_or_else(ended));
@@ -498,11 +499,11 @@ impl Segment {
     }
 
     /// Sends an order to the thread; waits while too many are queued.
-    fn hand_in(&self, orders: &SyncSender<Order>, mut order: Order) -> Result<()> {
+    fn enqueue(&self, orders: &SyncSender<WriteOrder>, mut order: WriteOrder) -> Result<()> {
         if !self.listens {
             return orders.send(order).map_err(|_| self.failure());
         }
-        let mut grace = Grace::default();
+        let mut grace = GracePeriod::default();
         loop {
             order = match orders.try_send(order) {
                 Ok(()) => return Ok(()),
@@ -516,9 +517,9 @@ impl Segment {
         }
     }
 
-    fn send(&mut self, order: Order) -> Result<()> {
+    fn send(&mut self, order: WriteOrder) -> Result<()> {
         match (&self.orders, &mut self.own) {
-            (Some(orders), _) => self.hand_in(orders, order)?,
+            (Some(orders), _) => self.enqueue(orders, order)?,
             (None, Some(own)) => {
                 let outcome = own.carry_out(order);
                 if let Err(error) = outcome {

@@ -26,22 +26,22 @@ use std::sync::Arc;
 use bedform_format::ObjectPath;
 use bedform_format::log::{CommitId, GrownArray, Lane, SectionPlace, SegmentHeader, SegmentName};
 
-pub use self::background::InBackground;
-use self::background::Waiting;
-use self::create::Creation;
+use self::background::SettleBacklog;
+pub use self::background::SettleLimits;
+use self::create::ArrayCreation;
 pub(super) use self::create::{prepare_log, prepare_log_early};
 pub use self::options::SessionOptions;
 use self::options::check_alike;
 pub use super::burst::Burst;
 use super::burst::BurstPlace;
-use super::commit::{Appended, Begun, Prepared, Shapes};
+use super::commit::{AppendedAxes, BegunCommit, DocumentShapes, PreparedCommit};
 use super::place::LogPlace;
-pub use super::segment::Held;
-use super::segment::{Segment, SegmentOptions, Share};
+pub use super::segment::LentData;
+use super::segment::{LaneShare, Segment, SegmentOptions};
 use super::shapes::enlarge;
-pub use super::staged::Reach;
-use super::stream::{Declared, Stream, Target, Turn};
-use crate::comm::{COORDINATOR, Call, Communicator, Group, decide};
+pub use super::staged::CommitReach;
+use super::stream::{DeclaredBoxes, SectionStream, WritePrecedence, WriteTarget};
+use crate::comm::{COORDINATOR, CollectiveCall, Communicator, MemberGroup, decide};
 use crate::error::{Error, ErrorKind, Result};
 
 pub use end::{AtEnd, decline};
@@ -121,25 +121,25 @@ impl Decomposition {
 /// ```
 pub struct Session {
     pub(super) store: Arc<OpenedStore>,
-    pub(super) members: Arc<Group>,
+    pub(super) members: Arc<MemberGroup>,
     pub(super) options: SessionOptions,
     pub(super) log: LogPlace,
     /// Identifier of the session, the same on all members.
     pub(super) id: [u8; 16],
-    pub(super) stream: Option<Stream>,
+    pub(super) stream: Option<SectionStream>,
     /// The segment that this member shares with others of its node, and its lane there; `None` if
     /// it has a segment of its own.
-    pub(super) share: Option<Share>,
+    pub(super) share: Option<LaneShare>,
     /// Written sections that are part of no commit yet.
     pub(super) sections: Vec<SectionPlace>,
-    declared: Vec<Declared>,
-    pub(super) arrays: HashMap<ObjectPath, Known>,
+    declared: Vec<DeclaredBoxes>,
+    pub(super) arrays: HashMap<ObjectPath, SessionArray>,
     /// The keys of all arrays that the session has looked up: an array that takes the place of one
     /// of them is refused.
     keys: HashMap<ObjectPath, [u8; 16]>,
     /// The axes along which the commit under way appends.
-    pub(super) appended: Appended,
-    pub(super) shapes: Shapes,
+    pub(super) appended: AppendedAxes,
+    pub(super) shapes: DocumentShapes,
     /// The shapes that promised commits give to arrays.
     pub(super) promised_shapes: BTreeMap<[u8; 16], Vec<u64>>,
     /// End of each of this member's commits in its segment (epoch, byte), as far as they may not be
@@ -148,17 +148,17 @@ pub struct Session {
     /// True if a promised commit may not be visible yet.
     pub(super) has_promises: bool,
     /// On the coordinator: arrays that appear with the next commit.
-    pub(super) creations: Vec<Creation>,
+    pub(super) creations: Vec<ArrayCreation>,
     /// On the coordinator: commits that wait until they are drained, in order.
-    pub(super) prepared: VecDeque<Prepared>,
+    pub(super) prepared: VecDeque<PreparedCommit>,
     /// On the coordinator: the last commit that was visible when the last collective call began.
     pub(super) visible: u64,
     /// On the coordinator: commits that wait to be settled in the background.
-    pub(super) waiting: Option<Waiting>,
+    pub(super) waiting: Option<SettleBacklog>,
     /// Number of orders given to earlier segments of this session.
     given_before: u64,
     /// The commit that has begun and on which the members have not agreed.
-    pub(super) begun: Option<Result<Begun>>,
+    pub(super) begun: Option<Result<BegunCommit>>,
     /// On the coordinator: arrays whose lock files were kept.
     pub(super) locked: BTreeSet<ObjectPath>,
     /// On the coordinator: number of commits that the last root it published names directly.
@@ -182,8 +182,8 @@ enum Health {
 }
 
 /// An array that this session has written to.
-pub(super) struct Known {
-    pub(super) target: Target,
+pub(super) struct SessionArray {
+    pub(super) target: WriteTarget,
     /// The shape before this session enlarged it.
     before: Vec<u64>,
     /// The epoch in which it was looked up: others may have enlarged it since.
@@ -192,10 +192,10 @@ pub(super) struct Known {
     pub(super) is_new: bool,
 }
 
-impl Known {
+impl SessionArray {
     /// Returns the entry of a commit's directory for the array, if it becomes larger.
     pub(super) fn grown(&self) -> Option<GrownArray> {
-        let Target { key, shape, .. } = &self.target;
+        let WriteTarget { key, shape, .. } = &self.target;
         (*shape != self.before).then(|| GrownArray {
             key: *key,
             base: self.before.clone(),
@@ -228,7 +228,7 @@ impl OpenedStore {
     ) -> Result<Session> {
         // A member whose program fails between two commits leaves the group, so no member waits for
         // it.
-        let members = Arc::new(Group::by_node(members)?);
+        let members = Arc::new(MemberGroup::by_node(members)?);
         let log = self.check_writable().and_then(|()| self.log_place());
         let log = log.and_then(|log| {
             if let Some(burst) = &options.burst {
@@ -243,7 +243,7 @@ impl OpenedStore {
         });
         let (mine, log) = match log {
             Ok(log) => {
-                let call = Call::of("store", log.store, "session()");
+                let call = CollectiveCall::of("store", log.store, "session()");
                 members.enter(call.at(self.storage.name()));
                 let common = options.in_common(self.options.durability);
                 (Ok([&[u8::from(options.burst.is_some())], &common[..]].concat()), Some(log))
@@ -267,10 +267,10 @@ impl OpenedStore {
         // The coordinator promises commits through its tier. Without one there is no place for
         // promises, and all data become durable in the log.
         if may_promise == 0 {
-            options.reach = Reach::Shared;
+            options.reach = CommitReach::Shared;
         }
         let is_coordinator = members.rank() == COORDINATOR;
-        let waiting = options.background.filter(|_| is_coordinator).map(Waiting::new);
+        let waiting = options.background.filter(|_| is_coordinator).map(SettleBacklog::new);
         let mut session = Session {
             store: Arc::clone(self),
             members,
@@ -283,8 +283,8 @@ impl OpenedStore {
             declared: Vec::new(),
             arrays: HashMap::new(),
             keys: HashMap::new(),
-            appended: Appended::new(),
-            shapes: Shapes::default(),
+            appended: AppendedAxes::new(),
+            shapes: DocumentShapes::default(),
             promised_shapes: BTreeMap::new(),
             ends: VecDeque::new(),
             has_promises: false,
@@ -336,24 +336,24 @@ impl Drop for Session {
 impl Session {
     /// Begins a collective call, described by `text`, that all members have to make.
     pub(super) fn enter(&self, text: impl Into<Cow<'static, str>>) {
-        self.members.enter(Call::of("session", self.id, text));
+        self.members.enter(CollectiveCall::of("session", self.id, text));
     }
 
     /// As [`Session::enter`], for a call that needs data which members hand over before it. If the
     /// members' calls differ then, the session can only end.
     pub(super) fn enter_handing_over(&self, text: &'static str) {
-        self.members.enter(Call::of("session", self.id, text).handing_over());
+        self.members.enter(CollectiveCall::of("session", self.id, text).handing_over());
     }
 
     /// Returns the state of the array at `path`. Looks it up again if its shape is from before the
     /// last commit and not `enough`, since others may have enlarged the array.
-    fn known_to_have(
+    fn array_large_enough(
         &mut self,
         path: &ObjectPath,
         enough: impl Fn(&[u64]) -> bool,
-    ) -> Result<&mut Known> {
+    ) -> Result<&mut SessionArray> {
         let epoch = self.epoch;
-        let is_old = |known: &Known| {
+        let is_old = |known: &SessionArray| {
             known.epoch != epoch
                 && known.grown().is_none()
                 && !known.is_new
@@ -362,7 +362,7 @@ impl Session {
         if self.arrays.get(path).is_some_and(is_old) {
             self.arrays.remove(path);
         }
-        self.known(path)
+        self.array_at(path)
     }
 
     /// Looks up an array for later writes. From now on another array that takes its place is
@@ -373,13 +373,13 @@ impl Session {
     /// arrays that sessions cannot write.
     pub fn look_up(&mut self, path: &ObjectPath) -> Result<()> {
         self.check_sound()?;
-        self.known(path).map(drop)
+        self.array_at(path).map(drop)
     }
 
     /// Returns the state of the array at `path`, which the first write looks up.
-    fn known(&mut self, path: &ObjectPath) -> Result<&mut Known> {
+    fn array_at(&mut self, path: &ObjectPath) -> Result<&mut SessionArray> {
         if !self.arrays.contains_key(path) {
-            self.store.look_unless_always()?;
+            self.store.refresh_if_stale()?;
             let array = ArrayHandle::open(self.store.clone(), path.clone())?;
             let state = array.state()?;
             let Some(identity) = state.identity().filter(|_| state.shard().is_some()) else {
@@ -412,9 +412,9 @@ impl Session {
             if let Some(promised) = self.promised_shapes.get(&identity.array) {
                 enlarge(&mut shape, promised);
             }
-            let target = Target::new(identity.array, state.layout.item_size, shape);
+            let target = WriteTarget::new(identity.array, state.layout.item_size, shape);
             let (before, epoch) = (target.shape.clone(), self.epoch);
-            self.arrays.insert(path.clone(), Known { target, before, epoch, is_new: false });
+            self.arrays.insert(path.clone(), SessionArray { target, before, epoch, is_new: false });
         }
         self.arrays.get_mut(path).ok_or_else(|| Error::invalid("no such array"))
     }
@@ -447,15 +447,15 @@ impl Session {
         let commit = self.commit_id();
         let Some(stream) = self.stream.as_mut() else { return Ok(()) };
         let outcome = stream.cut(commit).and_then(|()| stream.segment().flush());
-        self.end(outcome).map(drop)
+        self.end_write(outcome).map(drop)
     }
 
     fn token(&self) -> Token {
-        Token(self.given_before + self.stream.as_ref().map_or(0, Stream::position))
+        Token(self.given_before + self.stream.as_ref().map_or(0, SectionStream::position))
     }
 
-    fn turn(&self) -> Turn {
-        Turn { epoch: self.epoch, rank: self.members.rank() }
+    fn turn(&self) -> WritePrecedence {
+        WritePrecedence { epoch: self.epoch, rank: self.members.rank() }
     }
 
     /// Returns the identifier of the next commit.
@@ -487,7 +487,7 @@ impl Session {
         let is_refused = error.kind() == ErrorKind::Conflict
             || self.members.has_lost_data()
             || (is_alone && error.kind() == ErrorKind::Interrupted);
-        let is_refused = is_refused && self.options.reach != Reach::Node;
+        let is_refused = is_refused && self.options.reach != CommitReach::Node;
         if self.health == Health::Sound {
             self.health = if is_refused { Health::Refused } else { Health::Failed };
         }
@@ -498,7 +498,7 @@ impl Session {
     }
 
     /// Returns the stream, which the first write creates.
-    pub(super) fn stream(&mut self) -> Result<&mut Stream> {
+    pub(super) fn stream(&mut self) -> Result<&mut SectionStream> {
         if self.stream.is_none() {
             let stream = self.begin_stream();
             self.fail_with(&stream);
@@ -507,13 +507,13 @@ impl Session {
         self.stream.as_mut().ok_or_else(|| Error::invalid("no segment"))
     }
 
-    fn begin_stream(&self) -> Result<Stream> {
+    fn begin_stream(&self) -> Result<SectionStream> {
         let writers = self.members.node().map_or(1, |node| node.size());
         let burst = self.options.burst.clone().map(|burst| burst.shared_by(writers)).transpose()?;
         let header =
             SegmentHeader { store: self.log.store, session: self.id, rank: self.members.rank() };
         let name = SegmentName::from(&header);
-        let alone = Share { name, lane: Lane::ONLY, identity: None };
+        let alone = LaneShare { name, lane: Lane::ONLY, identity: None };
         let share = self.share.unwrap_or(alone);
         let options = SegmentOptions {
             header,
@@ -527,7 +527,7 @@ impl Session {
             in_background: self.options.in_background,
         };
         let segment = Segment::create(&self.log, options);
-        Ok(Stream::new(segment?))
+        Ok(SectionStream::new(segment?))
     }
 
     pub(super) fn check_sound(&self) -> Result<()> {

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::array::ArrayHandle;
 use super::opened::OpenedStore;
-use super::view::View;
+use super::view::RootView;
 use crate::error::{Error, ErrorKind, Result};
 use crate::zarr::publish::{RootChange, check_key, commit_all};
 use crate::zarr::state::ArrayState;
@@ -24,7 +24,7 @@ pub(crate) fn enlarge(shape: &mut [u64], other: &[u64]) {
 ///
 /// # Errors
 /// Those of storage. Shapes that were published before the error stay.
-pub(crate) fn publish_grown(store: &Arc<OpenedStore>, settled: &View) -> Result<()> {
+pub(crate) fn publish_grown(store: &Arc<OpenedStore>, settled: &RootView) -> Result<()> {
     let shapes = settled.shapes()?;
     if shapes.is_empty() {
         return Ok(());
@@ -91,7 +91,7 @@ pub(crate) fn commit_shapes(
 /// Fails if there are commits that are not settled: they may lie behind the array's new end. While
 /// the caller holds the store's lock, no writer makes the first one.
 fn check_no_commits(store: &OpenedStore) -> Result<()> {
-    store.look_again()?;
+    store.refresh()?;
     match store.snapshot()?.view {
         Some(view) if view.root.has_commits() => Err(Error::new(
             ErrorKind::SnapshotMoved,
@@ -104,7 +104,7 @@ fn check_no_commits(store: &OpenedStore) -> Result<()> {
 /// Fails if commits that are not settled have made an array larger than its metadata say. The
 /// caller holds the locks of the arrays, so no writer enlarges them meanwhile.
 pub(crate) fn check_not_grown(store: &OpenedStore, arrays: &[&ArrayHandle]) -> Result<()> {
-    store.look_again()?;
+    store.refresh()?;
     let Some(view) = store.snapshot()?.view else { return Ok(()) };
     for array in arrays {
         let state = array.reload()?;

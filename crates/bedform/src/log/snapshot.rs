@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bedform_format::ObjectPath;
 
-use super::view::View;
+use super::view::RootView;
 use crate::error::{Error, ErrorKind, Result};
 use crate::source::{Cover, Moment, StoredLayout};
 use crate::zarr::hierarchy::Hierarchy;
@@ -23,7 +23,7 @@ pub(crate) struct Snapshot {
     pub(crate) store: Option<[u8; 16]>,
     /// The root, with the commits that are not settled and the list of settled shards; `None`
     /// without a log.
-    pub(crate) view: Option<Arc<View>>,
+    pub(crate) view: Option<Arc<RootView>>,
     /// True if it stays while the data move on.
     pub(crate) is_held: bool,
 }
@@ -34,7 +34,7 @@ impl Snapshot {
         Self { number, store, ..Self::default() }
     }
 
-    pub(super) fn of(view: Arc<View>) -> Self {
+    pub(super) fn of(view: Arc<RootView>) -> Self {
         let (number, store) = (view.root.number, Some(view.root.store));
         Self { number, store, view: Some(view), is_held: false }
     }

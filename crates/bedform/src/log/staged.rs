@@ -5,10 +5,10 @@
 //! is removed once its bytes are durable in the log. A writer that finds the tier full waits for
 //! that.
 //!
-//! At [`Reach::Node`] draining leaves the node's devices and cores to the writers. Data without a
-//! commit are not drained while the writer is busy and half of the tier is free. Data of a commit
-//! are not drained before it has returned, since other processes of the node may still be writing
-//! theirs.
+//! At [`CommitReach::Node`] draining leaves the node's devices and cores to the writers. Data
+//! without a commit are not drained while the writer is busy and half of the tier is free. Data of
+//! a commit are not drained before it has returned, since other processes of the node may still be
+//! writing theirs.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use bedform_format::log::CommitId;
 use bedform_storage::{Durability, GrowingObject, Lock, StorageErrorKind};
 
 use super::burst::{Burst, BurstPlace};
-use super::drain::{Create, Done, Drain, Drainer, Run};
+use super::drain::{Create, Drain, DrainProgress, Drainer, PartRun};
 use super::promises::Promises;
-use super::segment::{LogObject, Place};
+use super::segment::{LogObject, RecordLocation};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Maximum number of bytes of a part that are allocated ahead: other processes use the tier, too.
 const AHEAD_BYTES_MAX: u64 = 64 << 20;
 /// The place in which data have to be durable before a commit returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Reach {
+pub enum CommitReach {
     /// Durable where all nodes can read them.
     #[default]
     Shared,
@@ -37,32 +37,32 @@ pub enum Reach {
 }
 
 /// The target of a writer's appends: the log itself, or a burst tier.
-pub(super) enum Sink {
+pub(super) enum SegmentSink {
     Direct(LogObject),
-    Staged(Box<Staged>),
+    Burst(Box<BurstSegment>),
 }
 
-impl Sink {
+impl SegmentSink {
     pub(super) fn position(&self) -> u64 {
         match self {
             Self::Direct(object) => object.position(),
-            Self::Staged(staged) => staged.position(),
+            Self::Burst(staged) => staged.position(),
         }
     }
 
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<()> {
         match self {
             Self::Direct(object) => object.append(bytes),
-            Self::Staged(staged) => staged.append(bytes),
+            Self::Burst(staged) => staged.append(bytes),
         }
     }
 
     /// Makes all appended bytes durable, as far as `reach` demands.
-    pub(super) fn sync(&mut self, reach: Reach) -> Result<()> {
+    pub(super) fn sync(&mut self, reach: CommitReach) -> Result<()> {
         match (self, reach) {
             (Self::Direct(object), _) => object.sync(),
-            (Self::Staged(staged), Reach::Node) => staged.sync_part(),
-            (Self::Staged(staged), Reach::Shared) => staged.drain_all(),
+            (Self::Burst(staged), CommitReach::Node) => staged.sync_part(),
+            (Self::Burst(staged), CommitReach::Shared) => staged.drain_all(),
         }
     }
 
@@ -71,15 +71,15 @@ impl Sink {
     pub(super) fn prepare_promise(&mut self) -> Result<()> {
         match self {
             Self::Direct(_) => Ok(()),
-            Self::Staged(staged) => staged.prepare_promise(),
+            Self::Burst(staged) => staged.prepare_promise(),
         }
     }
 
     /// Notes durably the promise of a commit whose directory lies durably at `place`.
-    pub(super) fn promise(&mut self, commit: CommitId, place: &Place) -> Result<()> {
+    pub(super) fn promise(&mut self, commit: CommitId, place: &RecordLocation) -> Result<()> {
         match self {
             Self::Direct(_) => Ok(()),
-            Self::Staged(staged) => staged.promise(commit, place),
+            Self::Burst(staged) => staged.promise(commit, place),
         }
     }
 
@@ -87,7 +87,7 @@ impl Sink {
     pub(super) fn flush(&mut self) -> Result<()> {
         match self {
             Self::Direct(object) => object.flush(),
-            Self::Staged(staged) => staged.flush(),
+            Self::Burst(staged) => staged.flush(),
         }
     }
 
@@ -96,7 +96,7 @@ impl Sink {
     pub(super) fn check(&self) -> Result<()> {
         match self {
             Self::Direct(_) => Ok(()),
-            Self::Staged(staged) => staged.drain.check(),
+            Self::Burst(staged) => staged.drain.check(),
         }
     }
 
@@ -104,13 +104,13 @@ impl Sink {
     pub(super) fn drain(&self) -> Option<Arc<Drain>> {
         match self {
             Self::Direct(_) => None,
-            Self::Staged(staged) => Some(staged.drain.clone()),
+            Self::Burst(staged) => Some(staged.drain.clone()),
         }
     }
 }
 
 /// A segment that goes through the burst tier.
-pub(super) struct Staged {
+pub(super) struct BurstSegment {
     place: BurstPlace,
     durability: Durability,
     /// The part that is appended to; `None` before its first byte.
@@ -124,21 +124,21 @@ pub(super) struct Staged {
     drain: Arc<Drain>,
     part_bytes: u64,
     capacity: u64,
-    hands: Hands,
+    hands: DrainExecutor,
     /// The writer's promises; `None` before the first.
     promises: Option<Promises>,
     _lock: Box<dyn Lock>,
 }
 
 /// The thread that drains.
-enum Hands {
+enum DrainExecutor {
     Thread(JoinHandle<()>),
     /// The writer's own, when it waits for the drain.
     Own(Box<Drainer>),
     Nobody,
 }
 
-impl Staged {
+impl BurstSegment {
     /// Stages a segment; `create` creates it in the log.
     ///
     /// # Errors
@@ -147,7 +147,7 @@ impl Staged {
         burst: &Burst,
         place: BurstPlace,
         create: Create,
-        reach: Reach,
+        reach: CommitReach,
     ) -> Result<Self> {
         // Not durable before something is promised, so that the first byte does not wait: a sync
         // may wait for all that other processes are writing.
@@ -155,17 +155,17 @@ impl Staged {
         let lock = place.in_tier(place.storage.lock(&place.directory))?;
         // Data that count only once they are drained need not survive a power cut here.
         let durability = match reach {
-            Reach::Node => Durability::Disk,
-            Reach::Shared => Durability::Process,
+            CommitReach::Node => Durability::Disk,
+            CommitReach::Shared => Durability::Process,
         };
         let drain = Drain::new(reach);
         let drainer = Drainer::new(place.clone(), create, drain.clone());
         let hands = if burst.in_background {
             let thread = Builder::new().name("bedform-drain".to_owned());
             let started = thread.spawn(move || drainer.run());
-            Hands::Thread(started.map_err(|error| Error::no_thread(&error))?)
+            DrainExecutor::Thread(started.map_err(|error| Error::no_thread(&error))?)
         } else {
-            Hands::Own(Box::new(drainer))
+            DrainExecutor::Own(Box::new(drainer))
         };
         Ok(Self {
             place,
@@ -262,7 +262,7 @@ impl Staged {
     /// unknown.
     fn wait_for_name(&mut self) -> Result<()> {
         match &mut self.hands {
-            Hands::Own(drainer) => drainer.name(),
+            DrainExecutor::Own(drainer) => drainer.name(),
             _ => self.drain.wait_for_name(),
         }
     }
@@ -276,7 +276,7 @@ impl Staged {
     /// Notes the promise of a commit, which [was prepared](Self::prepare_promise). The commit's
     /// directory is durable, so the commit may become visible even if this fails. A failed attempt
     /// is repeated once, in another file, when there is room.
-    fn promise(&mut self, commit: CommitId, place: &Place) -> Result<()> {
+    fn promise(&mut self, commit: CommitId, place: &RecordLocation) -> Result<()> {
         let known = self.drain.known();
         let Some(promises) = &mut self.promises else { return Ok(()) };
         let Err(error) = promises.add(commit, place, known) else { return Ok(()) };
@@ -306,36 +306,36 @@ impl Staged {
 
     /// Hands the bytes up to `end` to the drain; with `releases` it drains them at once.
     fn tell(&mut self, end: u64, is_last: bool, releases: bool) {
-        let run = Run { part: self.start, start: self.told, end, is_last };
+        let run = PartRun { part: self.start, start: self.told, end, is_last };
         self.told = end;
         self.drain.tell(run, releases);
     }
 
     /// Waits until `reached` returns at least `bytes` for the progress of the drain.
-    fn drained(&mut self, bytes: u64, reached: fn(&Done) -> u64) -> Result<()> {
+    fn drained(&mut self, bytes: u64, reached: fn(&DrainProgress) -> u64) -> Result<()> {
         self.drain.check()?;
-        if let Hands::Own(drainer) = &mut self.hands {
+        if let DrainExecutor::Own(drainer) = &mut self.hands {
             drainer.run_waiting();
         }
         self.drain.wait_for(bytes, reached)
     }
 }
 
-impl Drop for Staged {
+impl Drop for BurstSegment {
     fn drop(&mut self) {
         self.part = None;
         self.drain.close();
-        match std::mem::replace(&mut self.hands, Hands::Nobody) {
-            Hands::Thread(thread) => {
+        match std::mem::replace(&mut self.hands, DrainExecutor::Nobody) {
+            DrainExecutor::Thread(thread) => {
                 // Callers of `check` get the error of the thread; a panic there is ignored.
                 let _ = thread.join();
             }
-            Hands::Own(drainer) => {
+            DrainExecutor::Own(drainer) => {
                 if self.drain.check().is_ok() {
                     drainer.run();
                 }
             }
-            Hands::Nobody => {}
+            DrainExecutor::Nobody => {}
         }
     }
 }

@@ -6,8 +6,8 @@
 use bedform_format::log::{Boxes, CommitId, Entry, SectionBuilder};
 
 use super::buffer::Buffer;
-use super::segment::{Finishing, Held, Segment, to_error};
-use super::staged::Reach;
+use super::segment::{LentData, PendingSync, Segment, to_error};
+use super::staged::CommitReach;
 use crate::error::Result;
 
 /// Lent data of at least this many bytes are appended separately; fewer are copied into a block
@@ -19,7 +19,7 @@ const SECTION_DATA_BYTES: u64 = 256 << 20;
 
 /// An array that a session writes to, with the shape that the session gives it.
 #[derive(Debug, Clone)]
-pub(super) struct Target {
+pub(super) struct WriteTarget {
     pub(super) key: [u8; 16],
     pub(super) item_size: usize,
     pub(super) shape: Vec<u64>,
@@ -27,7 +27,7 @@ pub(super) struct Target {
     pub(super) base: Vec<u64>,
 }
 
-impl Target {
+impl WriteTarget {
     pub(super) fn new(key: [u8; 16], item_size: usize, shape: Vec<u64>) -> Self {
         Self { key, item_size, base: shape.clone(), shape }
     }
@@ -47,20 +47,20 @@ impl Target {
 /// The precedence of overlapping writes in a commit: the later epoch wins, then the higher rank,
 /// then the later write.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Turn {
+pub(super) struct WritePrecedence {
     pub(super) epoch: u32,
     pub(super) rank: u32,
 }
 
 /// Boxes that were declared once, for many writes.
 #[derive(Debug)]
-pub(super) struct Declared {
+pub(super) struct DeclaredBoxes {
     pub(super) boxes: Boxes,
     /// The section that has them, and their number there.
     known: Option<(u64, u32)>,
 }
 
-impl Declared {
+impl DeclaredBoxes {
     pub(super) fn new(boxes: Boxes) -> Self {
         Self { boxes, known: None }
     }
@@ -72,29 +72,29 @@ impl Declared {
 }
 
 /// The data of a write.
-pub(super) enum Data<'a> {
+pub(super) enum WriteData<'a> {
     /// Bytes that are copied.
     Copied(&'a [u8]),
     /// Lent bytes, kept until they are written.
-    Held(Held),
+    Lent(LentData),
 }
 
-impl Data<'_> {
+impl WriteData<'_> {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Copied(bytes) => bytes.len(),
-            Self::Held(data) => held(data).len(),
+            Self::Lent(data) => held(data).len(),
         }
     }
 }
 
-pub(super) fn held(data: &Held) -> &[u8] {
+pub(super) fn held(data: &LentData) -> &[u8] {
     let data: &(dyn AsRef<[u8]> + Send) = &**data;
     data.as_ref()
 }
 
 /// The stream of data and sections of one writer.
-pub(super) struct Stream {
+pub(super) struct SectionStream {
     segment: Segment,
     /// Data that do not fill a block yet.
     block: Option<Buffer>,
@@ -104,7 +104,7 @@ pub(super) struct Stream {
     section_bytes: u64,
 }
 
-impl Stream {
+impl SectionStream {
     pub(super) fn new(segment: Segment) -> Self {
         Self {
             segment,
@@ -126,9 +126,9 @@ impl Stream {
     /// written then.
     pub(super) fn begin(
         &mut self,
-        target: &Target,
+        target: &WriteTarget,
         boxes: Boxes,
-        turn: Turn,
+        turn: WritePrecedence,
         commit: CommitId,
     ) -> Result<()> {
         if !self.builder.is_empty() && !self.builder.has_room_for(&boxes) {
@@ -140,16 +140,17 @@ impl Stream {
         Ok(())
     }
 
-    /// As [`Stream::begin`], for declared boxes, which lack the first axis if there is a `record`.
+    /// As [`SectionStream::begin`], for declared boxes, which lack the first axis if there is a
+    /// `record`.
     ///
     /// # Errors
-    /// As [`Stream::begin`].
+    /// As [`SectionStream::begin`].
     pub(super) fn begin_declared(
         &mut self,
-        target: &Target,
+        target: &WriteTarget,
         record: Option<u64>,
-        declared: &mut Declared,
-        turn: Turn,
+        declared: &mut DeclaredBoxes,
+        turn: WritePrecedence,
         commit: CommitId,
     ) -> Result<()> {
         if !self.builder.is_empty() && !self.builder.has_room_for(&declared.boxes) {
@@ -164,16 +165,16 @@ impl Stream {
                 number
             }
         };
-        let Turn { epoch, rank } = turn;
+        let WritePrecedence { epoch, rank } = turn;
         let entry = Entry { array, record, selection, epoch, rank };
         let bytes = self.builder.write_declared(entry).map_err(to_error)?;
         self.section_bytes = self.section_bytes.saturating_add(bytes);
         Ok(())
     }
 
-    fn array(&mut self, target: &Target) -> Result<u32> {
+    fn array(&mut self, target: &WriteTarget) -> Result<u32> {
         let item = u32::try_from(target.item_size).unwrap_or(u32::MAX);
-        let Target { key, shape, base, .. } = target;
+        let WriteTarget { key, shape, base, .. } = target;
         self.builder.array_from(*key, item, shape, base).map_err(to_error)
     }
 
@@ -181,14 +182,14 @@ impl Stream {
     ///
     /// # Errors
     /// The error of a write in the background.
-    pub(super) fn add(&mut self, data: Data<'_>) -> Result<()> {
+    pub(super) fn add(&mut self, data: WriteData<'_>) -> Result<()> {
         match data {
-            Data::Held(data) if held(&data).len() >= HELD_BYTES_MIN => {
+            WriteData::Lent(data) if held(&data).len() >= HELD_BYTES_MIN => {
                 self.send_block()?;
                 self.segment.append_held(data)
             }
-            Data::Held(data) => self.copy(held(&data)),
-            Data::Copied(bytes) => self.copy(bytes),
+            WriteData::Lent(data) => self.copy(held(&data)),
+            WriteData::Copied(bytes) => self.copy(bytes),
         }
     }
 
@@ -224,7 +225,7 @@ impl Stream {
     /// Ends the section, unless it is empty.
     ///
     /// # Errors
-    /// As [`Stream::cut_if_large`].
+    /// As [`SectionStream::cut_if_large`].
     pub(super) fn cut(&mut self, commit: CommitId) -> Result<()> {
         if self.builder.is_empty() {
             return Ok(());
@@ -234,7 +235,7 @@ impl Stream {
         self.segment.section(builder, commit)
     }
 
-    /// Returns the position of everything added so far, for [`Stream::wait`].
+    /// Returns the position of everything added so far, for [`SectionStream::wait`].
     pub(super) fn position(&self) -> u64 {
         self.segment.given() + u64::from(self.block.is_some())
     }
@@ -242,7 +243,7 @@ impl Stream {
     /// Waits until everything up to `position` is written and lent data are released.
     ///
     /// # Errors
-    /// As [`Stream::cut_if_large`].
+    /// As [`SectionStream::cut_if_large`].
     pub(super) fn wait(&mut self, position: u64) -> Result<()> {
         if position > self.segment.given() {
             self.send_block()?;
@@ -255,8 +256,8 @@ impl Stream {
     /// joins the sections. The segment reports when that is done.
     ///
     /// # Errors
-    /// As [`Stream::cut_if_large`].
-    pub(super) fn begin_hand_over(&mut self, commit: CommitId, ahead: bool) -> Result<Finishing> {
+    /// As [`SectionStream::cut_if_large`].
+    pub(super) fn begin_hand_over(&mut self, commit: CommitId, ahead: bool) -> Result<PendingSync> {
         if !self.builder.is_empty() {
             self.send_block()?;
             let builder = self.next_section();
@@ -276,8 +277,12 @@ impl Stream {
     /// reports when that is done.
     ///
     /// # Errors
-    /// As [`Stream::cut_if_large`].
-    pub(super) fn begin_finish(&mut self, commit: CommitId, reach: Reach) -> Result<Finishing> {
+    /// As [`SectionStream::cut_if_large`].
+    pub(super) fn begin_finish(
+        &mut self,
+        commit: CommitId,
+        reach: CommitReach,
+    ) -> Result<PendingSync> {
         self.cut(commit)?;
         self.segment.begin_finish(reach)
     }

@@ -22,7 +22,7 @@ use bedform_format::log::{
 use bedform_storage::{Condition, Durability, Object};
 
 use super::place::LogPlace;
-use super::view::{ArraySection, View};
+use super::view::{ArraySection, RootView};
 use crate::cache::{EntryKind, ObjectKey};
 use crate::error::{Error, ErrorKind, Result};
 use crate::zarr::publish::random_key;
@@ -37,14 +37,14 @@ const INDEX: u64 = u64::MAX;
 
 /// A new table, and the tables and commits of a root that it replaces.
 #[derive(Debug)]
-pub(super) struct Merged {
+pub(super) struct TableMerge {
     /// The names of the replaced tables, and the numbers of the replaced commits.
     tables: Vec<String>,
     commits: Vec<u64>,
     record: TableRecord,
 }
 
-impl Merged {
+impl TableMerge {
     /// Puts the table into a root in place of its inputs; does nothing if the root no longer has
     /// all of them.
     pub(super) fn apply(&self, root: &mut Root) {
@@ -145,7 +145,7 @@ impl LogPlace {
     /// Returns the first commit of a table after `settled`.
     ///
     /// # Errors
-    /// As [`View::index`].
+    /// As [`RootView::index`].
     pub(super) fn first_after(&self, record: &TableRecord, settled: u64) -> Result<u64> {
         let index = self.read_index(record, &*self.open_table(record)?)?;
         let first = index.commits.iter().find(|commit| **commit > settled);
@@ -153,7 +153,7 @@ impl LogPlace {
     }
 }
 
-impl View {
+impl RootView {
     fn table_name(&self, record: &TableRecord) -> String {
         format!("{}/{TABLES}/{}", self.place.name(), record.name)
     }
@@ -342,7 +342,7 @@ impl View {
     /// Returns the unsettled commits of a table. Reads and checks every block.
     ///
     /// # Errors
-    /// As [`View::index`].
+    /// As [`RootView::index`].
     pub(super) fn whole_table(&self, record: &TableRecord) -> Result<Table> {
         let index = self.index(record)?;
         let mut table = Table {
@@ -368,8 +368,8 @@ impl View {
     /// and of the preceding tables that are due. Durable on return.
     ///
     /// # Errors
-    /// As [`View::index`]. No data are lost then: a later commit may try again.
-    pub(super) fn merge(&self, many: usize) -> Result<Option<Merged>> {
+    /// As [`RootView::index`]. No data are lost then: a later commit may try again.
+    pub(super) fn merge(&self, many: usize) -> Result<Option<TableMerge>> {
         let Root { tables, commits, .. } = &*self.root;
         if commits.len() < many {
             return Ok(None);
@@ -393,7 +393,7 @@ impl View {
         }
         merged.extend(tail);
         merged.sort();
-        Ok(Some(Merged {
+        Ok(Some(TableMerge {
             tables: tables[kept..].iter().map(|table| table.name.clone()).collect(),
             commits: commits.iter().map(|commit| commit.number).collect(),
             record: self.place.write_table(&merged)?,

@@ -17,7 +17,7 @@ use bedform_geometry::Region;
 use bedform_storage::Object;
 
 use super::lanes::OpenedSegment;
-use super::overlay::{Held, Layer, Near, Overlay};
+use super::overlay::{CoveredObject, Overlay, OverlayLayer, SectionSlot};
 use super::place::LogPlace;
 use super::record::{check_header, read_record};
 use super::section::LoadedSection;
@@ -31,11 +31,11 @@ const METADATA_BYTES: u64 = 64 << 20;
 
 /// One root with the log objects loaded for it.
 #[derive(Debug, Clone)]
-pub(crate) struct View {
+pub(crate) struct RootView {
     pub(crate) root: Arc<Root>,
     pub(super) place: LogPlace,
     limits: Limits,
-    loaded: Arc<Loaded>,
+    loaded: Arc<LogObjects>,
     /// The cache of blocks; `None` if blocks are not cached.
     pub(super) blocks: Option<Arc<CacheHandle>>,
     /// The part that the cache keys of all objects in this log share.
@@ -44,11 +44,11 @@ pub(crate) struct View {
     /// looks at all of them.
     keys: Vec<CacheKey>,
     /// Cached shapes that tables give to arrays: every read of an array asks for its own.
-    shapes: Arc<Mutex<Shapes>>,
+    shapes: Arc<Mutex<TableShapes>>,
 }
 
 /// The shape that tables give to an array, by its key; `None` if they do not enlarge it.
-type Shapes = HashMap<[u8; 16], Option<Vec<u64>>>;
+type TableShapes = HashMap<[u8; 16], Option<Vec<u64>>>;
 
 /// A section of a commit that touches an array.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl ArraySection {
 
 /// Immutable objects of the log, shared by the views of one store.
 #[derive(Debug, Default)]
-pub(crate) struct Loaded {
+pub(crate) struct LogObjects {
     /// The lists of settled shards of the root for which they were read last.
     pub(super) settled: Mutex<Vec<(SettledRecord, Arc<SettledShards>)>>,
     segments: Mutex<HashMap<String, Arc<LogSegment>>>,
@@ -123,7 +123,7 @@ struct LoadedDirectory {
     by_key: HashMap<[u8; 16], Vec<(u32, u32)>>,
 }
 
-impl Loaded {
+impl LogObjects {
     /// Closes all segments and tables, so that they are opened again after other ones have replaced
     /// them.
     pub(crate) fn forget_segments(&self) {
@@ -131,7 +131,8 @@ impl Loaded {
         self.segments.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Creates an empty set; `cache` is the store's handle. (`Loaded::default()` shares no cache.)
+    /// Creates an empty set; `cache` is the store's handle. (`LogObjects::default()` shares no
+    /// cache.)
     pub(crate) fn new(cache: Arc<CacheHandle>) -> Self {
         Self { cache: Some(cache), ..Self::default() }
     }
@@ -188,17 +189,17 @@ impl LoadedDirectory {
 
 /// Returns the cache key of a commit's directory: its segment and offset. Segment names are unique,
 /// but the number of a commit may be reused after an older copy of the store was put in its place.
-fn directory_key(commit: &CommitRecord, loaded: &Loaded, scope: &Arc<Scope>) -> CacheKey {
+fn directory_key(commit: &CommitRecord, loaded: &LogObjects, scope: &Arc<Scope>) -> CacheKey {
     let object = ObjectKey::Name(commit.segment.as_str().into());
     loaded.metadata().key_of_immutable(EntryKind::Directory, scope, object, commit.offset)
 }
 
-impl View {
+impl RootView {
     pub(crate) fn new(
         root: Arc<Root>,
         place: LogPlace,
         limits: &Limits,
-        loaded: Arc<Loaded>,
+        loaded: Arc<LogObjects>,
     ) -> Self {
         let path = format!("{} {}", place.name(), hex(&place.store));
         let scope = loaded.metadata().scope(&path, 0);
@@ -232,19 +233,19 @@ impl View {
     }
 
     /// Returns a view of the same root that loads into `loaded`.
-    pub(super) fn with(&self, loaded: Arc<Loaded>) -> Self {
+    pub(super) fn with(&self, loaded: Arc<LogObjects>) -> Self {
         Self::new(self.root.clone(), self.place.clone(), &self.limits, loaded)
     }
 
     /// Returns the objects shared by the views of this store.
-    pub(super) fn loaded(&self) -> &Arc<Loaded> {
+    pub(super) fn loaded(&self) -> &Arc<LogObjects> {
         &self.loaded
     }
 
     /// Returns the number of commits that are not settled.
     ///
     /// # Errors
-    /// As [`View::overlay`].
+    /// As [`RootView::overlay`].
     pub(crate) fn commit_count(&self) -> Result<u64> {
         let mut count = self.root.commits.len() as u64;
         for record in &self.root.tables {
@@ -279,9 +280,9 @@ impl View {
             let directory = self.directory_of(commit, key_of_directory)?;
             let sections = directory.sections_of(key, commit.number);
             let near = sections.filter(|section| section.may_have(region.start(), &end));
-            let held: Vec<_> = near.map(Held::from).collect();
+            let held: Vec<_> = near.map(SectionSlot::from).collect();
             if !held.is_empty() {
-                layers.push(Layer::of_commit(held));
+                layers.push(OverlayLayer::of_commit(held));
             }
         }
         for record in self.root.tables.iter().rev().take_while(|record| record.last > after) {
@@ -289,7 +290,7 @@ impl View {
             let blocks = index
                 .blocks_of(BlockKind::Rows, key)
                 .filter(|block| block.commits.1 > after && block.intersects(region.start(), &end));
-            layers.extend(Layer::of_blocks(record, &index, blocks.rev()));
+            layers.extend(OverlayLayer::of_blocks(record, &index, blocks.rev()));
         }
         let mut base = None;
         self.growths(key, after, end.len(), &mut |_, before| {
@@ -300,7 +301,7 @@ impl View {
         if layers.is_empty() && base.is_none() {
             return Ok(None);
         }
-        let near = Near { key: *key, start: region.start().to_vec(), end, after };
+        let near = CoveredObject { key: *key, start: region.start().to_vec(), end, after };
         Ok(Some(Overlay::new(self.clone(), near, layers, base, layout)))
     }
 
@@ -308,7 +309,7 @@ impl View {
     /// commit, and within a commit in section order.
     ///
     /// # Errors
-    /// As [`View::overlay`]; those of `visit`.
+    /// As [`RootView::overlay`]; those of `visit`.
     pub(super) fn sections(
         &self,
         key: &[u8; 16],
@@ -334,7 +335,7 @@ impl View {
     /// in order, and with the array's shape before it. Stops when `visit` returns false.
     ///
     /// # Errors
-    /// As [`View::overlay`].
+    /// As [`RootView::overlay`].
     pub(super) fn growths(
         &self,
         key: &[u8; 16],
@@ -366,7 +367,7 @@ impl View {
     /// Returns the shape that commits give to the array `key`; `None` if they do not enlarge it.
     ///
     /// # Errors
-    /// As [`View::overlay`].
+    /// As [`RootView::overlay`].
     pub(crate) fn shape_of(&self, key: &[u8; 16]) -> Result<Option<Vec<u64>>> {
         if let Some(shape) = self.root.shapes.get(key) {
             return Ok(Some(shape.clone()));
@@ -386,7 +387,7 @@ impl View {
     /// Returns the shapes of all arrays that commits enlarge.
     ///
     /// # Errors
-    /// As [`View::overlay`].
+    /// As [`RootView::overlay`].
     pub(super) fn shapes(&self) -> Result<BTreeMap<[u8; 16], Vec<u64>>> {
         let mut shapes = self.shapes_in_tables()?;
         shapes.extend(self.root.shapes.iter().map(|(key, shape)| (*key, shape.clone())));
@@ -401,7 +402,7 @@ impl View {
     /// Returns the names of all segments that the commits refer to.
     ///
     /// # Errors
-    /// As [`View::overlay`].
+    /// As [`RootView::overlay`].
     pub(crate) fn segments(&self) -> Result<BTreeSet<String>> {
         Ok(self.record_ends()?.into_keys().collect())
     }
@@ -410,7 +411,7 @@ impl View {
     /// The last end in each lane is among them.
     ///
     /// # Errors
-    /// As [`View::overlay`].
+    /// As [`RootView::overlay`].
     pub(crate) fn record_ends(&self) -> Result<BTreeMap<String, Vec<u64>>> {
         let mut ends = BTreeMap::<String, Vec<u64>>::new();
         for record in &self.root.tables {
@@ -434,7 +435,7 @@ impl View {
     /// True if commits touch or enlarge the array with `key`.
     ///
     /// # Errors
-    /// As [`View::overlay`].
+    /// As [`RootView::overlay`].
     pub(crate) fn names(&self, key: &[u8; 16]) -> Result<bool> {
         if self.shape_of(key)?.is_some() || self.is_in_tables(key)? {
             return Ok(true);
@@ -450,7 +451,7 @@ impl View {
     /// Returns the directory of a commit.
     ///
     /// # Errors
-    /// As [`View::overlay`].
+    /// As [`RootView::overlay`].
     pub(crate) fn directory(&self, commit: &CommitRecord) -> Result<Arc<Directory>> {
         let key = directory_key(commit, &self.loaded, &self.scope);
         Ok(self.directory_of(commit, &key)?.directory.clone())
@@ -520,7 +521,7 @@ impl View {
     /// Returns the section at `place`.
     ///
     /// # Errors
-    /// As [`View::overlay`].
+    /// As [`RootView::overlay`].
     pub(super) fn section_of(&self, place: &ArraySection) -> Result<Arc<LoadedSection>> {
         self.section(&place.segment, place.offset, place.stored_bytes)
     }
@@ -528,7 +529,7 @@ impl View {
     /// Returns the section at `offset` of a segment.
     ///
     /// # Errors
-    /// As [`View::overlay`].
+    /// As [`RootView::overlay`].
     pub(super) fn section(
         &self,
         name: &str,

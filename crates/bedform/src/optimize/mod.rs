@@ -103,11 +103,11 @@ impl ReplicaBudget {
     /// is refused, except 0: as bytes it would hold no replica, and drop the existing ones.
     ///
     /// ```
-    /// use bedform::optimize::Budget;
+    /// use bedform::optimize::ReplicaBudget;
     ///
-    /// assert_eq!(Budget::parse("20%")?, Budget::Share(0.2));
-    /// assert_eq!(Budget::parse("4 GiB")?, Budget::Bytes(4 << 30));
-    /// assert!(Budget::parse("20").is_err());
+    /// assert_eq!(ReplicaBudget::parse("20%")?, ReplicaBudget::Share(0.2));
+    /// assert_eq!(ReplicaBudget::parse("4 GiB")?, ReplicaBudget::Bytes(4 << 30));
+    /// assert!(ReplicaBudget::parse("20").is_err());
     /// # Ok::<(), bedform::Error>(())
     /// ```
     ///

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use bedform_storage::{Profile, ReadKind, Refined};
+use bedform_storage::{FactorKind, Profile, Refined};
 
 /// Reads of fewer seconds are too short for the clock.
 const SECONDS_MIN: f64 = 100e-6;
@@ -85,7 +85,7 @@ impl ProfileRefinement {
     }
 
     /// Learns from a read that took `ratio` times the seconds predicted without refinement.
-    pub(crate) fn learn(&self, codec: &str, kind: ReadKind, ratio: f64) {
+    pub(crate) fn learn(&self, codec: &str, kind: FactorKind, ratio: f64) {
         let Some(mut state) = self.lock() else { return };
         state.last = Some(Instant::now());
         if state.refinement.len() >= CODECS_MAX && !state.refinement.contains_key(codec) {
@@ -160,7 +160,7 @@ mod tests {
             Profile { measured_at: "2026-01-31T12:00:00Z".into(), ..Profile::default_local() };
         profile.save(&place).unwrap();
         let experience = ProfileRefinement::of(&place, &profile).unwrap();
-        (0..40).for_each(|_| experience.learn("zstd", ReadKind::Cached, 2.0));
+        (0..40).for_each(|_| experience.learn("zstd", FactorKind::Cached, 2.0));
         assert!(experience.refined("zstd").cached.counts() > 1.7);
         assert_eq!(experience.refined("zstd").cold.counts(), 1.0);
         keep_experience();
@@ -170,7 +170,7 @@ mod tests {
         let next =
             Profile { measured_at: "2026-02-01T12:00:00Z".into(), ..Profile::default_local() };
         next.save(&place).unwrap();
-        experience.learn("zstd", ReadKind::Cached, 2.0);
+        experience.learn("zstd", FactorKind::Cached, 2.0);
         keep_experience();
         assert!(Profile::load(&place).unwrap().refinement.is_empty());
         let again = ProfileRefinement::of(&place, &next).unwrap();

@@ -4,7 +4,7 @@
 //! The profile predicts the seconds of both, and the faster one wins. Reads and the choice of a
 //! layout both decide here.
 
-use bedform_storage::{Demand, Profile};
+use bedform_storage::{Profile, StorageDemand};
 
 /// The most bytes of an object to request before its index is known. More bytes are worth a request
 /// of their own, and the memory of a read is bounded.
@@ -53,21 +53,21 @@ pub(crate) fn whole_is_sooner(profile: &Profile, need: Need, shard: ShardSize) -
     let [objects, chunks] = [need.objects, need.chunks].map(|count| count as f64);
     let needed = objects * (shard.bytes - shard.end_bytes).max(0.0) * chunks / shard.chunks;
     let parts = profile.streams_for(needed).max(objects);
-    let whole = Demand {
+    let whole = StorageDemand {
         waits: 1.0,
         requests: objects,
         bytes: objects * shard.bytes,
         streams: objects,
         largest: shard.bytes,
-        ..Demand::default()
+        ..StorageDemand::default()
     };
-    let index_first = Demand {
+    let index_first = StorageDemand {
         waits: 2.0,
         requests: objects + parts,
         bytes: objects * shard.end_bytes + needed,
         streams: parts,
         largest: (shard.bytes - shard.end_bytes).max(0.0) / shard.chunks,
-        ..Demand::default()
+        ..StorageDemand::default()
     };
     profile.seconds_of(whole) <= profile.seconds_of(index_first)
 }

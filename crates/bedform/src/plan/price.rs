@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::AddAssign;
 
-use bedform_storage::{Demand, Dominant, ProcessorWork, ReadSeconds, ReadWork, Refined};
+use bedform_storage::{Dominant, ProcessorWork, ReadSeconds, ReadWork, Refined, StorageDemand};
 use serde::Serialize;
 
 use super::tuning::Tuning;
@@ -122,9 +122,9 @@ impl Cost {
     }
 
     #[allow(clippy::cast_precision_loss)]
-    fn demand(&self, tuning: &Tuning, scratch_bytes: u64) -> Demand {
+    fn demand(&self, tuning: &Tuning, scratch_bytes: u64) -> StorageDemand {
         if self.objects == 0 {
-            return Demand::default();
+            return StorageDemand::default();
         }
         let Self { index_requests, requests, .. } = *self;
         let waits = if index_requests > 0 && requests > 0 { 2.0 } else { 1.0 };
@@ -134,7 +134,7 @@ impl Cost {
             true => tuning.at_once(bytes / streams.max(1.0), scratch_bytes),
             false => tuning.threads_waiting as f64,
         };
-        Demand {
+        StorageDemand {
             waits,
             requests: (requests + index_requests) as f64,
             bytes,

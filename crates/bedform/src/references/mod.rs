@@ -36,7 +36,7 @@ use bedform_format::references::{Reference, References, ReferencesError};
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::implement::{self, unsupported};
 use bedform_storage::{
-    Entry, Lock, Object, Storage, StorageError, StorageErrorKind, Version, lacks,
+    ListedEntry, Lock, Object, Storage, StorageError, StorageErrorKind, Version, lacks,
 };
 
 use crate::error::{Error, ErrorKind, Result};
@@ -276,10 +276,10 @@ impl Storage for ReferenceStorage {
         Ok(Arc::new(Self { shared: Arc::clone(&self.shared), root }))
     }
 
-    fn list(&self, path: &ObjectPath) -> Stored<Vec<Entry>> {
+    fn list(&self, path: &ObjectPath) -> Stored<Vec<ListedEntry>> {
         let found = self.shared.set.list(&self.path_of(path)?).into_iter();
         Ok(found
-            .map(|found| Entry { name: found.name, is_directory: found.is_directory })
+            .map(|found| ListedEntry { name: found.name, is_directory: found.is_directory })
             .collect())
     }
 

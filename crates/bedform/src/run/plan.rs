@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use bedform_codec::ChunkCodec;
-use bedform_storage::{ReadKind, Refined, Version};
+use bedform_storage::{FactorKind, Refined, Version};
 
 use super::chunks::ChunkCache;
 use super::execute::ReadStatistics;
@@ -275,10 +275,10 @@ impl<'a> ReadPlan<'a> {
         let scratch_bytes = self.most(ChunkCodec::scratch_bytes);
         let predicted = cost.seconds(self.tuning, scratch_bytes, Refined::default());
         let (kind, predicted) = match is_cold {
-            true => (Some(ReadKind::cold(predicted.dominant)), predicted.cold),
+            true => (Some(FactorKind::cold(predicted.dominant)), predicted.cold),
             false => {
                 let threads = cost.threads(self.tuning);
-                (ReadKind::cached(predicted.cached_dominant, threads), predicted.cached)
+                (FactorKind::cached(predicted.cached_dominant, threads), predicted.cached)
             }
         };
         if let Some(kind) = kind {

@@ -175,7 +175,7 @@ impl ReadQueue {
 mod tests {
     use std::sync::Mutex;
 
-    use bedform_storage::{Promise, StorageError, Version};
+    use bedform_storage::{AnswerSender, StorageError, Version};
 
     use crate::run::queue::*;
 
@@ -183,7 +183,7 @@ mod tests {
     #[derive(Default)]
     struct Promising {
         version: Version,
-        promises: Mutex<Vec<(u64, Promise<Bytes>)>>,
+        promises: Mutex<Vec<(u64, AnswerSender<Bytes>)>>,
     }
 
     impl std::fmt::Debug for Promising {

@@ -6,7 +6,7 @@
 
 use bedform_format::ObjectPath;
 use bedform_storage::{
-    Condition, Durability, Entry, Lock, Object, OwnedRoot, Storage as _, StorageError,
+    Condition, Durability, ListedEntry, Lock, Object, OwnedRoot, Storage as _, StorageError,
     StorageErrorKind, Version,
 };
 
@@ -36,7 +36,7 @@ impl Sidecar {
     }
 
     /// Returns the entries of a directory, sorted by name.
-    pub(crate) fn entries(&self, directory: &str) -> Vec<Entry> {
+    pub(crate) fn entries(&self, directory: &str) -> Vec<ListedEntry> {
         let found = self.holder.to_read().zip(self.path_of(directory).ok());
         found.and_then(|(storage, path)| storage.list(&path).ok()).unwrap_or_default()
     }
@@ -44,7 +44,7 @@ impl Sidecar {
     /// Returns the plain files of a directory, sorted by name, each with its size in bytes.
     pub(crate) fn files(&self, directory: &str) -> Vec<(String, u64)> {
         let Some(storage) = self.holder.to_read() else { return Vec::new() };
-        let sized = |entry: Entry| {
+        let sized = |entry: ListedEntry| {
             let path = self.path_of(directory).ok()?.join(&entry.name).ok()?;
             Some((entry.name, storage.stat(&path).ok()?.size))
         };

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use bedform_format::checksum::crc32c;
 use bedform_storage::{
-    Failing, Fault, LocalStorage, MemoryStorage, Mode, Operation, SimulatedFileSystem, Staging,
-    StorageErrorKind,
+    Failing, Fault, LocalStorage, MemoryStorage, Mode, SimulatedFileSystem, Staging,
+    StorageErrorKind, StorageOperation,
 };
 
 use super::place::{HolderAccess, LocalDirectory, key_of};
@@ -198,7 +198,12 @@ fn nothing_is_made_before_something_is_kept_and_then_for_this_user_alone() {
 
 #[test]
 fn an_error_of_storage_is_an_absent_helper() {
-    for operation in [Operation::Open, Operation::Read, Operation::Create, Operation::Publish] {
+    for operation in [
+        StorageOperation::Open,
+        StorageOperation::Read,
+        StorageOperation::Create,
+        StorageOperation::Publish,
+    ] {
         let storage = Arc::new(Failing::new(MemoryStorage::new()));
         let sidecar = Sidecar::in_storage(storage.clone(), ObjectPath::root(), Some(1 << 20));
         sidecar.save("note", &note("first"));

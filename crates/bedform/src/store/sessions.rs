@@ -3,7 +3,7 @@
 use super::Store;
 use crate::comm::Communicator;
 use crate::error::Result;
-use crate::log::recover::{Leftover, Recovered};
+use crate::log::recover::{LeftoverPolicy, Recovered};
 use crate::log::session::{Burst, Session, SessionOptions, decline};
 use crate::log::settle::{
     CollectOptions, CollectStatistics, LogSummary, SettleOptions, SettleStatistics,
@@ -96,7 +96,7 @@ impl Store {
     /// `ReadOnly`; those of storage; `Conflict` where a promise cannot be kept, unless `leftover`
     /// discards it. Its causes: an array was deleted, others have made it larger or appended in the
     /// same place, or the promise was made to the store of which this is a copy.
-    pub fn recover(&self, burst: Option<&Burst>, leftover: Leftover) -> Result<Recovered> {
+    pub fn recover(&self, burst: Option<&Burst>, leftover: LeftoverPolicy) -> Result<Recovered> {
         self.zarr()?.recover(burst, leftover)
     }
 }

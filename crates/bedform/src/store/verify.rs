@@ -49,7 +49,7 @@ impl Store {
     ) -> Result<Verified> {
         if let StoreBacking::Zarr(store) = &self.backing {
             // Arrays that others have deleted since are not damaged.
-            store.look_unless_always()?;
+            store.refresh_if_stale()?;
         }
         let paths = self.paths_of(arrays)?;
         let store = match &self.backing {

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use bedform_storage::{ASK_EVERY, Grace, stopped_by, threads_that_fit};
+use bedform_storage::{ASK_EVERY, GracePeriod, stopped_by, threads_that_fit};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::threads::workers::stopped;
@@ -31,7 +31,7 @@ impl RunningCheck {
     /// If the check has failed; its own error gives the reason. `Interrupted` if the program
     /// cancels the wait.
     pub(crate) fn wait(&self) -> Result<()> {
-        let (mut state, mut grace) = (self.lock(), Grace::default());
+        let (mut state, mut grace) = (self.lock(), GracePeriod::default());
         while *state == CheckState::Running {
             let waited = self.ended.wait_timeout(state, ASK_EVERY);
             let (now, is_late) = waited.unwrap_or_else(PoisonError::into_inner);

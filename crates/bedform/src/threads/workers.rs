@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::{Builder, Thread};
 use std::time::Instant;
 
-use bedform_storage::{ASK_EVERY, Grace, goes_on, stopped_by, threads_that_fit};
+use bedform_storage::{ASK_EVERY, GracePeriod, goes_on, stopped_by, threads_that_fit};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -73,7 +73,7 @@ impl Drop for WorkerGuard<'_> {
 /// # Errors
 /// `Interrupted` if the program cancels the wait.
 pub(crate) fn answer<T>(answers: &Receiver<T>) -> Result<Option<T>> {
-    let mut grace = Grace::default();
+    let mut grace = GracePeriod::default();
     loop {
         match answers.recv_timeout(ASK_EVERY) {
             Ok(answer) => return Ok(Some(answer)),

@@ -7,7 +7,7 @@ use bedform_format::chunk_map::SourceVersion;
 use bedform_format::trace::knowledge::{LearnedArray, LearnedSelection};
 use bedform_format::trace::selection::{SELECTION_BYTES_MAX, TracedSelection, selection_blocks};
 use bedform_geometry::Selection;
-use bedform_storage::Entry;
+use bedform_storage::ListedEntry;
 
 use super::recorded::{ARRAY_BYTES_MAX, RECORDED, SELECTIONS_BYTES_MAX, selection_of};
 use super::selections::{CountedSelections, SELECTIONS_MAX, join};
@@ -171,7 +171,7 @@ pub(super) fn remove_unnamed(sidecar: &Sidecar, arrays: &BTreeMap<String, Learne
     let known = arrays.values().flat_map(|array| &array.selections.all);
     let kept: HashSet<&str> =
         known.filter(|one| one.is_kept).map(|one| one.hash.as_str()).collect();
-    for Entry { name, .. } in sidecar.entries(KEPT).into_iter().take(NAMES_MAX) {
+    for ListedEntry { name, .. } in sidecar.entries(KEPT).into_iter().take(NAMES_MAX) {
         if hash_of(&name).is_some() && !kept.contains(name.as_str()) {
             let _ = sidecar.remove(&name_of(&name));
         }

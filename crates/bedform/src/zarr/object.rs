@@ -13,7 +13,7 @@ use bedform_codec::Scratch;
 use bedform_format::ObjectPath;
 use bedform_format::shard::{Extent, ShardIndex, Stamp};
 use bedform_geometry::{ChunkGrid, Region, delinearize};
-use bedform_storage::{Condition, Durability, Hint, Object, ObjectWriter, StorageError};
+use bedform_storage::{Condition, Durability, Object, ObjectWriter, StorageError, WriteHint};
 
 use super::hierarchy::Hierarchy;
 use super::kept::keep;
@@ -426,7 +426,7 @@ impl<'a> ObjectWrite<'a> {
         }
         let order = state.order.sequence(&state.layout.per_object)?;
         let expected: u64 = order.len() as u64 * state.layout.codec.decoded_bytes() as u64;
-        let hint = Hint { bytes: Some(expected), at_once: self.resources.at_once };
+        let hint = WriteHint { bytes: Some(expected), at_once: self.resources.at_once };
         let path = self.source.object_path(&self.coordinates)?;
         hierarchy.sweep_once(&path.parent());
         let created = hierarchy.storage.create(&path, hierarchy.options.durability, hint);

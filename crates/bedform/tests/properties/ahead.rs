@@ -9,7 +9,7 @@ use bedform::log::session::SessionOptions;
 use bedform::{Array, Elements, Freshness, NewArray, OpenOptions, Prefetch, Store};
 use bedform_format::ObjectPath;
 use bedform_geometry::{AxisRange, AxisSelection, Selection};
-use bedform_storage::{Durability, LocalStorage, Mode, Pace, Storage, Throttle};
+use bedform_storage::{Durability, LocalStorage, Mode, Storage, Throttle, ThrottleSchedule};
 use proptest::prelude::*;
 use serde_json::{Map, json};
 
@@ -50,7 +50,7 @@ impl Drop for Place {
 }
 
 fn storage(path: &Path, writable: bool) -> Arc<dyn Storage> {
-    let pace = Pace::new(Throttle::new(1 << 40, LATENCY));
+    let pace = ThrottleSchedule::new(Throttle::new(1 << 40, LATENCY));
     let mode = if writable { Mode::ReadWrite } else { Mode::ReadOnly };
     Arc::new(LocalStorage::open_throttled(path, mode, pace).unwrap())
 }

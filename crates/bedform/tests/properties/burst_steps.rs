@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use bedform::Elements;
 use bedform::comm::{Alone, Communicator as _, threads};
-use bedform::log::session::{Burst, Reach, Session, SessionOptions};
+use bedform::log::session::{Burst, CommitReach, Session, SessionOptions};
 use bedform::log::settle::CollectOptions;
 use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::Selection;
-use bedform_storage::{Event, MemoryStorage, Operation, Recording, Storage};
+use bedform_storage::{MemoryStorage, RecordedOperation, Recording, Storage, StorageOperation};
 
 use super::arrays::{path, read};
 use super::sessions::{bytes_array, create, open};
@@ -29,7 +29,7 @@ fn through(tier: Arc<dyn Storage>, capacity: Option<u64>, part_bytes: u64) -> Se
     let mut burst = Burst::new(tier, capacity);
     burst.part_bytes = part_bytes;
     let mut options = SessionOptions::default();
-    (options.burst, options.reach) = (Some(burst), Reach::Node);
+    (options.burst, options.reach) = (Some(burst), CommitReach::Node);
     options
 }
 
@@ -46,13 +46,13 @@ fn recorded() -> (Arc<Recording<MemoryStorage>>, Arc<dyn Storage>) {
     (recording, tier)
 }
 
-fn is_of_part(event: &Event, operation: Operation) -> bool {
+fn is_of_part(event: &RecordedOperation, operation: StorageOperation) -> bool {
     event.operation == operation && &*event.place == "-burst" && event.path.name().len() == 20
 }
 
 /// Returns the number of appends to the log.
 fn drained(storage: &Recording<MemoryStorage>) -> usize {
-    let is_drain = |operation: &Operation| *operation == Operation::AppendGrowing;
+    let is_drain = |operation: &StorageOperation| *operation == StorageOperation::AppendGrowing;
     storage.events().iter().filter(|event| is_drain(&event.operation)).count()
 }
 
@@ -118,7 +118,7 @@ fn a_writer_that_pauses_is_drained_before_it_commits() {
 
 #[test]
 fn who_promises_has_said_durably_whose_the_parts_are_and_who_begins_has_not_waited_for_it() {
-    for reach in [Reach::Node, Reach::Shared] {
+    for reach in [CommitReach::Node, CommitReach::Shared] {
         let (recording, tier) = recorded();
         let storage: Arc<dyn Storage> = recording.clone();
         let mut options = through(tier, None, 4096);
@@ -127,13 +127,14 @@ fn who_promises_has_said_durably_whose_the_parts_are_and_who_begins_has_not_wait
         write(&mut session, 1);
         session.commit().unwrap();
         let events = recording.events();
-        let is_name = |event: &&Event| event.path.name() == "STORE.txt";
-        let said = events.iter().filter(is_name).filter(|e| e.operation == Operation::Publish);
+        let is_name = |event: &&RecordedOperation| event.path.name() == "STORE.txt";
+        let said =
+            events.iter().filter(is_name).filter(|e| e.operation == StorageOperation::Publish);
         let said: Vec<bool> = said.map(|event| event.is_durable).collect();
         match reach {
-            Reach::Node => assert_eq!(said, [false, true]),
+            CommitReach::Node => assert_eq!(said, [false, true]),
             // No commit counts before it is drained.
-            Reach::Shared => assert_eq!(said, [false]),
+            CommitReach::Shared => assert_eq!(said, [false]),
         }
     }
 }
@@ -152,14 +153,16 @@ fn a_part_goes_when_its_bytes_are_durable_in_the_log_and_the_last_one_with_the_d
     let count =
         |operation| recording.events().iter().filter(|event| is_of_part(event, operation)).count();
     // The session continues with an empty tier.
-    wait_until("the tier is empty", || count(Operation::Delete) == count(Operation::Grow));
-    assert!(count(Operation::Grow) > 2, "{} parts", count(Operation::Grow));
+    wait_until("the tier is empty", || {
+        count(StorageOperation::Delete) == count(StorageOperation::Grow)
+    });
+    assert!(count(StorageOperation::Grow) > 2, "{} parts", count(StorageOperation::Grow));
     let mut durable = 0;
     for event in recording.events() {
-        if event.operation == Operation::SyncGrowing && event.path.name() == "data" {
+        if event.operation == StorageOperation::SyncGrowing && event.path.name() == "data" {
             durable = durable.max(event.offset + event.bytes);
         }
-        if is_of_part(&event, Operation::Delete) {
+        if is_of_part(&event, StorageOperation::Delete) {
             let start: u64 = event.path.name().parse().unwrap();
             assert!(start + 4096 <= durable, "{start} went at {durable}");
         }
@@ -177,7 +180,7 @@ fn a_tier_never_has_more_parts_than_it_may() {
         let (recording, tier) = recorded();
         let storage: Arc<dyn Storage> = recording.clone();
         let mut options = through(tier, Some(3 * 4096), 4096);
-        options.reach = if is_promise { Reach::Node } else { Reach::Shared };
+        options.reach = if is_promise { CommitReach::Node } else { CommitReach::Shared };
         let mut session = open(&storage, true).session(Box::new(Alone), options).unwrap();
         for round in 0..3 {
             for value in 0..200 {
@@ -188,8 +191,8 @@ fn a_tier_never_has_more_parts_than_it_may() {
         session.drain().unwrap();
         let (mut parts, mut most) = (0, 0);
         for event in recording.events() {
-            parts += i32::from(is_of_part(&event, Operation::Grow));
-            parts -= i32::from(is_of_part(&event, Operation::Delete));
+            parts += i32::from(is_of_part(&event, StorageOperation::Grow));
+            parts -= i32::from(is_of_part(&event, StorageOperation::Delete));
             most = most.max(parts);
         }
         assert!((2..=3).contains(&most), "{most} parts were there at a time");

@@ -12,7 +12,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
 
 use bedform::comm::{Communicator as _, ThreadMember, threads, threads_on_nodes};
-use bedform::log::recover::Leftover;
+use bedform::log::recover::LeftoverPolicy;
 use bedform::log::session::{AtEnd, Session, SessionOptions};
 use bedform::{Elements, ErrorKind, NewArray, OpenOptions, Store};
 use bedform_format::metadata::FillValue;
@@ -424,7 +424,7 @@ fn check(seed: u64) -> usize {
     }
     assert_eq!(found(&open(&storage, true)), expected.committed, "{story}");
     let store = open(&storage, true);
-    store.recover(None, Leftover::Discard).unwrap();
+    store.recover(None, LeftoverPolicy::Discard).unwrap();
     store.settle().unwrap();
     assert_eq!(found(&store), expected.committed, "settled: {story}");
     let differs = |heard: &&Heard| matches!(heard, Heard::Differs(_));

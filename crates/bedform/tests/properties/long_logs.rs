@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bedform::comm::{Alone, Communicator as _, threads_on_nodes};
-use bedform::log::session::{Burst, InBackground, Reach, Session, SessionOptions};
+use bedform::log::session::{Burst, CommitReach, Session, SessionOptions, SettleLimits};
 use bedform::log::settle::SettleOptions;
 use bedform::{Elements, ErrorKind, OpenOptions, Store};
 use bedform_format::log::Root;
@@ -141,7 +141,7 @@ proptest! {
         seed in any::<u64>(),
         members in 1_u32..4,
         nodes in 1_u32..3,
-        tier in proptest::option::of(prop_oneof![Just(Reach::Node), Just(Reach::Shared)]),
+        tier in proptest::option::of(prop_oneof![Just(CommitReach::Node), Just(CommitReach::Shared)]),
         is_remote in proptest::bool::weighted(0.2),
     ) {
         let storage = crate::place(is_remote);
@@ -163,8 +163,8 @@ proptest! {
                 scope.spawn(move || {
                     let rank = u64::from(member.rank());
                     let mut options = SessionOptions::default();
-                    options.background = Some(InBackground { bytes: u64::MAX, commits: most });
-                    (options.burst, options.reach) = (burst, tier.unwrap_or(Reach::Shared));
+                    options.background = Some(SettleLimits { bytes: u64::MAX, commits: most });
+                    (options.burst, options.reach) = (burst, tier.unwrap_or(CommitReach::Shared));
                     let store = open(storage, true);
                     let mut session = store.session(Box::new(member), options).unwrap();
                     for (writer, chosen, elements, between) in writes {
@@ -183,7 +183,7 @@ proptest! {
                         // Also for a write into a segment that has ended.
                         token.map_or(Ok(()), |token| session.wait(token)).unwrap();
                         // Draining makes promised commits visible, many at once.
-                        if rank == 0 && tier != Some(Reach::Node) {
+                        if rank == 0 && tier != Some(CommitReach::Node) {
                             let summary = cold(storage).log_summary().unwrap();
                             assert!(summary.commits <= most + 1, "{} of {most}", summary.commits);
                         }

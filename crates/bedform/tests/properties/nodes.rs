@@ -6,14 +6,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bedform::comm::{Communicator as _, ThreadMember, threads_on_nodes};
-use bedform::log::recover::Leftover;
+use bedform::log::recover::LeftoverPolicy;
 use bedform::log::session::{Session, SessionOptions};
 use bedform::{Array, ArrayLayout, ErrorKind, NewArray, OpenOptions, Store};
 use bedform_format::log::{Boxes, SegmentName};
 use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{Region, Selection};
 use bedform_storage::{
-    Event, Failing, Fault, MemoryStorage, Operation, Recording, Storage, StorageErrorKind,
+    Failing, Fault, MemoryStorage, RecordedOperation, Recording, Storage, StorageErrorKind,
+    StorageOperation,
 };
 use proptest::prelude::*;
 
@@ -116,7 +117,7 @@ proptest! {
         prop_assert_eq!(&read(&watching, new.data_type, &all), &model.elements);
         let array = open(&storage, false).array(&path()).unwrap();
         prop_assert_eq!(&read(&array, new.data_type, &all), &model.elements);
-        let found = open(&storage, true).recover(None, Leftover::Keep).unwrap();
+        let found = open(&storage, true).recover(None, LeftoverPolicy::Keep).unwrap();
         prop_assert_eq!(found.found, vec![]);
         open(&storage, true).settle().unwrap();
         prop_assert_eq!(&read(&array, new.data_type, &all), &model.elements);
@@ -135,8 +136,8 @@ fn contents(storage: &Arc<dyn Storage>) -> Vec<u8> {
 }
 
 /// Returns the paths of these operations on the log's segments.
-fn of_segments(events: &[Event], operation: Operation) -> Vec<String> {
-    let in_segment = |event: &&Event| {
+fn of_segments(events: &[RecordedOperation], operation: StorageOperation) -> Vec<String> {
+    let in_segment = |event: &&RecordedOperation| {
         event.operation == operation && event.path.as_str().starts_with("segments/")
     };
     events.iter().filter(in_segment).map(|event| event.path.to_string()).collect()
@@ -169,7 +170,7 @@ fn a_commit_costs_a_sync_for_each_node_and_a_reader_opens_what_it_touches() {
         at
     });
     let events = recording.events();
-    let created = of_segments(&events, Operation::Grow);
+    let created = of_segments(&events, StorageOperation::Grow);
     assert_eq!(created.len(), 3, "{created:?}");
     let lanes: Vec<_> = created
         .iter()
@@ -177,9 +178,9 @@ fn a_commit_costs_a_sync_for_each_node_and_a_reader_opens_what_it_touches() {
         .map(|name| (name.rank, name.lanes.count()))
         .collect();
     assert_eq!(lanes.iter().collect::<BTreeSet<_>>(), [(0, 4), (4, 4), (8, 4)].iter().collect());
-    assert_eq!(of_segments(&events, Operation::Open).len(), 9, "the other lanes");
+    assert_eq!(of_segments(&events, StorageOperation::Open).len(), 9, "the other lanes");
     // One sync per leader, and one for the directory.
-    assert_eq!(of_segments(&events, Operation::SyncGrowing).len(), 2 * (3 + 1));
+    assert_eq!(of_segments(&events, StorageOperation::SyncGrowing).len(), 2 * (3 + 1));
     drop(counts);
     let expected: Vec<u8> = (0..64).map(|at| if at < 48 && at / 4 != 8 { 2 } else { 0 }).collect();
     assert_eq!(contents(&storage), expected);
@@ -189,7 +190,7 @@ fn a_commit_costs_a_sync_for_each_node_and_a_reader_opens_what_it_touches() {
     let part = Selection::from(Region::new(vec![20], vec![4]).unwrap());
     assert_eq!(read(&array, DataType::UInt8, &part).concat(), [2; 4]);
     let opened: BTreeSet<_> =
-        of_segments(&recording.events(), Operation::Open).into_iter().collect();
+        of_segments(&recording.events(), StorageOperation::Open).into_iter().collect();
     assert_eq!(opened.len(), 2, "{opened:?}");
 }
 
@@ -215,7 +216,7 @@ fn a_reader_of_a_region_opens_what_lies_over_that_and_not_over_all_of_its_shard(
         let elements: Vec<u8> = (start..start + length).map(|at| (at / 8) as u8 + 1).collect();
         assert_eq!(read(&array, DataType::UInt8, &part).concat(), elements);
         let opened: BTreeSet<_> =
-            of_segments(&recording.events(), Operation::Open).into_iter().collect();
+            of_segments(&recording.events(), StorageOperation::Open).into_iter().collect();
         assert_eq!(opened.len(), expected, "{start}: {opened:?}");
     }
 }
@@ -229,7 +230,7 @@ fn a_node_alone_syncs_its_data_with_the_directory() {
         session.write_boxes(&path(), one(16 * u64::from(rank), 16), &[7; 16]).unwrap();
         session.commit().unwrap();
     });
-    assert_eq!(of_segments(&recording.events(), Operation::SyncGrowing).len(), 1);
+    assert_eq!(of_segments(&recording.events(), StorageOperation::SyncGrowing).len(), 1);
     assert_eq!(contents(&storage), [7; 64]);
 }
 
@@ -303,7 +304,7 @@ fn what_one_member_cannot_write_is_an_error_of_all_and_the_rest_can_be_recovered
             session.write_boxes(&path(), own, &[2; 16]).unwrap();
             if rank as usize == failing {
                 let full = Fault::Error(StorageErrorKind::NoSpace);
-                faulty.fail_at(Operation::AppendGrowing, 0, full);
+                faulty.fail_at(StorageOperation::AppendGrowing, 0, full);
             }
             let error = session.commit().unwrap_err();
             assert_eq!(session.commit().unwrap_err().kind(), ErrorKind::Poisoned);
@@ -317,7 +318,7 @@ fn what_one_member_cannot_write_is_an_error_of_all_and_the_rest_can_be_recovered
         assert_eq!(contents(&storage), [1; 64]);
         let store = open(&storage, true);
         store.settle().unwrap();
-        let done = store.recover(None, Leftover::Commit).unwrap();
+        let done = store.recover(None, LeftoverPolicy::Commit).unwrap();
         let bytes: u64 = done.found.iter().map(|found| found.bytes).sum();
         // A failing leader also loses the data of its node.
         let lost = if failing % 2 == 0 { 32 } else { 16 };
@@ -348,14 +349,14 @@ fn what_members_flushed_is_found_lane_by_lane_and_counts_in_the_order_of_writing
         }
         // The last member is gone before the commit.
         if rank == 1 {
-            faulty.fail_at(Operation::AppendGrowing, 0, Fault::Error(StorageErrorKind::Io));
+            faulty.fail_at(StorageOperation::AppendGrowing, 0, Fault::Error(StorageErrorKind::Io));
             let _ = session.write_boxes(&path(), one(0, 1), &[99]);
         }
         assert!(session.commit().is_err());
     });
     let store = open(&storage, true);
     assert_eq!(contents(&storage), [0; 64]);
-    let done = store.recover(None, Leftover::Commit).unwrap();
+    let done = store.recover(None, LeftoverPolicy::Commit).unwrap();
     let ranks: Vec<_> = done.found.iter().map(|found| (found.rank, found.writes)).collect();
     assert_eq!(ranks, [(0, 3), (1, 3), (2, 3)]);
     let mut expected = vec![0; 64];
@@ -402,7 +403,7 @@ fn nodes_without_any_write_cost_nothing_to_commit_and_leave_nothing() {
         session.commit().unwrap();
     });
     // One sync by node 1, and one for the directory.
-    assert_eq!(of_segments(&recording.events(), Operation::SyncGrowing).len(), 2);
+    assert_eq!(of_segments(&recording.events(), StorageOperation::SyncGrowing).len(), 2);
     assert_eq!(contents(&storage), [7; 64]);
     let store: Store = open(&storage, true);
     store.settle().unwrap();

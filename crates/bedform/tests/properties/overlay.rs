@@ -9,7 +9,7 @@ use bedform::{Array, ArrayLayout, Elements, ErrorKind, NewArray, OpenOptions, St
 use bedform_format::metadata::FillValue;
 use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{Order, Region, Selection};
-use bedform_storage::{Condition, Durability, Hint, MemoryStorage, Storage};
+use bedform_storage::{Condition, Durability, MemoryStorage, Storage, WriteHint};
 use proptest::prelude::*;
 
 use super::arrays::{model_of, path, read, with};
@@ -275,7 +275,7 @@ fn segment(log: &dyn Storage) -> (ObjectPath, Vec<u8>) {
 }
 
 fn replace(log: &dyn Storage, name: &ObjectPath, bytes: &[u8]) {
-    let mut writer = log.create(name, Durability::Process, Hint::default()).unwrap();
+    let mut writer = log.create(name, Durability::Process, WriteHint::default()).unwrap();
     writer.append(bytes).unwrap();
     writer.publish(Condition::None).unwrap();
 }

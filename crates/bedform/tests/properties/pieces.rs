@@ -7,7 +7,7 @@ use bedform::{
 };
 use bedform_format::ObjectPath;
 use bedform_geometry::{Region, Selection};
-use bedform_storage::{Event, MemoryStorage, Operation, Recording, Storage};
+use bedform_storage::{MemoryStorage, RecordedOperation, Recording, Storage, StorageOperation};
 use serde_json::{Map, Value, json};
 
 fn path(text: &str) -> ObjectPath {
@@ -75,7 +75,9 @@ fn the_blocks_of_a_draft_look_once_for_promises_of_dead_writers() {
         for start in 0..blocks {
             array.write(&span(4 * start, 4), Elements::Bytes(&[7; 4])).unwrap();
         }
-        let of_log = |event: &&Event| event.operation == Operation::List && !event.place.is_empty();
+        let of_log = |event: &&RecordedOperation| {
+            event.operation == StorageOperation::List && !event.place.is_empty()
+        };
         recording.events().iter().filter(of_log).count()
     };
     assert_eq!((written(&draft, 2), written(&draft.clone(), 2)), (1, 0));

@@ -10,7 +10,7 @@ use bedform::{Array, NewArray, OpenOptions, Store};
 use bedform_format::ObjectPath;
 use bedform_format::shard::{ShardIndex, Stamp};
 use bedform_geometry::{Order, Selection, linearize};
-use bedform_storage::{Event, MemoryStorage, Operation, Recording, Storage};
+use bedform_storage::{MemoryStorage, RecordedOperation, Recording, Storage, StorageOperation};
 use proptest::prelude::*;
 
 use super::arrays::{model_of, path, read, with};
@@ -102,14 +102,15 @@ fn needed(
     objects
 }
 
-fn is_read(event: &&Event) -> bool {
-    matches!(event.operation, Operation::Read | Operation::ReadResident) && event.bytes > 0
+fn is_read(event: &&RecordedOperation) -> bool {
+    matches!(event.operation, StorageOperation::Read | StorageOperation::ReadResident)
+        && event.bytes > 0
 }
 
 /// Compares the reads of one object with the needed bytes. For raw elements, gaps wider than
 /// `gap_max` are allowed, up to one byte for four others.
 fn check_object(
-    read: &[&Event],
+    read: &[&RecordedOperation],
     needed: &Bytes,
     (tail, size): (u64, u64),
     (gap_max, is_raw): (u64, bool),
@@ -199,7 +200,7 @@ proptest! {
             let found = read(&array, new.data_type, &selection);
             prop_assert_eq!(found, model.read(&selection));
             let events = storage.events();
-            let mut by_object: BTreeMap<&ObjectPath, Vec<&Event>> = BTreeMap::new();
+            let mut by_object: BTreeMap<&ObjectPath, Vec<&RecordedOperation>> = BTreeMap::new();
             for event in events.iter().filter(is_read) {
                 by_object.entry(&event.path).or_default().push(event);
             }
@@ -295,7 +296,8 @@ fn requests_are_told_to_the_storage_before_they_are_waited_for() {
             let places = done.map(|event| (event.offset, event.bytes));
             places.filter(|(_, bytes)| *bytes == chunk * chunk * 4 + 4).collect()
         };
-        let (told, waited) = (of_chunks(Operation::ReadAhead), of_chunks(Operation::Read));
+        let (told, waited) =
+            (of_chunks(StorageOperation::ReadAhead), of_chunks(StorageOperation::Read));
         assert_eq!(waited.len() as u64, (512 / chunk) * (512 / chunk));
         assert!(told.is_subset(&waited));
         // The read may wait for a few requests before it announces the others.

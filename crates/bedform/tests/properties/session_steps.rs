@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use bedform::comm::{Alone, Communicator as _, threads};
-use bedform::log::recover::{Leftover, Recovered};
-use bedform::log::session::{Burst, Decomposition, Reach, Session, SessionOptions};
+use bedform::log::recover::{LeftoverPolicy, Recovered};
+use bedform::log::session::{Burst, CommitReach, Decomposition, Session, SessionOptions};
 use bedform::{Elements, ErrorKind, Growth, NewArray, Store, append_with};
 use bedform_format::log::Boxes;
 use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{AxisRange, AxisSelection, Region, Selection};
-use bedform_storage::{Failing, Fault, MemoryStorage, Operation, Storage, StorageErrorKind};
+use bedform_storage::{Failing, Fault, MemoryStorage, Storage, StorageErrorKind, StorageOperation};
 use proptest::prelude::*;
 
 use super::arrays::{model_of, path, read};
@@ -62,13 +62,17 @@ struct Twins {
     /// The committed elements, and the elements after the next commit.
     committed: Model,
     next: Model,
-    burst: Option<(Burst, Reach)>,
+    burst: Option<(Burst, CommitReach)>,
     /// False while a promised commit may or may not be visible.
     is_known: bool,
 }
 
 impl Twins {
-    fn new(storage: &Arc<dyn Storage>, new: &NewArray, burst: Option<(Burst, Reach)>) -> Self {
+    fn new(
+        storage: &Arc<dyn Storage>,
+        new: &NewArray,
+        burst: Option<(Burst, CommitReach)>,
+    ) -> Self {
         create(storage, new);
         let store = open(storage, true);
         let session = store.session(Box::new(Alone), options(burst.as_ref())).unwrap();
@@ -124,7 +128,7 @@ impl Twins {
                 }
                 self.session.commit_wait().unwrap();
                 self.committed = self.next.clone();
-                self.is_known = !matches!(self.burst, Some((_, Reach::Node)));
+                self.is_known = !matches!(self.burst, Some((_, CommitReach::Node)));
             }
             Step::Drain => self.drain(),
             Step::Forget => {
@@ -230,7 +234,7 @@ impl Twins {
     }
 }
 
-fn options(burst: Option<&(Burst, Reach)>) -> SessionOptions {
+fn options(burst: Option<&(Burst, CommitReach)>) -> SessionOptions {
     let mut options = SessionOptions::default();
     if let Some((burst, reach)) = burst {
         (options.burst, options.reach) = (Some(burst.clone()), *reach);
@@ -279,7 +283,7 @@ proptest! {
     fn whatever_a_session_takes_is_what_a_list_holds_after_each_commit_and_not_before(
         new in new_array(&TYPES),
         steps in prop::collection::vec((prop::sample::select(&STEPS[..]), any::<u64>()), 0..16),
-        reach in prop::option::of(prop::sample::select(&[Reach::Shared, Reach::Node][..])),
+        reach in prop::option::of(prop::sample::select(&[CommitReach::Shared, CommitReach::Node][..])),
         is_remote in proptest::bool::weighted(0.25),
     ) {
         let storage = crate::place(is_remote);
@@ -322,10 +326,12 @@ fn contents(store: &Store) -> Vec<u8> {
 
 #[test]
 fn what_a_burst_tier_has_promised_is_brought_about_after_its_writer_has_died() {
-    for fault in [Operation::Grow, Operation::AppendGrowing, Operation::SyncGrowing] {
+    for fault in
+        [StorageOperation::Grow, StorageOperation::AppendGrowing, StorageOperation::SyncGrowing]
+    {
         for promises in [1_u8, 3] {
             let (storage, store, burst) = with_faults();
-            let node = (burst.clone(), Reach::Node);
+            let node = (burst.clone(), CommitReach::Node);
             let mut session = store.session(Box::new(Alone), options(Some(&node))).unwrap();
             // The log becomes unreachable later, or is so from the start.
             storage.fail_at(fault, 0, Fault::Error(StorageErrorKind::Io));
@@ -358,25 +364,25 @@ fn what_a_burst_tier_has_promised_is_brought_about_after_its_writer_has_died() {
             // A session without the tier gets a conflict if the log names the tier, and removes no
             // data.
             let refused = store.session(Box::new(Alone), SessionOptions::default()).err();
-            let blind = store.recover(None, Leftover::Commit).unwrap();
+            let blind = store.recover(None, LeftoverPolicy::Commit).unwrap();
             assert_eq!(blind.completed, 0);
             let expected = (!blind.tiers.is_empty()).then_some(ErrorKind::Conflict);
             assert_eq!(refused.map(|error| error.kind()), expected);
-            if fault == Operation::AppendGrowing {
+            if fault == StorageOperation::AppendGrowing {
                 let [tier] = &blind.tiers[..] else { panic!("{blind:?}") };
                 assert!(tier.starts_with("memory on node "), "{tier}");
             }
             store.settle().unwrap();
-            let found = store.recover(Some(&burst), Leftover::Keep).unwrap();
+            let found = store.recover(Some(&burst), LeftoverPolicy::Keep).unwrap();
             drop(store.session(Box::new(Alone), options(Some(&node))).unwrap());
             assert!(found.completed >= promised && found.drained_bytes > 0, "{found:?}");
             // If a segment cannot begin durably, the writer hears of it before it promises
             // anything, or the promise is kept.
-            assert!(found.completed >= 1 || fault != Operation::AppendGrowing, "{found:?}");
+            assert!(found.completed >= 1 || fault != StorageOperation::AppendGrowing, "{found:?}");
             let kept = u8::try_from(found.completed).unwrap();
             let rows = if kept == 0 { 64 } else { 64 + usize::from(kept) };
             assert_eq!(contents(&store), vec![kept; rows]);
-            let again = store.recover(Some(&burst), Leftover::Discard).unwrap();
+            let again = store.recover(Some(&burst), LeftoverPolicy::Discard).unwrap();
             assert_eq!((again.completed, again.drained_bytes), (0, 0));
             assert!(again.tiers.is_empty(), "{again:?}");
             store.settle().unwrap();
@@ -387,7 +393,7 @@ fn what_a_burst_tier_has_promised_is_brought_about_after_its_writer_has_died() {
 
 #[test]
 fn what_a_writer_leaves_that_fails_stays_until_somebody_decides() {
-    for leftover in [Leftover::Commit, Leftover::Discard] {
+    for leftover in [LeftoverPolicy::Commit, LeftoverPolicy::Discard] {
         let (storage, store, _) = with_faults();
         let start = || store.session(Box::new(Alone), SessionOptions::default()).unwrap();
         let mut session = start();
@@ -396,7 +402,11 @@ fn what_a_writer_leaves_that_fails_stays_until_somebody_decides() {
         session.commit().unwrap();
         session.write(&path(), &all, Elements::Bytes(&[2; 64])).unwrap();
         session.flush().unwrap();
-        storage.fail_at(Operation::AppendGrowing, 0, Fault::Error(StorageErrorKind::NoSpace));
+        storage.fail_at(
+            StorageOperation::AppendGrowing,
+            0,
+            Fault::Error(StorageErrorKind::NoSpace),
+        );
         session.write(&path(), &all, Elements::Bytes(&[3; 64])).unwrap();
         let error = session.commit().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
@@ -409,15 +419,15 @@ fn what_a_writer_leaves_that_fails_stays_until_somebody_decides() {
         drop(other);
         store.settle().unwrap();
         assert_eq!(contents(&store), [4; 64]);
-        let found = store.recover(None, Leftover::Keep).unwrap();
+        let found = store.recover(None, LeftoverPolicy::Keep).unwrap();
         let [one] = &found.found[..] else { panic!("{found:?}") };
         assert_eq!((one.rank, one.writes, one.bytes), (0, 1, 64));
         assert_eq!(one.arrays, [path().to_string()]);
         let done = store.recover(None, leftover).unwrap();
-        let expected = if leftover == Leftover::Commit { (1, 2) } else { (0, 4) };
+        let expected = if leftover == LeftoverPolicy::Commit { (1, 2) } else { (0, 4) };
         assert_eq!(done.committed, expected.0);
         assert_eq!(contents(&store), [expected.1; 64]);
-        let nothing = store.recover(None, Leftover::Keep).unwrap();
+        let nothing = store.recover(None, LeftoverPolicy::Keep).unwrap();
         assert_eq!(nothing.found, []);
         store.settle().unwrap();
         assert_eq!(contents(&store), [expected.1; 64]);
@@ -431,7 +441,7 @@ fn leave(storage: &Failing<MemoryStorage>, store: &Store, write: impl FnOnce(&mu
     let mut session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
     write(&mut session);
     session.flush().unwrap();
-    storage.fail_at(Operation::SyncGrowing, 0, Fault::Error(StorageErrorKind::NoSpace));
+    storage.fail_at(StorageOperation::SyncGrowing, 0, Fault::Error(StorageErrorKind::NoSpace));
     assert!(session.commit().is_err());
 }
 
@@ -450,7 +460,7 @@ fn what_a_writer_has_appended_and_left_is_committed_only_where_nobody_has_append
     let (storage, store, _) = with_faults();
     leave_rows(&storage, &store);
     assert_eq!(contents(&store), [0; 64]);
-    assert_eq!(store.recover(None, Leftover::Commit).unwrap().committed, 1);
+    assert_eq!(store.recover(None, LeftoverPolicy::Commit).unwrap().committed, 1);
     assert_eq!(contents(&store), [&[0; 64][..], &[2; 3], &[3; 2]].concat());
 
     let (storage, store, _) = with_faults();
@@ -466,17 +476,17 @@ fn what_a_writer_has_appended_and_left_is_committed_only_where_nobody_has_append
     drop(other);
     let expected = [&[1; 65][..], &[9; 3]].concat();
     for _ in 0..2 {
-        let error = store.recover(None, Leftover::Commit).unwrap_err();
+        let error = store.recover(None, LeftoverPolicy::Commit).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
         assert!(error.to_string().contains("can only be discarded"), "{error}");
         assert_eq!(contents(&store), expected);
     }
     let recover = |leftover| store.recover(None, leftover).unwrap();
-    assert_eq!(recover(Leftover::Keep).found.len(), 1);
-    assert_eq!(recover(Leftover::Discard).committed, 0);
+    assert_eq!(recover(LeftoverPolicy::Keep).found.len(), 1);
+    assert_eq!(recover(LeftoverPolicy::Discard).committed, 0);
     store.settle().unwrap();
     assert_eq!(contents(&store), expected);
-    assert_eq!(recover(Leftover::Keep), Recovered::default());
+    assert_eq!(recover(LeftoverPolicy::Keep), Recovered::default());
 }
 
 #[test]
@@ -486,7 +496,7 @@ fn what_a_session_that_ends_in_good_order_did_not_commit_is_gone() {
     session.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[2; 64])).unwrap();
     session.flush().unwrap();
     drop(session);
-    let found = store.recover(None, Leftover::Keep).unwrap();
+    let found = store.recover(None, LeftoverPolicy::Keep).unwrap();
     assert_eq!(found, Recovered::default());
     assert_eq!(contents(&store), [0; 64]);
 }
@@ -494,11 +504,11 @@ fn what_a_session_that_ends_in_good_order_did_not_commit_is_gone() {
 #[test]
 fn a_writer_that_lives_is_not_recovered() {
     let (_, store, burst) = with_faults();
-    let node = (burst.clone(), Reach::Node);
+    let node = (burst.clone(), CommitReach::Node);
     let mut session = store.session(Box::new(Alone), options(Some(&node))).unwrap();
     session.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[2; 64])).unwrap();
     session.flush().unwrap();
-    let found = store.recover(Some(&burst), Leftover::Commit).unwrap();
+    let found = store.recover(Some(&burst), LeftoverPolicy::Commit).unwrap();
     assert!(found.live > 0 && found.found.is_empty(), "{found:?}");
     session.commit().unwrap();
     session.drain().unwrap();
@@ -509,7 +519,7 @@ fn a_writer_that_lives_is_not_recovered() {
 fn a_promise_to_append_where_others_have_is_a_conflict_until_it_is_given_up() {
     let (_, store, burst) = with_faults();
     let mut promising =
-        store.session(Box::new(Alone), options(Some(&(burst.clone(), Reach::Node)))).unwrap();
+        store.session(Box::new(Alone), options(Some(&(burst.clone(), CommitReach::Node)))).unwrap();
     promising.append(&path(), 0, &[2], Elements::Bytes(&[2; 2])).unwrap();
     promising.commit().unwrap();
     let mut other = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
@@ -520,12 +530,12 @@ fn a_promise_to_append_where_others_have_is_a_conflict_until_it_is_given_up() {
     assert_eq!(promising.drain().unwrap_err().kind(), ErrorKind::Conflict);
     drop(promising);
     for _ in 0..2 {
-        let error = store.recover(Some(&burst), Leftover::Keep).unwrap_err();
+        let error = store.recover(Some(&burst), LeftoverPolicy::Keep).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict);
         assert!(error.to_string().contains("--discard"), "{error}");
         assert_eq!(contents(&store), expected);
     }
-    let done = store.recover(Some(&burst), Leftover::Discard).unwrap();
+    let done = store.recover(Some(&burst), LeftoverPolicy::Discard).unwrap();
     assert_eq!((done.completed, done.given_up), (0, 1));
     drop(store.session(Box::new(Alone), SessionOptions::default()).unwrap());
     store.settle().unwrap();
@@ -535,21 +545,21 @@ fn a_promise_to_append_where_others_have_is_a_conflict_until_it_is_given_up() {
 #[test]
 fn a_tier_that_returns_after_its_promises_were_given_up_and_forgotten_brings_nothing() {
     let (storage, store, burst) = with_faults();
-    let node = (burst.clone(), Reach::Node);
+    let node = (burst.clone(), CommitReach::Node);
     let mut session = store.session(Box::new(Alone), options(Some(&node))).unwrap();
-    storage.fail_at(Operation::AppendGrowing, 0, Fault::Error(StorageErrorKind::Io));
+    storage.fail_at(StorageOperation::AppendGrowing, 0, Fault::Error(StorageErrorKind::Io));
     session.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[2; 64])).unwrap();
     session.commit().unwrap();
     drop(session);
     // The node of the tier is down.
-    assert_eq!(store.recover(None, Leftover::Discard).unwrap().tiers.len(), 1);
+    assert_eq!(store.recover(None, LeftoverPolicy::Discard).unwrap().tiers.len(), 1);
     let mut other = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
     other.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[9; 64])).unwrap();
     other.commit().unwrap();
     drop(other);
     store.settle().unwrap();
     store.settle().unwrap();
-    let done = store.recover(Some(&burst), Leftover::Keep).unwrap();
+    let done = store.recover(Some(&burst), LeftoverPolicy::Keep).unwrap();
     assert_eq!(done, Recovered::default());
     assert_eq!(contents(&store), [9; 64]);
     drop(store.session(Box::new(Alone), options(Some(&node))).unwrap());
@@ -559,7 +569,7 @@ fn a_tier_that_returns_after_its_promises_were_given_up_and_forgotten_brings_not
 fn without_a_tier_there_is_nothing_to_promise() {
     let (_, store, _) = with_faults();
     let mut options = SessionOptions::default();
-    options.reach = Reach::Node;
+    options.reach = CommitReach::Node;
     let mut session = store.session(Box::new(Alone), options).unwrap();
     session.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[2; 64])).unwrap();
     assert_eq!(session.commit().unwrap(), 1);

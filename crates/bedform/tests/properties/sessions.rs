@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Barrier};
 
 use bedform::comm::{Communicator as _, ThreadMember, threads};
-use bedform::log::session::{AtEnd, Reach, SessionOptions};
+use bedform::log::session::{AtEnd, CommitReach, SessionOptions};
 use bedform::log::settle::SettleOptions;
 use bedform::{Elements, ErrorKind, NewArray, OpenOptions, Store};
 use bedform_format::{DataType, ObjectPath};
@@ -286,7 +286,7 @@ fn members_that_do_not_agree_on_how_the_session_ends_are_told_before_they_write(
     create(&storage, &bytes_array());
     let (mut leaves, mut promises) = (SessionOptions::default(), SessionOptions::default());
     leaves.at_end = AtEnd::Leave;
-    promises.reach = Reach::Node;
+    promises.reach = CommitReach::Node;
     for (other, name) in [(&leaves, "settle"), (&promises, "durability")] {
         std::thread::scope(|scope| {
             for member in threads(3) {

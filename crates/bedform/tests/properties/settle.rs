@@ -14,9 +14,9 @@ use bedform_format::metadata::FillValue;
 use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{AxisRange, AxisSelection, Order, Selection};
 use bedform_storage::{
-    CancelSource, Condition, Durability, Event, Failing, Fault, Hint, LocalStorage, MemoryStorage,
-    Mode, Operation, Recording, SimulatedFileSystem, Staging, Storage, StorageErrorKind,
-    cancelled_by,
+    CancelSource, Condition, Durability, Failing, Fault, LocalStorage, MemoryStorage, Mode,
+    RecordedOperation, Recording, SimulatedFileSystem, Staging, Storage, StorageErrorKind,
+    StorageOperation, WriteHint, cancelled_by,
 };
 use proptest::prelude::*;
 
@@ -247,7 +247,7 @@ fn who_waits_for_memory_of_a_writer_that_fails_gets_its_error_and_the_next_call_
     let store = open(&shared, Some(3));
     commit(&store, &[("t", Selection::all(&[60_000]), &values)]);
     for nth in [0, 1, 2] {
-        storage.fail_at(Operation::Publish, nth, Fault::Error(StorageErrorKind::NoSpace));
+        storage.fail_at(StorageOperation::Publish, nth, Fault::Error(StorageErrorKind::NoSpace));
         let error = settle(&store, &options(16_000, (0, 1))).unwrap_err();
         assert!(error.to_string().contains("space"), "{error}");
         assert!(all_of(&open(&shared, None), "t") == values);
@@ -513,7 +513,8 @@ fn bytes_of(storage: &Arc<dyn Storage>, name: &str) -> Vec<u8> {
 }
 
 fn put(storage: &Arc<dyn Storage>, name: &str, bytes: &[u8]) {
-    let mut writer = storage.create(&named(name), Durability::Process, Hint::default()).unwrap();
+    let mut writer =
+        storage.create(&named(name), Durability::Process, WriteHint::default()).unwrap();
     writer.append(bytes).unwrap();
     writer.publish(Condition::None).unwrap();
 }
@@ -651,18 +652,18 @@ fn the_shards_of_a_round_are_durable_by_one_sync_before_they_have_names_and_one_
     recording.clear();
     store.settle().unwrap();
     let events = recording.events();
-    let of_shards = |operation: Operation| {
-        let is_of = move |(_, event): &(usize, &Event)| {
+    let of_shards = |operation: StorageOperation| {
+        let is_of = move |(_, event): &(usize, &RecordedOperation)| {
             event.operation == operation && event.path.as_str().starts_with("a/c/")
         };
         events.iter().enumerate().filter(is_of).map(|(at, _)| at).collect::<Vec<_>>()
     };
-    let published = of_shards(Operation::Publish);
+    let published = of_shards(StorageOperation::Publish);
     assert_eq!(published.len(), 8);
     assert!(published.iter().all(|at| !events[*at].is_durable), "none by itself");
     let is_sync =
-        |at: &usize| events[*at].operation == Operation::Sync && events[*at].path.is_root();
-    let (last_append, first) = (of_shards(Operation::Append).pop().unwrap(), published[0]);
+        |at: &usize| events[*at].operation == StorageOperation::Sync && events[*at].path.is_root();
+    let (last_append, first) = (of_shards(StorageOperation::Append).pop().unwrap(), published[0]);
     assert_eq!((last_append..first).filter(is_sync).count(), 1, "before any has a name");
     let next_durable = (published[7]..events.len()).find(|at| events[*at].is_durable).unwrap();
     assert_eq!(
@@ -675,8 +676,8 @@ fn the_shards_of_a_round_are_durable_by_one_sync_before_they_have_names_and_one_
     commit(&store, &[("a", region(&[0], &[8]), &elements[..8])]);
     recording.clear();
     store.settle().unwrap();
-    let is_shard = |event: &Event| event.path.as_str() == "a/c/0";
+    let is_shard = |event: &RecordedOperation| event.path.as_str() == "a/c/0";
     let events = recording.events();
-    let mut published = events.iter().filter(|event| event.operation == Operation::Publish);
+    let mut published = events.iter().filter(|event| event.operation == StorageOperation::Publish);
     assert!(published.find(|event| is_shard(event)).unwrap().is_durable);
 }

@@ -14,7 +14,7 @@ use bedform_format::ObjectPath;
 use bedform_format::log::STRIPE_BYTES;
 use bedform_geometry::{Region, Selection};
 use bedform_storage::{
-    CancelSource, Condition, Durability, Hint, MemoryStorage, Storage, cancelled_by,
+    CancelSource, Condition, Durability, MemoryStorage, Storage, WriteHint, cancelled_by,
 };
 
 use super::model::Numbers;
@@ -109,7 +109,7 @@ fn segments(log: &dyn Storage) -> BTreeMap<String, Vec<u8>> {
 
 fn put(log: &dyn Storage, segment: &str, bytes: &[u8]) {
     let name = path(&format!("segments/{segment}/data"));
-    let mut writer = log.create(&name, Durability::Process, Hint::default()).unwrap();
+    let mut writer = log.create(&name, Durability::Process, WriteHint::default()).unwrap();
     writer.append(bytes).unwrap();
     writer.publish(Condition::None).unwrap();
 }

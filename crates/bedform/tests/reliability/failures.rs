@@ -5,7 +5,7 @@
 //! effect. A failed sync is never a success.
 
 use bedform::{ErrorKind, Store};
-use bedform_storage::{CallKind, Failure, SimulatedFileSystem};
+use bedform_storage::{CallFailure, CallKind, SimulatedFileSystem};
 use rustix::io::Errno;
 
 use crate::model::{Operation, StoreModel, options, recover};
@@ -17,14 +17,14 @@ use crate::workloads::{
 const ERRORS: [Errno; 6] =
     [Errno::IO, Errno::NOSPC, Errno::DQUOT, Errno::ROFS, Errno::ACCESS, Errno::INTR];
 
-fn failures(kind: CallKind) -> Vec<Failure> {
-    let mut failures: Vec<Failure> =
-        ERRORS.iter().map(|errno| Failure::Error(errno.raw_os_error())).collect();
+fn failures(kind: CallKind) -> Vec<CallFailure> {
+    let mut failures: Vec<CallFailure> =
+        ERRORS.iter().map(|errno| CallFailure::Error(errno.raw_os_error())).collect();
     if matches!(kind, CallKind::Read | CallKind::Write) {
-        failures.push(Failure::Short);
+        failures.push(CallFailure::Short);
     }
     if !matches!(kind, CallKind::Read | CallKind::Write | CallKind::Stat) {
-        failures.push(Failure::ErrorAfter(Errno::IO.raw_os_error()));
+        failures.push(CallFailure::ErrorAfter(Errno::IO.raw_os_error()));
     }
     failures
 }
@@ -37,7 +37,7 @@ struct Trial<'a> {
     last: &'a StoreModel,
     kind: CallKind,
     k: u64,
-    failure: Failure,
+    failure: CallFailure,
 }
 
 impl Trial<'_> {
@@ -49,8 +49,8 @@ impl Trial<'_> {
         system.heal();
         let error = progress.error.as_ref().map(bedform::Error::kind);
         let is_sync = self.kind.is_sync();
-        let is_harmless = self.failure == Failure::Short
-            || self.failure == Failure::Error(Errno::INTR.raw_os_error());
+        let is_harmless = self.failure == CallFailure::Short
+            || self.failure == CallFailure::Error(Errno::INTR.raw_os_error());
         if error.is_some() && is_harmless && !is_sync {
             return Err(format!("an interruption is an error: {:?}", progress.error));
         }
@@ -112,7 +112,7 @@ impl Trial<'_> {
                     | Operation::SessionArrays { .. }
             )
         );
-        let is_lost_answer = matches!(self.failure, Failure::ErrorAfter(_));
+        let is_lost_answer = matches!(self.failure, CallFailure::ErrorAfter(_));
         let is_new = found != progress.before;
         if is_new && !in_parts && !is_lost_answer {
             return Err(format!("an error ({:?}), and not the old state", progress.error));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bedform_format::ObjectPath;
 use bedform_storage::{
-    Entry, Lock, Object, Storage, StorageError, StorageErrorKind, Version, implement, lacks,
+    ListedEntry, Lock, Object, Storage, StorageError, StorageErrorKind, Version, implement, lacks,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -117,8 +117,8 @@ impl Storage for Frozen {
         refuse("open", path)
     }
 
-    fn list(&self, path: &ObjectPath) -> Result<Vec<Entry>> {
-        let mut entries: Vec<Entry> = Vec::new();
+    fn list(&self, path: &ObjectPath) -> Result<Vec<ListedEntry>> {
+        let mut entries: Vec<ListedEntry> = Vec::new();
         for name in self.0.keys() {
             let name = ObjectPath::parse(name).unwrap();
             if !name.is_within(path) || name == *path {
@@ -128,7 +128,7 @@ impl Storage for Frozen {
             let rest = &name.as_str()[skip..];
             let (first, is_directory) =
                 rest.split_once('/').map_or((rest, false), |(first, _)| (first, true));
-            entries.push(Entry { name: first.to_owned(), is_directory });
+            entries.push(ListedEntry { name: first.to_owned(), is_directory });
         }
         entries.sort_unstable();
         entries.dedup();

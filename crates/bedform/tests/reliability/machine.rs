@@ -10,7 +10,8 @@ use std::sync::Arc;
 use bedform::log::settle::CollectOptions;
 use bedform::{ErrorKind, Store};
 use bedform_storage::{
-    CallKind, Condition, Durability, Failure, FileSystem, Hint, SimulatedFileSystem, Storage,
+    CallFailure, CallKind, Condition, Durability, FileSystem, SimulatedFileSystem, Storage,
+    WriteHint,
 };
 use rustix::io::Errno;
 use serde_json::Map;
@@ -169,7 +170,7 @@ impl Machine {
         let (handle, operation) = self.next();
         let kind = CallKind::ALL[self.random.below(CallKind::ALL.len() as u64) as usize];
         let errno = [Errno::IO, Errno::NOSPC, Errno::ACCESS][self.random.below(3) as usize];
-        let failure = Failure::Error(errno.raw_os_error());
+        let failure = CallFailure::Error(errno.raw_os_error());
         self.system.fail_at(kind, self.random.below(12), failure);
         let progress =
             go_on(&self.stores[handle], self.model.clone(), std::slice::from_ref(&operation));
@@ -243,7 +244,8 @@ impl Machine {
 }
 
 fn put(storage: &dyn Storage, name: &str, bytes: &[u8]) {
-    let mut writer = storage.create(&path(name), Durability::Process, Hint::default()).unwrap();
+    let mut writer =
+        storage.create(&path(name), Durability::Process, WriteHint::default()).unwrap();
     writer.append(bytes).unwrap();
     writer.publish(Condition::None).unwrap();
 }

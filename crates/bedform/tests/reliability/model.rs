@@ -10,8 +10,8 @@ use bedform::comm::Alone;
 use bedform::convert::{
     ArrayLayoutChoice, ConvertOptions, ConvertSource, ConvertTarget, plan, run,
 };
-use bedform::log::recover::Leftover;
-use bedform::log::session::{Burst, InBackground, Reach, Session, SessionOptions};
+use bedform::log::recover::LeftoverPolicy;
+use bedform::log::session::{Burst, CommitReach, Session, SessionOptions, SettleLimits};
 use bedform::log::settle::{CollectOptions, SettleOptions};
 use bedform::store::StagedStore;
 use bedform::{Append, Array, Elements, ErrorKind, NewArray, NodeKind, OpenOptions, Store, append};
@@ -269,7 +269,7 @@ pub(crate) fn burst(store: &Store) -> bedform::Result<Burst> {
 
 /// Recovers promised commits from the burst tier, and discards other writes.
 pub(crate) fn recover(store: &Store) -> bedform::Result<()> {
-    store.recover(Some(&burst(store)?), Leftover::Discard).map(drop)
+    store.recover(Some(&burst(store)?), LeftoverPolicy::Discard).map(drop)
 }
 
 fn settle_in_background(
@@ -278,7 +278,7 @@ fn settle_in_background(
     seed: u64,
 ) -> bedform::Result<()> {
     let mut options = SessionOptions::default();
-    options.background = Some(InBackground { bytes: u64::MAX, commits: 3 });
+    options.background = Some(SettleLimits { bytes: u64::MAX, commits: 3 });
     options.in_background = false;
     let mut session = store.session(Box::new(Alone), options)?;
     for _ in 0..BACKGROUND_COMMITS {
@@ -470,7 +470,7 @@ impl Operation {
         if self.is_promise() {
             let mut burst = burst(store)?;
             burst.in_background = in_background;
-            (options.burst, options.reach) = (Some(burst), Reach::Node);
+            (options.burst, options.reach) = (Some(burst), CommitReach::Node);
             // Without background work the calls have a fixed order. Otherwise a reader might or
             // might not find drained data, and the number of a failing call would not repeat the
             // failure.

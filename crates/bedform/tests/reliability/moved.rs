@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bedform::comm::Alone;
-use bedform::log::recover::Leftover;
-use bedform::log::session::{Burst, Reach, SessionOptions};
+use bedform::log::recover::LeftoverPolicy;
+use bedform::log::session::{Burst, CommitReach, SessionOptions};
 use bedform::log::settle::CollectOptions;
 use bedform::{Elements, ErrorKind, Freshness, Store};
 use serde_json::{Map, Value};
@@ -595,7 +595,7 @@ fn with_promise(name: &str) -> (Place, Burst) {
     let mut burst = Burst::in_directory(&place.scratch.0.join("fast"), None).unwrap();
     burst.in_background = false;
     let mut options = SessionOptions::default();
-    (options.burst, options.reach) = (Some(burst.clone()), Reach::Node);
+    (options.burst, options.reach) = (Some(burst.clone()), CommitReach::Node);
     let store = open(&place.store()).unwrap();
     let mut session = store.session(Box::new(Alone), options).unwrap();
     put(&mut session, &[0, 0], 9).unwrap();
@@ -612,7 +612,7 @@ fn with_promise(name: &str) -> (Place, Burst) {
 }
 
 fn recovered(store: &Path, tier: &Burst) -> bedform::Result<u64> {
-    let done = open(store)?.recover(Some(tier), Leftover::Keep)?;
+    let done = open(store)?.recover(Some(tier), LeftoverPolicy::Keep)?;
     Ok(done.completed)
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use bedform::comm::{Communicator as _, ThreadMember, threads_on_nodes};
-use bedform::log::recover::Leftover;
+use bedform::log::recover::LeftoverPolicy;
 use bedform::log::session::SessionOptions;
 use bedform::{NewArray, Store};
 use bedform_format::log::Boxes;
@@ -90,7 +90,7 @@ fn read(store: &Store) -> Vec<u8> {
     bytes
 }
 
-fn look(image: &SimulatedFileSystem, acknowledged: u8, leftover: Leftover, story: &str) {
+fn look(image: &SimulatedFileSystem, acknowledged: u8, leftover: LeftoverPolicy, story: &str) {
     let store = Store::open(storage(image), options(true)).unwrap();
     let found = read(&store);
     assert!(found.iter().all(|value| *value == found[0]), "{story}: {found:?}");
@@ -98,7 +98,7 @@ fn look(image: &SimulatedFileSystem, acknowledged: u8, leftover: Leftover, story
     assert!(is_right, "{story}: found {}, acknowledged {acknowledged}", found[0]);
     let recovered = store.recover(None, leftover).unwrap();
     let after = read(&store);
-    if leftover == Leftover::Discard || recovered.found.is_empty() {
+    if leftover == LeftoverPolicy::Discard || recovered.found.is_empty() {
         assert_eq!(after, found, "{story}");
     }
     // Recovered data belong to their writer's commit, or to none.
@@ -134,7 +134,7 @@ fn a_power_cut_while_nodes_commit_leaves_whole_commits() {
         let mut images = 0;
         let torn = system.torn_crash_images(case.seed, 3);
         for (number, image) in system.crash_images(case.seed, 6).chain(torn).enumerate() {
-            let leftover = [Leftover::Commit, Leftover::Discard][number % 2];
+            let leftover = [LeftoverPolicy::Commit, LeftoverPolicy::Discard][number % 2];
             let story = format!("cut {cut}, image {number} of {case:?}");
             look(&image, acknowledged, leftover, &story);
             images += 1;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bedform::comm::Alone;
-use bedform::log::recover::Leftover;
+use bedform::log::recover::LeftoverPolicy;
 use bedform::log::session::{Session, SessionOptions};
 use bedform::log::settle::CollectOptions;
 use bedform::{Elements, Error, ErrorKind, Store};
@@ -159,7 +159,7 @@ pub(crate) fn attempts(store: &Path) -> Vec<(&'static str, bedform::Result<()>)>
         ),
         ("settle", with(&|store| store.settle().map(drop))),
         ("gc", with(&|store| store.collect_log(&CollectOptions::default()).map(drop))),
-        ("recover", with(&|store| store.recover(None, Leftover::Discard).map(drop))),
+        ("recover", with(&|store| store.recover(None, LeftoverPolicy::Discard).map(drop))),
     ]
 }
 

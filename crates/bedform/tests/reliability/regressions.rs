@@ -9,7 +9,7 @@ use bedform::log::session::SessionOptions;
 use bedform::log::settle::SettleOptions;
 use bedform::{Elements, ErrorKind, Freshness, NewArray, OpenOptions, Store};
 use bedform_storage::{
-    CallKind, CancelSource, Failure, LocalStorage, MemoryStorage, Mode, SimulatedFileSystem,
+    CallFailure, CallKind, CancelSource, LocalStorage, MemoryStorage, Mode, SimulatedFileSystem,
     Storage, cancelled_by,
 };
 use serde_json::{Map, Value, json};
@@ -135,7 +135,7 @@ fn an_append_that_says_it_failed_has_appended_nothing() {
     };
     for k in 0..calls {
         let system = base.fork();
-        system.fail_at(CallKind::Open, k, Failure::Error(5));
+        system.fail_at(CallKind::Open, k, CallFailure::Error(5));
         let progress = run(&storage(&system), Some(model.clone()), std::slice::from_ref(&append));
         system.heal();
         let found = observe(storage(&system), &model).unwrap().unwrap();
@@ -153,7 +153,7 @@ fn a_deletion_that_nobody_synced_does_not_come_back_after_growth() {
     for k in 0..12 {
         let system = base.fork();
         let store = Store::open(storage(&system), options(true)).unwrap();
-        system.fail_at(CallKind::Unlink, k, Failure::ErrorAfter(5));
+        system.fail_at(CallKind::Unlink, k, CallFailure::ErrorAfter(5));
         let array = store.array(&path("t")).unwrap();
         if array.resize(&[0, 4]).is_ok() && array.resize(&[4, 4]).is_ok() {
             for image in system.crash_images(k, 20) {
@@ -206,7 +206,7 @@ fn arrays_created_together_appear_all_or_none_whichever_call_fails() {
         assert!(!calls.is_empty(), "{kind:?}");
         for k in calls {
             let system = base.fork();
-            system.fail_at(kind, k, Failure::Error(5));
+            system.fail_at(kind, k, CallFailure::Error(5));
             let store = Store::open(storage(&system), options(true)).unwrap();
             let outcome = store.create_arrays(&arrays);
             drop(store);
@@ -267,7 +267,7 @@ fn a_settling_that_was_cut_off_loses_nothing_when_another_ends_it_before_a_power
         assert!(kind != CallKind::Rename || calls.end - calls.start > 4, "{calls:?}");
         for k in calls {
             let system = base.fork();
-            system.fail_at(kind, k, Failure::Error(5));
+            system.fail_at(kind, k, CallFailure::Error(5));
             let _ = Store::open(storage(&system), options(true)).unwrap().settle();
             let killed = system.kill();
             Store::open(storage(&killed), options(true)).unwrap().settle().unwrap();

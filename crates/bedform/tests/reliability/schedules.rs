@@ -11,8 +11,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use bedform::comm::Alone;
-use bedform::log::recover::Leftover;
-use bedform::log::session::{Reach, SessionOptions};
+use bedform::log::recover::LeftoverPolicy;
+use bedform::log::session::{CommitReach, SessionOptions};
 use bedform::log::settle::CollectOptions;
 use bedform::{Elements, ErrorKind, Store};
 use bedform_storage::MemoryStorage;
@@ -37,7 +37,7 @@ const OTHER: [u64; 2] = [3, 3];
 enum Part {
     /// Commits of both arrays, through the burst tier or not.
     Commit {
-        tier: Option<Reach>,
+        tier: Option<CommitReach>,
         in_background: bool,
     },
     /// A session that creates an array and writes it.
@@ -107,7 +107,7 @@ impl Plan {
     /// Makes three to six parts, in an order that follows from the seed.
     fn of_seed(seed: u64) -> Self {
         let mut random = Random(seed ^ 0x5ced_u64.rotate_left(32));
-        let tiers = [None, None, Some(Reach::Shared), Some(Reach::Node)];
+        let tiers = [None, None, Some(CommitReach::Shared), Some(CommitReach::Node)];
         let mut commit = || Part::Commit {
             tier: tiers[random.below(4) as usize],
             in_background: random.below(2) == 0,
@@ -150,8 +150,8 @@ impl Plan {
 /// The parts that interrupt each other in pairs.
 const PAIRED: [Part; 10] = [
     Part::Commit { tier: None, in_background: true },
-    Part::Commit { tier: Some(Reach::Shared), in_background: true },
-    Part::Commit { tier: Some(Reach::Node), in_background: true },
+    Part::Commit { tier: Some(CommitReach::Shared), in_background: true },
+    Part::Commit { tier: Some(CommitReach::Node), in_background: true },
     Part::Create,
     Part::Append,
     Part::AppendDirectly,
@@ -192,7 +192,7 @@ impl Role {
                 self.store.collect_log(&CollectOptions::default()).map(drop).map_err(said)
             }),
             Part::Recover => {
-                let found = self.store.recover(None, Leftover::Keep).map_err(said)?;
+                let found = self.store.recover(None, LeftoverPolicy::Keep).map_err(said)?;
                 if found.found.is_empty() && found.completed == 0 {
                     return Ok(());
                 }
@@ -201,7 +201,7 @@ impl Role {
         }
     }
 
-    fn commit(&self, tier: Option<Reach>, in_background: bool) -> Outcome {
+    fn commit(&self, tier: Option<CommitReach>, in_background: bool) -> Outcome {
         let mut options = SessionOptions::default();
         options.in_background = in_background;
         if let Some(reach) = tier {
@@ -218,7 +218,7 @@ impl Role {
             let other = bytes(&[value; (OTHER[0] * OTHER[1]) as usize]);
             session.write(&path("u"), &whole(&OTHER), Elements::Bytes(&other)).map_err(said)?;
             let mut number = session.commit().map_err(said)?;
-            if tier == Some(Reach::Node) {
+            if tier == Some(CommitReach::Node) {
                 number = session.drain().map_err(said)?;
             }
             let mut known = self.history.known.lock().unwrap();

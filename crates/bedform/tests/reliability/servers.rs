@@ -11,7 +11,7 @@ use bedform::comm::Alone;
 use bedform::log::session::SessionOptions;
 use bedform::log::settle::CollectOptions;
 use bedform::{Elements, ErrorKind, Result, Store};
-use bedform_remote::conformance::{FaultyServer, Likelihood};
+use bedform_remote::conformance::{FaultRate, FaultyServer};
 use bedform_remote::{RemoteOptions, RemoteStorage};
 use bedform_storage::{CancelSource, Condition, Durability, Mode, Profile, Storage, cancelled_by};
 use serde_json::Map;
@@ -22,8 +22,8 @@ use crate::support::{Cases, Random, count, path};
 const WRITERS: u64 = 3;
 const STEPS: u64 = 6;
 const WIDTH: u64 = 5;
-const BAD: Likelihood = Likelihood { writes: 60, reads: 4 };
-const GOOD: Likelihood = Likelihood { writes: 0, reads: 0 };
+const BAD: FaultRate = FaultRate { writes: 60, reads: 4 };
+const GOOD: FaultRate = FaultRate { writes: 0, reads: 0 };
 
 fn place(server: &FaultyServer) -> Arc<dyn Storage> {
     place_at(server, "a/b")

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Barrier, Mutex};
 
 use bedform::comm::{Alone, Communicator, threads};
-use bedform::log::recover::Leftover;
-use bedform::log::session::{Burst, Reach, Session, SessionOptions};
+use bedform::log::recover::LeftoverPolicy;
+use bedform::log::session::{Burst, CommitReach, Session, SessionOptions};
 use bedform::{Elements, ErrorKind, Store};
 use bedform_format::ObjectPath;
 use bedform_format::log::{RecordHead, RecordKind};
@@ -81,7 +81,7 @@ fn through(tier: &Arc<MemoryStorage>, part_bytes: u64) -> SessionOptions {
     let mut burst = Burst::new(tier.clone(), None);
     (burst.part_bytes, burst.in_background) = (part_bytes, false);
     let mut options = SessionOptions::default();
-    (options.burst, options.reach, options.in_background) = (Some(burst), Reach::Node, false);
+    (options.burst, options.reach, options.in_background) = (Some(burst), CommitReach::Node, false);
     options
 }
 
@@ -359,7 +359,7 @@ impl Trial {
     /// Checks whether writes are allowed, with writes that change nothing.
     fn check_begins(&self, may_begin: bool, story: &str) {
         let mut with_tier = through(&self.tier, 4096);
-        with_tier.reach = Reach::Shared;
+        with_tier.reach = CommitReach::Shared;
         let begun = [SessionOptions::default(), with_tier]
             .map(|options| self.store.session(Box::new(Alone), options).map(drop));
         let array = self.store.array(&path("t")).unwrap();
@@ -388,7 +388,7 @@ fn judge(killed: &Killed, fault: &Fault, comes_back: bool) -> Counts {
     let Fault { story, tier, least } = fault;
     let trial = Trial::new(killed, tier);
     trial.check_begins(false, story);
-    let outcome = trial.store.recover(Some(&trial.burst()), Leftover::Keep);
+    let outcome = trial.store.recover(Some(&trial.burst()), LeftoverPolicy::Keep);
     let visible = trial.visible(killed, story);
     assert!(visible >= *least, "{story}: {visible} commits, {least} are undamaged: {outcome:?}");
     let (is_reported, is_damaged) = match &outcome {
@@ -406,18 +406,18 @@ fn judge(killed: &Killed, fault: &Fault, comes_back: bool) -> Counts {
     if is_reported && comes_back {
         trial.tier.delete_tree(&ObjectPath::root(), Durability::Process).unwrap();
         put_all(&*trial.tier, killed.tier());
-        let again = trial.store.recover(Some(&trial.burst()), Leftover::Keep);
+        let again = trial.store.recover(Some(&trial.burst()), LeftoverPolicy::Keep);
         let again = again.unwrap_or_else(|error| panic!("{story}: {error}"));
         assert!(again.damaged.is_empty() && again.tiers.is_empty(), "{story}: {again:?}");
         assert_eq!(trial.visible(killed, story), killed.commits(), "{story}: {again:?}");
     } else {
-        let again = trial.store.recover(Some(&trial.burst()), Leftover::Keep);
+        let again = trial.store.recover(Some(&trial.burst()), LeftoverPolicy::Keep);
         assert_eq!(trial.visible(killed, story), visible, "{story}");
         let says = |done: &bedform::log::recover::Recovered| done.damaged.clone();
         if let (Ok(outcome), Ok(again)) = (&outcome, &again) {
             assert_eq!(says(outcome).len(), says(again).len(), "{story}: {again:?}");
         }
-        let done = trial.store.recover(Some(&trial.burst()), Leftover::Discard);
+        let done = trial.store.recover(Some(&trial.burst()), LeftoverPolicy::Discard);
         let done = done.unwrap_or_else(|error| panic!("{story}: cannot be given up: {error}"));
         assert_eq!(trial.visible(killed, story), visible, "{story}: {done:?}");
     }
@@ -659,14 +659,14 @@ fn a_report_names_the_commit_the_segment_and_the_byte_in_the_tier() {
         let (file, at) = second(class);
         let fault = Fault::flip(&killed, &file, at * 8);
         let trial = Trial::new(&killed, &fault.tier);
-        let done = trial.store.recover(Some(&trial.burst()), Leftover::Keep).unwrap();
+        let done = trial.store.recover(Some(&trial.burst()), LeftoverPolicy::Keep).unwrap();
         let [line] = &done.damaged[..] else { panic!("{done:?}") };
         let (segment, name) = parts_of(&file);
         let says = ["commit of epoch 2 of session", segment, name, "2 later commits", "at byte"];
         assert!(says.iter().all(|part| line.contains(part)), "{class:?}: {line}");
         assert_eq!(done.completed, 1);
         assert_eq!(trial.visible(&killed, "report"), 1);
-        let given_up = trial.store.recover(None, Leftover::Discard).unwrap();
+        let given_up = trial.store.recover(None, LeftoverPolicy::Discard).unwrap();
         assert_eq!((given_up.given_up, given_up.damaged.len()), (3, 1));
     }
 }

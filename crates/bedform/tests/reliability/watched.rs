@@ -7,7 +7,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bedform_storage::OsFileSystem;
-use bedform_storage::file_system::{FileKind, FileSystem, Links, Replace, Residency, Status, Wait};
+use bedform_storage::file_system::{
+    FileKind, FileStatus, FileSystem, LinkPolicy, LockWait, Replace, Residency,
+};
 
 /// A file system that records accesses outside a root directory.
 #[derive(Debug)]
@@ -75,7 +77,7 @@ impl FileSystem for Watched {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    fn within(&self, _: &str, _: Links) -> io::Result<Self> {
+    fn within(&self, _: &str, _: LinkPolicy) -> io::Result<Self> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -83,19 +85,19 @@ impl FileSystem for Watched {
         Ok(None)
     }
 
-    fn open_file(&self, path: &str) -> io::Result<(OwnedFd, Status)> {
+    fn open_file(&self, path: &str) -> io::Result<(OwnedFd, FileStatus)> {
         let (handle, status) = self.inner.open_file(path)?;
         self.check(&handle, "open");
         Ok((handle, status))
     }
 
-    fn open_direct(&self, path: &str) -> io::Result<(OwnedFd, Status)> {
+    fn open_direct(&self, path: &str) -> io::Result<(OwnedFd, FileStatus)> {
         let (handle, status) = self.inner.open_direct(path)?;
         self.check(&handle, "open");
         Ok((handle, status))
     }
 
-    fn stat(&self, path: &str) -> io::Result<Status> {
+    fn stat(&self, path: &str) -> io::Result<FileStatus> {
         self.inner.stat(path)
     }
 
@@ -103,11 +105,11 @@ impl FileSystem for Watched {
         self.inner.now()
     }
 
-    fn peek(&self, path: &str) -> io::Result<Status> {
+    fn peek(&self, path: &str) -> io::Result<FileStatus> {
         self.inner.peek(path)
     }
 
-    fn open_directory(&self, path: &str, links: Links) -> io::Result<OwnedFd> {
+    fn open_directory(&self, path: &str, links: LinkPolicy) -> io::Result<OwnedFd> {
         self.opened(self.inner.open_directory(path, links), "open directory")
     }
 
@@ -130,11 +132,11 @@ impl FileSystem for Watched {
         self.opened(self.inner.open_to_write(directory, name), "open to write")
     }
 
-    fn status(&self, handle: &OwnedFd) -> io::Result<Status> {
+    fn status(&self, handle: &OwnedFd) -> io::Result<FileStatus> {
         self.inner.status(handle)
     }
 
-    fn stat_child(&self, directory: &OwnedFd, name: &str) -> io::Result<Status> {
+    fn stat_child(&self, directory: &OwnedFd, name: &str) -> io::Result<FileStatus> {
         self.inner.stat_child(directory, name)
     }
 
@@ -248,7 +250,7 @@ impl FileSystem for Watched {
         self.inner.list(directory)
     }
 
-    fn lock(&self, handle: &OwnedFd, wait: Wait) -> io::Result<()> {
+    fn lock(&self, handle: &OwnedFd, wait: LockWait) -> io::Result<()> {
         self.inner.lock(handle, wait)
     }
 

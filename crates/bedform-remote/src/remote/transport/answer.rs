@@ -13,7 +13,7 @@ use reqwest::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, RANGE};
 use reqwest::{Method, StatusCode};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use super::{Call, Failure, Pace};
+use super::{RepeatedRequest, ServerFailure, TransferLimits};
 use crate::remote::object::WHOLE_BYTES_MAX;
 
 /// The most bytes of an answer that is no object, such as a page of a list.
@@ -26,7 +26,7 @@ const PLAIN: [&str; 3] = ["", "identity", "aws-chunked"];
 
 /// The limits of an answer to one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Expected {
+pub(super) struct AnswerLimits {
     bytes_max: u64,
     /// The request has a range, so the status must be that of a part: a whole object is not read.
     is_part: bool,
@@ -34,7 +34,7 @@ pub(super) struct Expected {
     is_judged: bool,
 }
 
-impl Expected {
+impl AnswerLimits {
     /// Returns the limits of the answer to `request`, from an object store or a web server.
     pub(super) fn of(request: &HttpRequest, is_store: bool) -> Self {
         let is_judged = is_store && *request.method() == Method::GET;
@@ -72,33 +72,41 @@ fn length_of(range: &str) -> Option<u64> {
 /// If its header exceeds them.
 pub(super) async fn bounded(
     response: HttpResponse,
-    expected: Expected,
-    pace: Pace,
-    call: &Arc<Call>,
+    expected: AnswerLimits,
+    pace: TransferLimits,
+    call: &Arc<RepeatedRequest>,
 ) -> Result<HttpResponse, HttpError> {
     if !response.status().is_success() {
         let status = response.status();
         let (page, is_whole) = error_page(response, pace, call).await;
         let is_judged = expected.is_judged && status == StatusCode::NOT_FOUND;
         if is_judged && !is_whole {
-            return Err(call.failed(Failure::PageCutOff(status)));
+            return Err(call.failed(ServerFailure::PageCutOff(status)));
         }
         return Ok(page);
     }
     if let Some(encoding) = encoding_of(response.headers()) {
-        return Err(call.failed(Failure::Encoded(encoding)));
+        return Err(call.failed(ServerFailure::Encoded(encoding)));
     }
     let is_read = !expected.is_part || response.status() == StatusCode::PARTIAL_CONTENT;
     let length = response.headers().get(CONTENT_LENGTH).and_then(|text| text.to_str().ok());
     let length: Option<u64> = length.and_then(|text| text.parse().ok());
     let has_body = !response.body().is_end_stream();
     if is_read && has_body && length.is_some_and(|length| length > expected.bytes_max) {
-        return Err(call.failed(Failure::TooLong(expected.bytes_max)));
+        return Err(call.failed(ServerFailure::TooLong(expected.bytes_max)));
     }
     let call = call.clone();
     let (bytes_max, left) = (expected.bytes_max, expected.bytes_max);
     Ok(response.map(|body| {
-        HttpResponseBody::new(Bounded { body, bytes_max, left, pace, call, moved: 0, window: None })
+        HttpResponseBody::new(BoundedBody {
+            body,
+            bytes_max,
+            left,
+            pace,
+            call,
+            moved: 0,
+            window: None,
+        })
     }))
 }
 
@@ -113,7 +121,11 @@ fn encoding_of(headers: &HeaderMap) -> Option<String> {
 }
 
 /// Returns an error answer with as much of its page as arrives soon; false if the page was cut off.
-async fn error_page(response: HttpResponse, pace: Pace, call: &Call) -> (HttpResponse, bool) {
+async fn error_page(
+    response: HttpResponse,
+    pace: TransferLimits,
+    call: &RepeatedRequest,
+) -> (HttpResponse, bool) {
     let (parts, mut body) = response.into_parts();
     call.note(format!("the server answered {}", parts.status));
     let (mut page, mut is_whole) = (Vec::new(), true);
@@ -139,23 +151,23 @@ async fn error_page(response: HttpResponse, pace: Pace, call: &Call) -> (HttpRes
 
 /// A body that is passed on as it arrives, within the limits of length and speed.
 #[derive(Debug)]
-struct Bounded {
+struct BoundedBody {
     body: HttpResponseBody,
     bytes_max: u64,
     left: u64,
-    pace: Pace,
-    call: Arc<Call>,
+    pace: TransferLimits,
+    call: Arc<RepeatedRequest>,
     /// Bytes that arrived in the present window.
     moved: u64,
     /// The end of the present window; the first one starts when the body is polled.
     window: Option<Pin<Box<Sleep>>>,
 }
 
-impl Bounded {
+impl BoundedBody {
     fn take(&mut self, frame: &Frame<Bytes>) -> Result<(), HttpError> {
         let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
         let Some(left) = self.left.checked_sub(bytes) else {
-            return Err(self.call.failed(Failure::TooLong(self.bytes_max)));
+            return Err(self.call.failed(ServerFailure::TooLong(self.bytes_max)));
         };
         self.left = left;
         self.moved += bytes;
@@ -163,7 +175,7 @@ impl Bounded {
     }
 
     /// Returns a failure if too few bytes arrived in a window.
-    fn poll_window(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
+    fn poll_window(&mut self, cx: &mut Context<'_>) -> Poll<ServerFailure> {
         let stall = self.pace.stall;
         let moved = &mut self.moved;
         let window = self.window.get_or_insert_with(|| {
@@ -181,11 +193,11 @@ impl Bounded {
     }
 }
 
-fn slowness(bytes: u64, time: Duration) -> Failure {
-    Failure::Slow { bytes, time }
+fn slowness(bytes: u64, time: Duration) -> ServerFailure {
+    ServerFailure::Slow { bytes, time }
 }
 
-impl Body for Bounded {
+impl Body for BoundedBody {
     type Data = Bytes;
     type Error = HttpError;
 

@@ -19,7 +19,7 @@ use reqwest::header::{
     IF_UNMODIFIED_SINCE, LOCATION, RANGE,
 };
 
-use super::Failure;
+use super::ServerFailure;
 use crate::remote::put::random;
 
 const REDIRECTS_MAX: usize = 10;
@@ -42,7 +42,7 @@ const CREDENTIALS_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x2
 
 /// The scope from which an address can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(super) enum NetworkScope {
     Public,
     /// From the same network.
     Private,
@@ -52,7 +52,7 @@ pub(super) enum Reach {
     Nowhere,
 }
 
-impl Reach {
+impl NetworkScope {
     pub(super) const COUNT: usize = 4;
 
     fn of(address: IpAddr) -> Self {
@@ -122,15 +122,15 @@ fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
 
 /// The redirects of a request so far, and the rules for the next.
 #[derive(Debug)]
-pub(super) struct Trail {
+pub(super) struct RedirectTrail {
     origin: Url,
     at: Url,
     steps: usize,
     /// The allowed scope, once the origin was left.
-    reach: Option<Reach>,
+    reach: Option<NetworkScope>,
 }
 
-impl Trail {
+impl RedirectTrail {
     pub(super) fn new(origin: Url) -> Self {
         Self { at: origin.clone(), origin, steps: 0, reach: None }
     }
@@ -140,7 +140,7 @@ impl Trail {
     }
 
     /// Returns the allowed scope; `None` at the origin.
-    pub(super) fn reach(&self) -> Option<Reach> {
+    pub(super) fn reach(&self) -> Option<NetworkScope> {
         self.reach
     }
 
@@ -152,10 +152,10 @@ impl Trail {
         &mut self,
         mut to: Url,
         response: &HttpResponse,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ServerFailure> {
         self.steps += 1;
         if self.steps > REDIRECTS_MAX {
-            return Err(Failure::redirected(&to, "there is no end of redirects"));
+            return Err(ServerFailure::redirected(&to, "there is no end of redirects"));
         }
         check_scheme(&self.at, &to)?;
         if self.reach.is_some() || to.origin() != self.origin.origin() {
@@ -205,44 +205,44 @@ pub(super) fn location_of(response: &HttpResponse, at: &Url) -> Option<Url> {
     at.join(location.to_str().ok()?).ok()
 }
 
-fn check_scheme(at: &Url, to: &Url) -> Result<(), Failure> {
+fn check_scheme(at: &Url, to: &Url) -> Result<(), ServerFailure> {
     match (at.scheme(), to.scheme()) {
         (_, "https") | ("http", "http") => Ok(()),
-        (_, "http") => Err(Failure::redirected(to, "https is not left for http")),
-        _ => Err(Failure::redirected(to, "only http and https are followed")),
+        (_, "http") => Err(ServerFailure::redirected(to, "https is not left for http")),
+        _ => Err(ServerFailure::redirected(to, "only http and https are followed")),
     }
 }
 
 const NO_ACCESS: &str = "nothing there is to be read from elsewhere";
 
 /// Fails for a literal address outside the allowed scope; names are checked when they are resolved.
-fn check_host(to: &Url, reach: Reach) -> Result<(), Failure> {
+fn check_host(to: &Url, reach: NetworkScope) -> Result<(), ServerFailure> {
     let address = match to.host() {
         Some(Host::Ipv4(address)) => IpAddr::V4(address),
         Some(Host::Ipv6(address)) => IpAddr::V6(address),
         Some(Host::Domain(_)) => return Ok(()),
-        None => return Err(Failure::redirected(to, "there is no server in it")),
+        None => return Err(ServerFailure::redirected(to, "there is no server in it")),
     };
-    if reach.reaches(address) { Ok(()) } else { Err(Failure::redirected(to, NO_ACCESS)) }
+    if reach.reaches(address) { Ok(()) } else { Err(ServerFailure::redirected(to, NO_ACCESS)) }
 }
 
 /// Returns the scope of the address that sent an answer.
-fn met(response: &HttpResponse) -> Reach {
+fn met(response: &HttpResponse) -> NetworkScope {
     let mut same = reqwest::Response::from(::http::Response::new(""));
     same.extensions_mut().clone_from(response.extensions());
-    same.remote_addr().map_or(Reach::Public, |address| Reach::of(address.ip()))
+    same.remote_addr().map_or(NetworkScope::Public, |address| NetworkScope::of(address.ip()))
 }
 
 /// Returns the common scope of all addresses of a host.
-async fn resolved(host: Option<Host<&str>>) -> Reach {
+async fn resolved(host: Option<Host<&str>>) -> NetworkScope {
     let addresses = match host {
         Some(Host::Ipv4(address)) => vec![IpAddr::V4(address)],
         Some(Host::Ipv6(address)) => vec![IpAddr::V6(address)],
         Some(Host::Domain(name)) => look_up(name.to_owned()).await.unwrap_or_default(),
         None => Vec::new(),
     };
-    let reaches = addresses.into_iter().map(Reach::of);
-    reaches.reduce(Reach::and).unwrap_or(Reach::Public)
+    let reaches = addresses.into_iter().map(NetworkScope::of);
+    reaches.reduce(NetworkScope::and).unwrap_or(NetworkScope::Public)
 }
 
 async fn look_up(name: String) -> std::io::Result<Vec<IpAddr>> {
@@ -255,19 +255,19 @@ async fn look_up(name: String) -> std::io::Result<Vec<IpAddr>> {
 
 /// A resolver of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Names {
+pub(super) enum NameResolver {
     All,
     /// Public addresses, and those of this scope.
-    Within(Reach),
+    Within(NetworkScope),
 }
 
-impl Names {
+impl NameResolver {
     /// Returns the allowed addresses of `name`, in random order, so that servers share the work.
-    fn allowed(self, name: &str, mut found: Vec<IpAddr>) -> Result<Vec<IpAddr>, Failure> {
+    fn allowed(self, name: &str, mut found: Vec<IpAddr>) -> Result<Vec<IpAddr>, ServerFailure> {
         if let Self::Within(reach) = self {
             found.retain(|address| reach.reaches(*address));
             if found.is_empty() {
-                return Err(Failure::Redirected { to: name.to_owned(), why: NO_ACCESS });
+                return Err(ServerFailure::Redirected { to: name.to_owned(), why: NO_ACCESS });
             }
         }
         for left in (2..=found.len()).rev() {
@@ -278,7 +278,7 @@ impl Names {
     }
 }
 
-impl Resolve for Names {
+impl Resolve for NameResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let names = *self;
         Box::pin(async move {
@@ -295,14 +295,14 @@ impl Resolve for Names {
 mod tests {
     use super::*;
 
-    fn reach(text: &str) -> Reach {
-        Reach::of(text.parse().unwrap())
+    fn reach(text: &str) -> NetworkScope {
+        NetworkScope::of(text.parse().unwrap())
     }
 
     #[test]
     fn another_address_is_of_the_same_object_by_the_end_of_its_path() {
         let is_same = |origin: &str, at: &str| {
-            let mut trail = Trail::new(Url::parse(origin).unwrap());
+            let mut trail = RedirectTrail::new(Url::parse(origin).unwrap());
             trail.at = Url::parse(at).unwrap();
             trail.is_of_same_object()
         };
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn addresses_are_reached_from_where_they_are() {
         for text in ["8.8.8.8", "100.63.255.255", "172.32.0.1", "2606:4700::1", "2002:808:808::1"] {
-            assert_eq!(reach(text), Reach::Public, "{text}");
+            assert_eq!(reach(text), NetworkScope::Public, "{text}");
         }
         for text in [
             "10.0.0.1",
@@ -330,10 +330,10 @@ mod tests {
             "64:ff9b::a00:1",
             "2002:c0a8:1::1",
         ] {
-            assert_eq!(reach(text), Reach::Private, "{text}");
+            assert_eq!(reach(text), NetworkScope::Private, "{text}");
         }
         for text in ["127.0.0.1", "127.255.255.254", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1"] {
-            assert_eq!(reach(text), Reach::Loopback, "{text}");
+            assert_eq!(reach(text), NetworkScope::Loopback, "{text}");
         }
         for text in [
             "0.0.0.0",
@@ -352,7 +352,7 @@ mod tests {
             "64:ff9b::a9fe:a9fe",
             "2002:a9fe:a9fe::1",
         ] {
-            assert_eq!(reach(text), Reach::Nowhere, "{text}");
+            assert_eq!(reach(text), NetworkScope::Nowhere, "{text}");
         }
     }
 
@@ -370,16 +370,21 @@ mod tests {
             "[::]",
         ] {
             let to = Url::parse(&format!("http://{host}/latest")).unwrap();
-            for from in [Reach::Public, Reach::Private, Reach::Loopback, Reach::Nowhere] {
+            for from in [
+                NetworkScope::Public,
+                NetworkScope::Private,
+                NetworkScope::Loopback,
+                NetworkScope::Nowhere,
+            ] {
                 assert!(check_host(&to, from).is_err(), "{host} from {from:?}");
             }
         }
         for host in ["127.1", "0x7f000001", "[::1]", "017700000001"] {
             let to = Url::parse(&format!("http://{host}/")).unwrap();
-            for from in [Reach::Public, Reach::Private, Reach::Nowhere] {
+            for from in [NetworkScope::Public, NetworkScope::Private, NetworkScope::Nowhere] {
                 assert!(check_host(&to, from).is_err(), "{host} from {from:?}");
             }
-            assert_eq!(check_host(&to, Reach::Loopback), Ok(()));
+            assert_eq!(check_host(&to, NetworkScope::Loopback), Ok(()));
         }
     }
 
@@ -389,18 +394,18 @@ mod tests {
             texts.iter().map(|text| text.parse().unwrap()).collect()
         };
         let all = addresses(&["10.0.0.1", "127.0.0.1", "169.254.169.254", "8.8.8.8", "::1"]);
-        let kept = |names: Names, found: &[IpAddr]| {
+        let kept = |names: NameResolver, found: &[IpAddr]| {
             let mut kept = names.allowed("a", found.to_vec()).unwrap_or_default();
             kept.sort_unstable();
             kept
         };
-        let within = |reach| kept(Names::Within(reach), &all);
-        assert_eq!(within(Reach::Public), addresses(&["8.8.8.8"]));
-        assert_eq!(within(Reach::Nowhere), addresses(&["8.8.8.8"]));
-        assert_eq!(within(Reach::Private), addresses(&["8.8.8.8", "10.0.0.1"]));
-        assert_eq!(within(Reach::Loopback), addresses(&["8.8.8.8", "127.0.0.1", "::1"]));
-        assert_eq!(kept(Names::All, &all).len(), all.len());
-        assert!(kept(Names::Within(Reach::Public), &all[..3]).is_empty());
+        let within = |reach| kept(NameResolver::Within(reach), &all);
+        assert_eq!(within(NetworkScope::Public), addresses(&["8.8.8.8"]));
+        assert_eq!(within(NetworkScope::Nowhere), addresses(&["8.8.8.8"]));
+        assert_eq!(within(NetworkScope::Private), addresses(&["8.8.8.8", "10.0.0.1"]));
+        assert_eq!(within(NetworkScope::Loopback), addresses(&["8.8.8.8", "127.0.0.1", "::1"]));
+        assert_eq!(kept(NameResolver::All, &all).len(), all.len());
+        assert!(kept(NameResolver::Within(NetworkScope::Public), &all[..3]).is_empty());
     }
 
     /// Checks each step of a redirected request.
@@ -408,10 +413,10 @@ mod tests {
     fn schemes_and_their_number_are_bounded() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let answer = || HttpResponse::new(Vec::<u8>::new().into());
-        let go = |trail: &mut Trail, to: &str| {
+        let go = |trail: &mut RedirectTrail, to: &str| {
             runtime.block_on(trail.step(Url::parse(to).unwrap(), &answer()))
         };
-        let trail = |from: &str| Trail::new(Url::parse(from).unwrap());
+        let trail = |from: &str| RedirectTrail::new(Url::parse(from).unwrap());
         assert!(go(&mut trail("https://8.8.8.8/a"), "http://8.8.8.8/a").is_err());
         assert!(go(&mut trail("https://8.8.8.8/a"), "https://1.1.1.1/a").is_ok());
         assert!(go(&mut trail("http://8.8.8.8/a"), "https://1.1.1.1/a").is_ok());
@@ -434,7 +439,7 @@ mod tests {
         for name in ["authorization", "cookie", "x-amz-security-token", "range", "if-match"] {
             all.insert(name, "x".parse().unwrap());
         }
-        let mut trail = Trail::new(Url::parse("http://8.8.8.8/").unwrap());
+        let mut trail = RedirectTrail::new(Url::parse("http://8.8.8.8/").unwrap());
         assert_eq!(trail.headers(&all).len(), 5);
         for to in ["http://u:p@8.8.8.8:81/?sig=x", "http://8.8.8.8/"] {
             let answer = HttpResponse::new(Vec::<u8>::new().into());

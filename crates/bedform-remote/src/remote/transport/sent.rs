@@ -15,15 +15,15 @@ const SLICE_BYTES: usize = 64 << 10;
 
 /// The number of sent bytes.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Sent(Arc<AtomicU64>);
+pub(super) struct SentBytes(Arc<AtomicU64>);
 
 /// A slice of a body, counted when the connection drops it.
 struct Slice {
     bytes: Bytes,
-    sent: Sent,
+    sent: SentBytes,
 }
 
-impl Sent {
+impl SentBytes {
     /// Cuts a body into counted slices; a small body is not counted.
     pub(super) async fn watch(mut body: HttpRequestBody) -> (HttpRequestBody, Option<Self>) {
         if body.content_length() <= SLICE_BYTES {
@@ -67,7 +67,7 @@ mod tests {
         let pieces = [&whole[..1], &whole[1..200_000], &whole[200_000..]];
         let payload: PutPayload = pieces.map(Bytes::copy_from_slice).into_iter().collect();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let (mut body, sent) = runtime.block_on(Sent::watch(payload.into()));
+        let (mut body, sent) = runtime.block_on(SentBytes::watch(payload.into()));
         let sent = sent.unwrap();
         assert_eq!(body.content_length(), whole.len());
         let mut found = Vec::new();
@@ -83,6 +83,6 @@ mod tests {
         drop(body);
         assert_eq!(sent.bytes(), whole.len() as u64);
         let small = HttpRequestBody::from(vec![1; SLICE_BYTES]);
-        assert!(runtime.block_on(Sent::watch(small)).1.is_none());
+        assert!(runtime.block_on(SentBytes::watch(small)).1.is_none());
     }
 }

@@ -408,7 +408,7 @@ impl Array {
         match self.known()? {
             ArrayAtRead::Stored(handle, state, _) => {
                 // Handles that do not check before each read check here.
-                handle.store.look_unless_always()?;
+                handle.store.refresh_if_stale()?;
                 let objects = StoredObjects::new(handle.pinned(&state)?, &state);
                 act(&ArrayObjects::Store(objects), &state.form)
             }

@@ -9,7 +9,7 @@ use bedform_format::codec::{
     BloscCompressor, BloscConfiguration, BloscShuffle, PcodecConfiguration, PcodecDelta, PcodecMode,
 };
 use bedform_format::{BytesCodec, CodecChain, DataType, Serializer};
-use bedform_storage::calibrate::Random;
+use bedform_storage::calibrate::SampleRandom;
 use bedform_storage::{CodecTimes, Processor};
 
 use super::stopwatch::Stopwatch;
@@ -60,11 +60,11 @@ fn chains() -> Vec<(&'static str, CodecChain)> {
 /// Float32 fields as models write them: nearly as much noise as signal, signal with few digits, and
 /// mostly one value.
 fn fields(count: usize) -> [Vec<u8>; 3] {
-    let mut random = Random(7);
+    let mut random = SampleRandom(7);
     let wave =
         |at: usize| 280.0 + 20.0 * (at as f32 * 0.003).sin() + 3.0 * (at as f32 * 0.071).sin();
-    let noise = |random: &mut Random| u32::try_from(random.next() >> 32).unwrap_or(0);
-    let noisy = |at: usize, keep: u32, random: &mut Random| {
+    let noise = |random: &mut SampleRandom| u32::try_from(random.next() >> 32).unwrap_or(0);
+    let noisy = |at: usize, keep: u32, random: &mut SampleRandom| {
         let bits = wave(at).to_bits() & (u32::MAX << keep);
         f32::from_bits(bits | (noise(random) & ((1 << keep) - 1)))
     };

@@ -11,14 +11,14 @@ use std::path::Path;
 
 use bedform_format::ObjectPath;
 use bedform_format::log::SegmentName;
-use bedform_storage::{Condition, Durability, Hint, Object, StorageExt as _};
+use bedform_storage::{Condition, Durability, Object, StorageExt as _, WriteHint};
 
 use super::scan::{Scan, known_epoch_now, scan};
 use crate::comm::COORDINATOR;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::burst::BurstPlace;
 use crate::log::place::{LogPlace, SUFFIX};
-use crate::log::promises::carry;
+use crate::log::promises::copy_promises;
 
 /// Bytes that are copied at a time.
 const COPY_BYTES: usize = 8 << 20;
@@ -49,7 +49,7 @@ pub(super) fn check_is_ours(log: &LogPlace, place: &BurstPlace) -> Result<()> {
 }
 
 /// The result of [`drain`] for one segment.
-pub(super) struct Brought {
+pub(super) struct DrainedSegment {
     pub(super) bytes: u64,
     /// Starts of its parts, in bytes of the segment, and the directory that messages show.
     parts: Vec<u64>,
@@ -58,13 +58,13 @@ pub(super) struct Brought {
     pub(super) is_all: bool,
 }
 
-impl Default for Brought {
+impl Default for DrainedSegment {
     fn default() -> Self {
         Self { bytes: 0, parts: Vec::new(), shown: String::new(), is_all: true }
     }
 }
 
-impl Brought {
+impl DrainedSegment {
     /// Returns the part, and the byte in it, that had `address` of the segment; `None` if the log
     /// had it.
     pub(super) fn part_of(&self, address: u64) -> Option<String> {
@@ -82,12 +82,12 @@ pub(super) fn drain(
     log: &LogPlace,
     name: &str,
     place: &BurstPlace,
-) -> Result<Option<Brought>> {
+) -> Result<Option<DrainedSegment>> {
     let _lock = match place.storage.try_lock(&place.directory) {
         Ok(Some(lock)) => lock,
         Ok(None) => return Ok(None),
         // Another process has brought it since it was listed.
-        Err(error) if error.is_not_found() => return Ok(Some(Brought::default())),
+        Err(error) if error.is_not_found() => return Ok(Some(DrainedSegment::default())),
         Err(error) => return Err(error.into()),
     };
     let mut parts = Vec::new();
@@ -97,12 +97,12 @@ pub(super) fn drain(
     // The segment was closed, given up, or is visible: its parts are not needed.
     if place.is_past(log, name)? {
         remove(log, name, place)?;
-        return Ok(Some(Brought::default()));
+        return Ok(Some(DrainedSegment::default()));
     }
-    let mut brought = Brought {
+    let mut brought = DrainedSegment {
         parts: parts.iter().map(|(start, _)| *start).collect(),
         shown: format!("{}/{}", place.storage.name(), place.directory),
-        ..Brought::default()
+        ..DrainedSegment::default()
     };
     if !parts.is_empty() {
         let (bytes, end) = copy(store, log, name, &parts)?;
@@ -128,7 +128,7 @@ fn carry_promises(log: &LogPlace, name: &str, place: &BurstPlace) -> Result<bool
     let should = is_expected && promises && place.keeps_promises()?;
     let to = LogPlace::segment_directory(name)?;
     let (from, segment) = (&place.directory, (&log.store, name));
-    carry((&*place.storage, from), (&*log.storage, &to), segment, should, &log.limits)
+    copy_promises((&*place.storage, from), (&*log.storage, &to), segment, should, &log.limits)
 }
 
 /// Copies parts of a segment to the log, behind its sound bytes there. Returns the number of bytes
@@ -142,7 +142,8 @@ fn copy(
     let path = LogPlace::segment_path(name)?;
     let drained = log.named(log.storage.find(&path))?;
     let sound = sound_bytes(store, log, name)?;
-    let mut writer = log.named(log.storage.create(&path, Durability::Disk, Hint::default()))?;
+    let mut writer =
+        log.named(log.storage.create(&path, Durability::Disk, WriteHint::default()))?;
     let mut buffer = vec![0; COPY_BYTES];
     let (mut at, mut brought) = (0, 0);
     while let Some((object, offset, bytes, is_part)) = run_at(at, sound, &drained, parts) {

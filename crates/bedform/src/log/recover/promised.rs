@@ -14,17 +14,17 @@ use bedform_format::log::{
 use bedform_format::metadata::hex;
 
 use super::Orphan;
-use super::bring::Brought;
+use super::bring::DrainedSegment;
 use super::scan::{FoundDirectory, FoundSection, bad_block, damage_of, place_of, segment_shown};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::lanes::OpenedSegment;
 use crate::log::place::LogPlace;
-use crate::log::promises::Promised;
+use crate::log::promises::SegmentPromises;
 use crate::log::record::{read_record, read_sealed};
 
 /// The evidence for one promised commit: its directory, its promise, or both.
 #[derive(Default)]
-pub(super) struct Claim {
+pub(super) struct PromisedCommit {
     /// The directory that the scan found, and its position in the segment.
     found: Option<(Directory, CommitRecord)>,
     /// The promise, and the index of its segment among the orphans.
@@ -33,8 +33,8 @@ pub(super) struct Claim {
 
 /// Returns the promised commits of all orphans in commit order; moves their directories out of
 /// `orphans`.
-pub(super) fn claims(orphans: &mut [Orphan]) -> BTreeMap<CommitId, Claim> {
-    let mut claims = BTreeMap::<CommitId, Claim>::new();
+pub(super) fn claims(orphans: &mut [Orphan]) -> BTreeMap<CommitId, PromisedCommit> {
+    let mut claims = BTreeMap::<CommitId, PromisedCommit>::new();
     for (number, orphan) in orphans.iter_mut().enumerate() {
         for found in std::mem::take(&mut orphan.directories) {
             let FoundDirectory { directory, record, is_in_place } = found;
@@ -58,7 +58,7 @@ pub(super) fn claims(orphans: &mut [Orphan]) -> BTreeMap<CommitId, Claim> {
 
 /// The result of [`Examiner::publish`].
 #[derive(Default)]
-pub(super) struct Outcome {
+pub(super) struct PromiseOutcome {
     /// The last epoch that became visible, by session.
     pub(super) completed: BTreeMap<[u8; 16], u32>,
     pub(super) completed_count: u64,
@@ -70,7 +70,7 @@ pub(super) struct Outcome {
 }
 
 /// Damage to a record that a promised commit needs.
-struct Damage {
+struct RecordDamage {
     segment: String,
     address: u64,
     /// The damaged object, and the kind of damage.
@@ -78,7 +78,7 @@ struct Damage {
 }
 
 /// The result of the check of one promised commit.
-enum Verdict {
+enum CommitCheck {
     Whole(Directory, CommitRecord),
     Damaged(String),
     /// Its directory is in a burst tier that this recovery has not looked at.
@@ -87,13 +87,13 @@ enum Verdict {
 
 /// The end of a session's publication: the damage, and the number of commits that wait.
 #[derive(Default)]
-struct Stop {
+struct SessionStop {
     damage: Option<String>,
     count: u64,
 }
 
 /// Damage to the list of promises: it may lack commits after the epoch `after`.
-struct Doubt {
+struct PromiseGap {
     after: u32,
     text: String,
 }
@@ -103,7 +103,7 @@ pub(super) struct Examiner<'a> {
     pub(super) log: &'a LogPlace,
     pub(super) limits: &'a Limits,
     pub(super) orphans: &'a [Orphan],
-    pub(super) brought: &'a BTreeMap<String, Brought>,
+    pub(super) brought: &'a BTreeMap<String, DrainedSegment>,
 }
 
 impl Examiner<'_> {
@@ -115,13 +115,13 @@ impl Examiner<'_> {
     /// `Conflict` if an undamaged commit cannot be published, unless `gives_up`; those of storage.
     pub(super) fn publish(
         &self,
-        claims: BTreeMap<CommitId, Claim>,
+        claims: BTreeMap<CommitId, PromisedCommit>,
         gives_up: bool,
         known: &dyn Fn(&[u8; 16]) -> Result<u32>,
         publish: &mut dyn FnMut(Directory, CommitRecord) -> Result<()>,
-    ) -> Result<Outcome> {
-        let mut outcome = Outcome::default();
-        let mut stopped = BTreeMap::<[u8; 16], Stop>::new();
+    ) -> Result<PromiseOutcome> {
+        let mut outcome = PromiseOutcome::default();
+        let mut stopped = BTreeMap::<[u8; 16], SessionStop>::new();
         let doubts = self.doubts(known)?;
         for (commit, claim) in claims {
             let session = commit.session;
@@ -134,11 +134,11 @@ impl Examiner<'_> {
             }
             let doubt = doubts.get(&session).filter(|doubt| doubt.after < commit.epoch);
             let verdict = match doubt {
-                Some(doubt) => Ok(Verdict::Damaged(doubt.text.clone())),
+                Some(doubt) => Ok(CommitCheck::Damaged(doubt.text.clone())),
                 None => self.examine(commit, claim),
             };
             let damage = match verdict {
-                Ok(Verdict::Whole(directory, record)) => match publish(directory, record) {
+                Ok(CommitCheck::Whole(directory, record)) => match publish(directory, record) {
                     Ok(()) => {
                         outcome.completed_count += 1;
                         outcome.completed.insert(session, commit.epoch);
@@ -146,17 +146,17 @@ impl Examiner<'_> {
                     }
                     Err(error) => given_up_or(error, gives_up)?,
                 },
-                Ok(Verdict::Damaged(text)) => Some(text),
-                Ok(Verdict::NotCome) => None,
+                Ok(CommitCheck::Damaged(text)) => Some(text),
+                Ok(CommitCheck::NotCome) => None,
                 Err(error) => given_up_or(error, gives_up)?,
             };
-            stopped.insert(session, Stop { damage, count: 1 });
+            stopped.insert(session, SessionStop { damage, count: 1 });
         }
-        for (session, Doubt { text, .. }) in doubts {
-            let nothing = Stop { damage: Some(text), count: 0 };
+        for (session, PromiseGap { text, .. }) in doubts {
+            let nothing = SessionStop { damage: Some(text), count: 0 };
             stopped.entry(session).or_insert(nothing);
         }
-        for (session, Stop { damage, count }) in stopped {
+        for (session, SessionStop { damage, count }) in stopped {
             outcome.given_up += if gives_up { count } else { 0 };
             if let Some(text) = damage {
                 outcome.damaged.push(with_later(text, count));
@@ -171,20 +171,21 @@ impl Examiner<'_> {
     fn doubts(
         &self,
         known: &dyn Fn(&[u8; 16]) -> Result<u32>,
-    ) -> Result<BTreeMap<[u8; 16], Doubt>> {
-        let mut doubts = BTreeMap::<[u8; 16], Doubt>::new();
+    ) -> Result<BTreeMap<[u8; 16], PromiseGap>> {
+        let mut doubts = BTreeMap::<[u8; 16], PromiseGap>::new();
         for orphan in self.orphans.iter().filter(|orphan| orphan.tier.is_none()) {
             let Some(promised) = &orphan.promised else { continue };
             let known = known(&orphan.session)?;
             let Some(doubt) = self.doubt(orphan, promised, known) else { continue };
-            let first = doubts.entry(orphan.session).or_insert(Doubt { after: u32::MAX, ..doubt });
+            let first =
+                doubts.entry(orphan.session).or_insert(PromiseGap { after: u32::MAX, ..doubt });
             first.after = first.after.min(doubt.after);
         }
         Ok(doubts)
     }
 
-    fn doubt(&self, orphan: &Orphan, promised: &Promised, known: u32) -> Option<Doubt> {
-        let Promised { promises, behind_gaps, has_torn_end, is_lost } = promised;
+    fn doubt(&self, orphan: &Orphan, promised: &SegmentPromises, known: u32) -> Option<PromiseGap> {
+        let SegmentPromises { promises, behind_gaps, has_torn_end, is_lost } = promised;
         let said = |what: &str| {
             let session = short(&orphan.session);
             format!("what says which commits of session {session} were promised {what}")
@@ -192,7 +193,7 @@ impl Examiner<'_> {
         if *is_lost {
             let place = segment_shown(self.log, &orphan.name);
             let text = said(&format!("is lost, or damaged: the files 'promises-*' of {place}"));
-            return Some(Doubt { after: u32::MAX, text });
+            return Some(PromiseGap { after: u32::MAX, text });
         }
         // A directory that the scan reached proves that no commit before it was missed.
         let is_reached = |epoch: u32| epoch <= known || orphan.epochs.contains(&epoch);
@@ -200,14 +201,14 @@ impl Examiner<'_> {
         if let Some(at) = behind_gaps.iter().find(|at| !is_reached(epoch(**at))) {
             let after = at.checked_sub(1).map_or(0, epoch);
             let text = said(&format!("is damaged before epoch {}", epoch(*at)));
-            return Some(Doubt { after, text });
+            return Some(PromiseGap { after, text });
         }
         // A crash may have cut off the last promise; its directory was durable before it.
         let last = promises.last().map_or(0, |promise| promise.commit.epoch);
         let has_more = known > last || orphan.epochs.iter().any(|epoch| *epoch > last);
         if *has_torn_end && !has_more {
             let text = said(&format!("is damaged behind epoch {last}"));
-            return Some(Doubt { after: last, text });
+            return Some(PromiseGap { after: last, text });
         }
         None
     }
@@ -217,16 +218,16 @@ impl Examiner<'_> {
     }
 
     /// Checks that all records that a commit needs are present and undamaged.
-    fn examine(&self, commit: CommitId, claim: Claim) -> Result<Verdict> {
+    fn examine(&self, commit: CommitId, claim: PromisedCommit) -> Result<CommitCheck> {
         let (directory, record) = match (claim.found, claim.promise) {
             (Some(found), _) => found,
-            (None, None) => return Ok(Verdict::NotCome),
+            (None, None) => return Ok(CommitCheck::NotCome),
             (None, Some((number, promise))) => {
                 let orphan = &self.orphans[number];
                 match self.directory(orphan, &promise)? {
                     Ok(found) => found,
-                    Err(_) if orphan.tier.is_some() => return Ok(Verdict::NotCome),
-                    Err(damage) => return Ok(Verdict::Damaged(self.say(commit, &damage))),
+                    Err(_) if orphan.tier.is_some() => return Ok(CommitCheck::NotCome),
+                    Err(damage) => return Ok(CommitCheck::Damaged(self.say(commit, &damage))),
                 }
             }
         };
@@ -238,12 +239,12 @@ impl Examiner<'_> {
             damage = self.section(&directory, place)?;
         }
         Ok(match damage {
-            Some(damage) => Verdict::Damaged(self.say(commit, &damage)),
-            None => Verdict::Whole(directory, record),
+            Some(damage) => CommitCheck::Damaged(self.say(commit, &damage)),
+            None => CommitCheck::Whole(directory, record),
         })
     }
 
-    fn say(&self, commit: CommitId, damage: &Damage) -> String {
+    fn say(&self, commit: CommitId, damage: &RecordDamage) -> String {
         let brought = self.brought.get(&damage.segment);
         let part = brought.and_then(|brought| brought.part_of(damage.address));
         let part = part.map(|part| format!(" (in the burst tier: {part})")).unwrap_or_default();
@@ -258,9 +259,9 @@ impl Examiner<'_> {
         &self,
         orphan: &Orphan,
         promise: &Promise,
-    ) -> Result<std::result::Result<(Directory, CommitRecord), Damage>> {
+    ) -> Result<std::result::Result<(Directory, CommitRecord), RecordDamage>> {
         let (name, address) = (&orphan.name, promise.address);
-        let damaged = |text: String| Ok(Err(Damage { segment: name.clone(), address, text }));
+        let damaged = |text: String| Ok(Err(RecordDamage { segment: name.clone(), address, text }));
         let segment = match self.open(name)? {
             Ok(segment) => segment,
             Err(text) => return damaged(text),
@@ -294,7 +295,7 @@ impl Examiner<'_> {
     ///
     /// # Errors
     /// `Conflict` if its segment is still in a burst tier, perhaps of another node.
-    fn section(&self, directory: &Directory, place: &SectionPlace) -> Result<Option<Damage>> {
+    fn section(&self, directory: &Directory, place: &SectionPlace) -> Result<Option<RecordDamage>> {
         let name = directory.segments.get(place.segment as usize).map_or("", String::as_str);
         let Some(orphan) = self.orphan(name) else { return Err(self.not_come(name)) };
         let is_it = |found: &FoundSection| {
@@ -329,9 +330,9 @@ impl Examiner<'_> {
         name: &str,
         directory: &Directory,
         place: &SectionPlace,
-    ) -> Result<Option<Damage>> {
+    ) -> Result<Option<RecordDamage>> {
         let damaged = |address: u64, text: String| {
-            Ok(Some(Damage { segment: name.to_owned(), address, text }))
+            Ok(Some(RecordDamage { segment: name.to_owned(), address, text }))
         };
         let address = place.offset;
         let segment = match self.open(name)? {
@@ -376,9 +377,9 @@ impl Examiner<'_> {
 }
 
 impl Orphan {
-    fn header_damage(&self) -> Option<Damage> {
+    fn header_damage(&self) -> Option<RecordDamage> {
         let text = self.header.clone()?;
-        Some(Damage { segment: self.name.clone(), address: 0, text })
+        Some(RecordDamage { segment: self.name.clone(), address: 0, text })
     }
 }
 

@@ -10,10 +10,10 @@ use bedform_format::log::{
     SectionPlace, SegmentHeader,
 };
 
-use super::{Held, Progress, ended, to_error};
+use super::{LentData, OrderCounter, ended, to_error};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::buffer::Buffer;
-use crate::log::staged::{Reach, Sink};
+use crate::log::staged::{CommitReach, SegmentSink};
 
 /// Bytes of a block that is cut from lent data.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -28,11 +28,11 @@ const OWN_SECTION_BYTES: usize = 256 << 10;
 const LEVEL: i32 = 3;
 
 /// An order of the writer.
-pub(super) enum Order {
+pub(super) enum WriteOrder {
     /// Append a block of data.
     Block(Buffer),
     /// Append lent data as blocks, then drop them.
-    Held(Held),
+    Lent(LentData),
     /// Append the section of the blocks since the last one.
     Section(Box<SectionBuilder>, CommitId),
     /// Encode that section for another writer to append; append it here if it is large.
@@ -42,16 +42,16 @@ pub(super) enum Order {
     /// Hand all data to the operating system.
     Flush(Sender<Result<()>>),
     /// Make all data durable, and return the new sections.
-    Finish(Reach, Sender<Result<Finished>>),
+    Finish(CommitReach, Sender<Result<SyncOutcome>>),
     /// Hand all data to the operating system, sync them if true, and return the new sections.
-    HandOver(bool, Sender<Result<Finished>>),
+    HandOver(bool, Sender<Result<SyncOutcome>>),
     /// Append a directory durably, and return its place; with a commit, promise that.
-    Directory(Vec<u8>, Reach, Option<CommitId>, Sender<Result<Place>>),
+    Directory(Vec<u8>, CommitReach, Option<CommitId>, Sender<Result<RecordLocation>>),
 }
 
 /// The new sections of a segment after a sync or flush.
 #[derive(Debug, Default)]
-pub(in crate::log) struct Finished {
+pub(in crate::log) struct SyncOutcome {
     /// The sections since the last answer.
     pub(in crate::log) sections: Vec<SectionPlace>,
     /// Encoded sections that another writer appends.
@@ -62,7 +62,7 @@ pub(in crate::log) struct Finished {
 
 /// The location of a record in a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::log) struct Place {
+pub(in crate::log) struct RecordLocation {
     /// The byte address of the record's head.
     pub(in crate::log) offset: u64,
     /// Bytes of the record.
@@ -75,8 +75,8 @@ pub(in crate::log) struct Place {
 }
 
 /// The file or lane of a segment, or its parts in a burst tier, with the writer's state.
-pub(super) struct File {
-    object: Sink,
+pub(super) struct SegmentWriter {
+    object: SegmentSink,
     lane: Lane,
     sequence: u64,
     limits: Limits,
@@ -90,8 +90,13 @@ pub(super) struct File {
     back: Sender<Buffer>,
 }
 
-impl File {
-    pub(super) fn new(object: Sink, lane: Lane, limits: Limits, back: Sender<Buffer>) -> Self {
+impl SegmentWriter {
+    pub(super) fn new(
+        object: SegmentSink,
+        lane: Lane,
+        limits: Limits,
+        back: Sender<Buffer>,
+    ) -> Self {
         let (blocks, sections, kept) = (Vec::new(), Vec::new(), Vec::new());
         Self { object, lane, sequence: 0, limits, blocks, sections, kept, back }
     }
@@ -108,8 +113,8 @@ impl File {
     pub(super) fn run(
         mut self,
         header: &SegmentHeader,
-        todo: &Receiver<Order>,
-        progress: &Progress,
+        todo: &Receiver<WriteOrder>,
+        progress: &OrderCounter,
     ) {
         let mut outcome = self.begin(header);
         while let (Ok(()), Ok(order)) = (&outcome, todo.recv()) {
@@ -124,23 +129,23 @@ impl File {
 
     /// Carries out an order. An error goes to the caller if it waits for an answer, and ends the
     /// thread.
-    pub(super) fn carry_out(&mut self, order: Order) -> Result<()> {
+    pub(super) fn carry_out(&mut self, order: WriteOrder) -> Result<()> {
         match order {
-            Order::Block(buffer) => {
+            WriteOrder::Block(buffer) => {
                 self.append_block(buffer.bytes())?;
                 // The writer may have ended.
                 let _ = self.back.send(buffer);
                 Ok(())
             }
-            Order::Held(data) => {
+            WriteOrder::Lent(data) => {
                 let data: &(dyn AsRef<[u8]> + Send) = &*data;
                 data.as_ref().chunks(BLOCK_BYTES).try_for_each(|bytes| self.append_block(bytes))
             }
-            Order::Section(builder, commit) => {
+            WriteOrder::Section(builder, commit) => {
                 let section = self.describe(*builder, commit);
                 self.append_section(&section)
             }
-            Order::Keep(builder, commit) => {
+            WriteOrder::Keep(builder, commit) => {
                 let section = self.describe(*builder, commit);
                 let body = section.encode(&self.limits).map_err(to_error)?;
                 if body.len() >= OWN_SECTION_BYTES {
@@ -149,20 +154,20 @@ impl File {
                 self.kept.push(body);
                 Ok(())
             }
-            Order::Whole(section) => self.append_section(&section),
-            Order::Flush(reply) => answer(&reply, self.object.flush()),
-            Order::Finish(reach, reply) => {
+            WriteOrder::Whole(section) => self.append_section(&section),
+            WriteOrder::Flush(reply) => answer(&reply, self.object.flush()),
+            WriteOrder::Finish(reach, reply) => {
                 let outcome = self.object.check().and_then(|()| self.object.sync(reach));
                 answer(&reply, outcome.map(|()| self.finished()))
             }
-            Order::HandOver(ahead, reply) => {
+            WriteOrder::HandOver(ahead, reply) => {
                 let outcome = match ahead {
-                    true => self.object.sync(Reach::Shared),
+                    true => self.object.sync(CommitReach::Shared),
                     false => self.object.flush(),
                 };
                 answer(&reply, outcome.map(|()| self.finished()))
             }
-            Order::Directory(body, reach, promised, reply) => {
+            WriteOrder::Directory(body, reach, promised, reply) => {
                 // A directory counts for recovery once it is written, so steps that may refuse the
                 // promise come first.
                 let ready = promised.map_or(Ok(()), |_| self.object.prepare_promise());
@@ -188,8 +193,8 @@ impl File {
         Ok(())
     }
 
-    fn finished(&mut self) -> Finished {
-        Finished {
+    fn finished(&mut self) -> SyncOutcome {
+        SyncOutcome {
             sections: std::mem::take(&mut self.sections),
             kept: std::mem::take(&mut self.kept),
             position: self.object.position(),
@@ -210,7 +215,7 @@ impl File {
     /// Appends a section; `body` is its encoding.
     fn append_encoded(&mut self, section: &Section, body: &[u8]) -> Result<()> {
         let arrays = section.touched().map_err(to_error)?;
-        let Place { offset, stored_bytes, bytes, .. } =
+        let RecordLocation { offset, stored_bytes, bytes, .. } =
             self.append_sealed(RecordKind::Section, body)?;
         let rank_first = section.entries.iter().map(|entry| entry.rank).min().unwrap_or(0);
         let place = SectionPlace { segment: 0, offset, stored_bytes, bytes, rank_first, arrays };
@@ -218,7 +223,7 @@ impl File {
         Ok(())
     }
 
-    fn append_sealed(&mut self, kind: RecordKind, body: &[u8]) -> Result<Place> {
+    fn append_sealed(&mut self, kind: RecordKind, body: &[u8]) -> Result<RecordLocation> {
         let packed = compress(body)?;
         let (stored, codec) = match packed.len() < body.len() {
             true => (packed.as_slice(), SealedCodec::Zstd),
@@ -235,7 +240,7 @@ impl File {
         whole.resize(whole.len().next_multiple_of(PADDED_TO), 0);
         self.object.append(&whole)?;
         let stored_bytes = self.object.position() - before;
-        Ok(Place { offset, stored_bytes, bytes, codec, checksum })
+        Ok(RecordLocation { offset, stored_bytes, bytes, codec, checksum })
     }
 
     /// Appends a record, and returns the address of its head.

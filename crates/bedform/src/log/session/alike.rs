@@ -10,7 +10,7 @@ use bedform_format::checksum::Fingerprint;
 use bedform_format::metadata::write_data_type;
 use serde_json::{Map, Value, json};
 
-use crate::comm::{COORDINATOR, Communicator, Group, decide, ranks_in_words};
+use crate::comm::{COORDINATOR, Communicator, MemberGroup, decide, ranks_in_words};
 use crate::error::{Error, Result};
 use crate::zarr::new_array::NewArray;
 
@@ -22,7 +22,7 @@ pub(super) struct GivenArrays(BTreeMap<String, BTreeMap<String, Value>>);
 
 impl GivenArrays {
     /// Describes the arrays of this member; empty if there is no other member.
-    pub(super) fn of(members: &Group, arrays: &[(ObjectPath, NewArray)]) -> Self {
+    pub(super) fn of(members: &MemberGroup, arrays: &[(ObjectPath, NewArray)]) -> Self {
         let arrays = if members.size() == 1 { &[] } else { arrays };
         let described = arrays.iter().map(|(path, array)| (path.to_string(), described(array)));
         Self(described.collect())
@@ -30,7 +30,7 @@ impl GivenArrays {
 
     /// Returns a digest that is equal for equal arrays. It is empty for a member that gives none,
     /// except on the coordinator.
-    pub(super) fn digest(&self, members: &Group) -> Vec<u8> {
+    pub(super) fn digest(&self, members: &MemberGroup) -> Vec<u8> {
         if self.0.is_empty() && members.rank() != COORDINATOR {
             return Vec::new();
         }
@@ -40,11 +40,11 @@ impl GivenArrays {
     }
 
     /// Returns the error of all members if some give other arrays than the coordinator. Collective.
-    pub(super) fn explain(&self, members: &Group) -> Error {
+    pub(super) fn explain(&self, members: &MemberGroup) -> Error {
         self.told(members).err().unwrap_or_else(|| Error::invalid("the arrays differ"))
     }
 
-    fn told(&self, members: &Group) -> Result<()> {
+    fn told(&self, members: &MemberGroup) -> Result<()> {
         let mine = json!(self.0).to_string().into_bytes();
         let first = decide(members, Ok(Vec::new()), |_| Ok(mine))?;
         let first: BTreeMap<_, _> = serde_json::from_slice(&first).unwrap_or_default();

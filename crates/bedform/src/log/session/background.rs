@@ -16,7 +16,7 @@ use std::thread::Builder;
 use bedform_format::log::Directory;
 use bedform_storage::{Storage, stopped_by, threads_that_fit};
 
-use super::{Reach, Session};
+use super::{CommitReach, Session};
 use crate::config::Configuration;
 use crate::error::Result;
 use crate::log::opened::OpenedStore;
@@ -33,20 +33,20 @@ const THREADS: usize = 2;
 
 /// Limits of a session's unsettled data, while it settles in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InBackground {
+pub struct SettleLimits {
     /// Bytes of elements.
     pub bytes: u64,
     /// Number of commits.
     pub commits: u64,
 }
 
-impl Default for InBackground {
+impl Default for SettleLimits {
     fn default() -> Self {
         Self { bytes: 1 << 30, commits: 10_000 }
     }
 }
 
-impl InBackground {
+impl SettleLimits {
     /// Returns the limits in `bedform.toml` for the store in `storage`, or the default.
     ///
     /// # Errors
@@ -65,21 +65,21 @@ impl InBackground {
 }
 
 /// The coordinator's count of commits that wait to be settled.
-pub(in crate::log) struct Waiting {
-    most: InBackground,
+pub(in crate::log) struct SettleBacklog {
+    most: SettleLimits,
     /// Commits that are not known to be settled: number and bytes, in order.
     commits: VecDeque<(u64, u64)>,
     bytes: u64,
-    work: Option<Work>,
+    work: Option<BackgroundSettle>,
 }
 
 /// A thread that settles, and the flag that stops it.
-struct Work {
+struct BackgroundSettle {
     outcome: Receiver<Result<()>>,
     stop: Arc<AtomicBool>,
 }
 
-impl Drop for Work {
+impl Drop for BackgroundSettle {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         // The thread must end first: it writes for this session.
@@ -87,8 +87,8 @@ impl Drop for Work {
     }
 }
 
-impl Waiting {
-    pub(super) fn new(most: InBackground) -> Self {
+impl SettleBacklog {
+    pub(super) fn new(most: SettleLimits) -> Self {
         Self { most, commits: VecDeque::new(), bytes: 0, work: None }
     }
 
@@ -146,7 +146,7 @@ impl Waiting {
         };
         // If no thread can start, the next commit tries again.
         if Builder::new().name("bedform-settle".to_owned()).spawn(settle).is_ok() {
-            self.work = Some(Work { outcome: outcome.1, stop });
+            self.work = Some(BackgroundSettle { outcome: outcome.1, stop });
         }
     }
 }
@@ -154,17 +154,17 @@ impl Waiting {
 impl Session {
     /// On the coordinator, returns the message about a commit for all members. It has the commit's
     /// number and, if settling is about to begin, the id of the session as which they go on in new
-    /// segments. At [`Reach::Node`] they keep their segments, which may hold promised data that are
-    /// not drained.
-    pub(in crate::log) fn commit_told(&mut self, number: u64) -> Result<Vec<u8>> {
+    /// segments. At [`CommitReach::Node`] they keep their segments, which may hold promised data
+    /// that are not drained.
+    pub(in crate::log) fn commit_message(&mut self, number: u64) -> Result<Vec<u8>> {
         let mut told = number.to_le_bytes().to_vec();
         if let Some(waiting) = &mut self.waiting
             && waiting.work.is_none()
             && waiting.has(2)
         {
             match self.options.reach {
-                Reach::Node => waiting.begin(&self.store),
-                Reach::Shared => told.extend(random_key()?),
+                CommitReach::Node => waiting.begin(&self.store),
+                CommitReach::Shared => told.extend(random_key()?),
             }
         }
         Ok(told)
@@ -183,7 +183,7 @@ impl Session {
     ///
     /// # Errors
     /// Of storage, on all members. The session can only end then; its commits stand.
-    pub(in crate::log) fn go_on_as(&mut self, id: [u8; 16]) -> Result<()> {
+    pub(in crate::log) fn continue_as(&mut self, id: [u8; 16]) -> Result<()> {
         let is_shared = self.share.is_some();
         self.given_before = self.token().0;
         self.end_stream();

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::super::commit::{check_place, first_root};
 use super::super::place::LogPlace;
 use super::alike::{GivenArrays, are_alike};
-use super::{Known, Session, Target, holds_text};
+use super::{Session, SessionArray, WriteTarget, holds_text};
 use crate::comm::decide;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::OpenOptions;
@@ -31,25 +31,25 @@ const LOCKED_TOGETHER: usize = 64;
 
 /// Arrays whose documents are being written.
 #[derive(Debug)]
-pub(in crate::log) struct Creation {
+pub(in crate::log) struct ArrayCreation {
     store: Arc<OpenedStore>,
     new: Arc<NewArrayBatch>,
     /// The task that returns the versions of the documents; `None` once they were taken.
-    work: Option<Work>,
+    work: Option<CreationTask>,
 }
 
 #[derive(Debug)]
-enum Work {
+enum CreationTask {
     /// The channel with the result of a thread, and the flag that ends the thread's waits.
     Thread(Receiver<Result<Vec<Version>>>, Arc<AtomicBool>),
     Done(Result<Vec<Version>>),
 }
 
-impl Creation {
+impl ArrayCreation {
     fn begin(store: &Arc<OpenedStore>, log: &LogPlace, new: NewArrayBatch) -> Result<Self> {
         let (store, new) = (store.clone(), Arc::new(new));
         let work = if store.options.threads == Some(1) {
-            Work::Done(write_all(&store, log, &new))
+            CreationTask::Done(write_all(&store, log, &new))
         } else {
             let (store, log, new) = (store.clone(), log.clone(), new.clone());
             let (stop, (written, answer)) = (Arc::<AtomicBool>::default(), sync_channel(1));
@@ -60,7 +60,7 @@ impl Creation {
             };
             let started = Builder::new().name("bedform-create".to_owned()).spawn(write);
             started.map_err(|error| Error::no_thread(&error))?;
-            Work::Thread(answer, stop)
+            CreationTask::Thread(answer, stop)
         };
         Ok(Self { store, new, work: Some(work) })
     }
@@ -68,10 +68,10 @@ impl Creation {
     /// Waits until all documents are written, and returns their versions.
     fn written(&mut self) -> Result<Vec<Version>> {
         let outcome = match self.work.take() {
-            Some(Work::Thread(answer, stop)) => {
+            Some(CreationTask::Thread(answer, stop)) => {
                 workers::answer(&answer).inspect_err(|_| stop.store(true, Ordering::Relaxed))?
             }
-            Some(Work::Done(outcome)) => Some(outcome),
+            Some(CreationTask::Done(outcome)) => Some(outcome),
             None => None,
         };
         let ended = || Error::new(ErrorKind::Poisoned, "the arrays could not be created");
@@ -79,7 +79,7 @@ impl Creation {
     }
 }
 
-impl Drop for Creation {
+impl Drop for ArrayCreation {
     fn drop(&mut self) {
         if self.work.is_none() {
             return;
@@ -160,7 +160,7 @@ impl Session {
             let (path, target) = parse(&one).ok_or_else(erred)?;
             let before = target.shape.clone();
             self.keys.insert(path.clone(), target.key);
-            self.arrays.insert(path, Known { target, before, epoch, is_new: true });
+            self.arrays.insert(path, SessionArray { target, before, epoch, is_new: true });
         }
         Ok(())
     }
@@ -181,7 +181,7 @@ impl Session {
             };
             known.push(json!([path.as_str(), key, item, array.shape]));
         }
-        let creation = Creation::begin(&self.store, &self.log, new)?;
+        let creation = ArrayCreation::begin(&self.store, &self.log, new)?;
         self.creations.push(creation);
         Ok(Value::Array(known).to_string().into_bytes())
     }
@@ -256,10 +256,10 @@ pub(in crate::log) fn prepare_log(
     Ok(Some(LogState { pending: true, kept: false, settled: settled.max(state.settled) }))
 }
 
-fn parse(one: &Value) -> Option<(ObjectPath, Target)> {
+fn parse(one: &Value) -> Option<(ObjectPath, WriteTarget)> {
     let (path, key, item, shape): (String, [u8; 16], usize, Vec<u64>) =
         serde_json::from_value(one.clone()).ok()?;
-    Some((ObjectPath::parse(&path).ok()?, Target::new(key, item, shape)))
+    Some((ObjectPath::parse(&path).ok()?, WriteTarget::new(key, item, shape)))
 }
 
 fn erred() -> Error {

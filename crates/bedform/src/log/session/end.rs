@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bedform_storage::within;
 
-use super::{Health, Reach, Session};
-use crate::comm::{Communicator, Group, agree, decide};
+use super::{CommitReach, Health, Session};
+use crate::comm::{Communicator, MemberGroup, agree, decide};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::settle::SettleOptions;
 
@@ -26,7 +26,7 @@ pub enum AtEnd {
 /// [`Store::settle_together`](crate::Store::settle_together). It is called in place of these, and
 /// returns `error`, of which the others learn.
 pub fn decline(members: Box<dyn Communicator>, error: Error) -> Error {
-    let members = match Group::by_node(members) {
+    let members = match MemberGroup::by_node(members) {
         Ok(members) => members,
         Err(_) => return error,
     };
@@ -55,9 +55,9 @@ impl Session {
         self.end_settling();
         self.keep_promises()?;
         match self.options.at_end {
-            AtEnd::Settle => {
-                self.settle_together().map_err(|error| error.followed_by(self.what_stands()))
-            }
+            AtEnd::Settle => self
+                .settle_together()
+                .map_err(|error| error.followed_by(self.remaining_commits_text())),
             AtEnd::Leave => Ok(()),
         }
     }
@@ -98,8 +98,8 @@ impl Session {
     /// Waits until all promised commits are visible.
     fn keep_promises(&mut self) -> Result<()> {
         match self.options.reach {
-            Reach::Node => self.drain_entered().map(drop),
-            Reach::Shared => Ok(()),
+            CommitReach::Node => self.drain_entered().map(drop),
+            CommitReach::Shared => Ok(()),
         }
     }
 
@@ -132,7 +132,7 @@ impl Session {
             let name = stream.segment().name();
             // Without the mark the segment is searched before it is removed, which only costs time.
             let _ = self.log.mark_closed(name);
-            if self.options.reach == Reach::Node && self.options.burst.is_some() {
+            if self.options.reach == CommitReach::Node && self.options.burst.is_some() {
                 // If the note stays, as after a power cut, `recover` must run before other sessions
                 // begin.
                 let is_forgotten = self.log.forget_tier(name).is_ok();
@@ -144,7 +144,7 @@ impl Session {
     }
 
     /// Describes the state of commits that are not fully settled, and the remedy.
-    fn what_stands(&self) -> String {
+    fn remaining_commits_text(&self) -> String {
         format!(
             "all that was committed is durable and can be read, and what was not settled, or not removed, \
              stays in {}: 'bedform settle', by who may, goes on",

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use super::{AtEnd, Burst, InBackground, Reach};
+use super::{AtEnd, Burst, CommitReach, SettleLimits};
 use crate::error::{Error, Result};
 use crate::size;
 
@@ -19,13 +19,13 @@ pub struct SessionOptions {
     /// The burst tier that takes the writes first; `None` to write to the log itself.
     pub burst: Option<Burst>,
     /// How far data have to get before a commit returns. The same on all members.
-    pub reach: Reach,
+    pub reach: CommitReach,
     /// The treatment of the commits when the session ends. The same on all members.
     pub at_end: AtEnd,
     /// Limits of unsettled data at which settling begins while the session goes on; only the rest
     /// is settled at the end. `None` settles at the end only. The same on all members. With
-    /// [`Reach::Node`] the settled segments are removed at the end.
-    pub background: Option<InBackground>,
+    /// [`CommitReach::Node`] the settled segments are removed at the end.
+    pub background: Option<SettleLimits>,
     /// True to check and write data while the caller goes on. False to do so in the calls
     /// themselves, to simulate more members than there can be threads.
     pub in_background: bool,
@@ -51,7 +51,7 @@ impl Default for SessionOptions {
         Self {
             buffer_bytes: 64 << 20,
             burst: None,
-            reach: Reach::Shared,
+            reach: CommitReach::Shared,
             at_end: AtEnd::Settle,
             background: None,
             in_background: true,
@@ -63,7 +63,7 @@ impl SessionOptions {
     /// Parses options as language bindings pass them, for a session on the store in `storage`. All
     /// keys are optional, and null stands for the default: `buffer_bytes`; `durability` (`"disk"`,
     /// `"node"`); `settle` (`"end"`, `"later"`, `"background"`); `settle_bytes` and
-    /// `settle_commits` (limits of `"background"`: see [`InBackground`]); `burst` (a directory; the
+    /// `settle_commits` (limits of `"background"`: see [`SettleLimits`]); `burst` (a directory; the
     /// configured one by default, see [`crate::config`]; false for none); `burst_capacity_bytes`.
     ///
     /// # Errors
@@ -85,8 +85,8 @@ impl SessionOptions {
                     options.buffer_bytes = bytes.map_err(|_| bad())?;
                 }
                 ("burst_capacity_bytes", _) => capacity = Some(size::from_json(key, value)?),
-                ("durability", Some("disk")) => options.reach = Reach::Shared,
-                ("durability", Some("node")) => options.reach = Reach::Node,
+                ("durability", Some("disk")) => options.reach = CommitReach::Shared,
+                ("durability", Some("node")) => options.reach = CommitReach::Node,
                 ("settle", Some("end")) => options.at_end = AtEnd::Settle,
                 ("settle", Some("later")) => options.at_end = AtEnd::Leave,
                 ("settle", Some("background")) => is_background = true,
@@ -105,8 +105,8 @@ impl SessionOptions {
             }
         }
         if is_background {
-            let InBackground { bytes, commits } = InBackground::of_store(storage)?;
-            options.background = Some(InBackground {
+            let SettleLimits { bytes, commits } = SettleLimits::of_store(storage)?;
+            options.background = Some(SettleLimits {
                 bytes: bytes_max.unwrap_or(bytes),
                 commits: commits_max.unwrap_or(commits),
             });
@@ -121,7 +121,7 @@ impl SessionOptions {
         if let (Some(burst), Some(bytes)) = (&mut options.burst, capacity) {
             burst.capacity_bytes = bytes;
         }
-        if let (Some(burst), Reach::Node) = (&mut options.burst, options.reach) {
+        if let (Some(burst), CommitReach::Node) = (&mut options.burst, options.reach) {
             burst.lengthen_parts();
         }
         Ok(options)
@@ -131,7 +131,7 @@ impl SessionOptions {
     /// they opened it, for [`check_alike`].
     pub(super) fn in_common(&self, store: Durability) -> [u8; ALIKE.len()] {
         [
-            u8::from(self.reach == Reach::Node),
+            u8::from(self.reach == CommitReach::Node),
             match self.background {
                 Some(_) => 2,
                 None => u8::from(self.at_end == AtEnd::Leave),

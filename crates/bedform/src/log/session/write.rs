@@ -8,8 +8,8 @@ use super::{Decomposition, Session, Token, holds_text};
 use crate::comm::{Communicator, decide};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::boxes::parts_of;
-use crate::log::segment::{Held, to_error};
-use crate::log::stream::{Data, Declared, Stream, Target, held};
+use crate::log::segment::{LentData, to_error};
+use crate::log::stream::{DeclaredBoxes, SectionStream, WriteData, WriteTarget, held};
 use crate::plan::copy;
 use crate::write::elements::Elements;
 
@@ -29,7 +29,7 @@ impl Session {
         elements: Elements<'_>,
     ) -> Result<Token> {
         let Elements::Bytes(bytes) = elements else { return Err(holds_text(path)) };
-        self.write_data(path, selection, Data::Copied(bytes))
+        self.write_data(path, selection, WriteData::Copied(bytes))
     }
 
     /// As [`Session::write`], without a copy where that is faster. The session keeps the `elements`
@@ -41,19 +41,19 @@ impl Session {
         &mut self,
         path: &ObjectPath,
         selection: &Selection,
-        elements: Held,
+        elements: LentData,
     ) -> Result<Token> {
-        self.write_data(path, selection, Data::Held(elements))
+        self.write_data(path, selection, WriteData::Lent(elements))
     }
 
     fn write_data(
         &mut self,
         path: &ObjectPath,
         selection: &Selection,
-        data: Data<'_>,
+        data: WriteData<'_>,
     ) -> Result<Token> {
         self.check_sound()?;
-        let known = self.known_to_have(path, |shape| selection.validate(shape).is_ok())?;
+        let known = self.array_large_enough(path, |shape| selection.validate(shape).is_ok())?;
         let (shape, item) = (&known.target.shape, known.target.item_size);
         selection.validate(shape).map_err(|error| Error::from(error).at(path.to_string()))?;
         check_bytes(path, data.len(), selection.len(), item)?;
@@ -67,13 +67,13 @@ impl Session {
             None => stream.add(data),
             Some(copies) => {
                 let bytes = match &data {
-                    Data::Copied(bytes) => bytes,
-                    Data::Held(data) => held(data),
+                    WriteData::Copied(bytes) => bytes,
+                    WriteData::Lent(data) => held(data),
                 };
                 add_gathered(stream, bytes, copies, item)
             }
         };
-        self.end(outcome)
+        self.end_write(outcome)
     }
 
     /// As [`Session::write`], for several boxes: their elements follow each other, each box in C
@@ -88,13 +88,13 @@ impl Session {
         elements: &[u8],
     ) -> Result<Token> {
         self.check_sound()?;
-        let known = self.known_to_have(path, |shape| boxes.validate(shape).is_ok())?;
+        let known = self.array_large_enough(path, |shape| boxes.validate(shape).is_ok())?;
         boxes.validate(&known.target.shape).map_err(|error| outside(path, &error))?;
         let count = boxes.elements().map_err(to_error)?;
         check_bytes(path, elements.len(), Some(count), known.target.item_size)?;
         self.begin(path, boxes)?;
-        let outcome = self.stream()?.add(Data::Copied(elements));
-        self.end(outcome)
+        let outcome = self.stream()?.add(WriteData::Copied(elements));
+        self.end_write(outcome)
     }
 
     /// Declares boxes once, for many writes of this member, to any array and record in which they
@@ -105,7 +105,7 @@ impl Session {
     pub fn declare(&mut self, boxes: Boxes) -> Result<Decomposition> {
         boxes.validate(&vec![u64::MAX; boxes.rank()]).map_err(to_error)?;
         boxes.elements().map_err(to_error)?;
-        self.declared.push(Declared::new(boxes));
+        self.declared.push(DeclaredBoxes::new(boxes));
         Ok(Decomposition(self.declared.len() - 1))
     }
 
@@ -121,7 +121,7 @@ impl Session {
         decomposition: Decomposition,
         elements: &[u8],
     ) -> Result<Token> {
-        self.write_declared_data(path, record, decomposition, Data::Copied(elements))
+        self.write_declared_data(path, record, decomposition, WriteData::Copied(elements))
     }
 
     /// As [`Session::write_declared`], without a copy where that is faster: see
@@ -134,9 +134,9 @@ impl Session {
         path: &ObjectPath,
         record: Option<u64>,
         decomposition: Decomposition,
-        elements: Held,
+        elements: LentData,
     ) -> Result<Token> {
-        self.write_declared_data(path, record, decomposition, Data::Held(elements))
+        self.write_declared_data(path, record, decomposition, WriteData::Lent(elements))
     }
 
     fn write_declared_data(
@@ -144,13 +144,15 @@ impl Session {
         path: &ObjectPath,
         record: Option<u64>,
         decomposition: Decomposition,
-        data: Data<'_>,
+        data: WriteData<'_>,
     ) -> Result<Token> {
         self.check_sound()?;
         let unknown = || Error::invalid("this decomposition was not declared in this session");
         let boxes = self.declared.get(decomposition.0).ok_or_else(unknown)?.boxes.clone();
-        let known = self.known_to_have(path, |shape| lie_in(&boxes, record, shape).is_ok())?;
-        lie_in(&boxes, record, &known.target.shape).map_err(|error| error.at(path.to_string()))?;
+        let known = self
+            .array_large_enough(path, |shape| check_boxes_within(&boxes, record, shape).is_ok())?;
+        check_boxes_within(&boxes, record, &known.target.shape)
+            .map_err(|error| error.at(path.to_string()))?;
         let (turn, commit) = (self.turn(), self.commit_id());
         self.stream()?;
         let declared = self.declared.get_mut(decomposition.0);
@@ -165,7 +167,7 @@ impl Session {
             .begin_declared(&known.target, record, declared, turn, commit)
             .map_err(|error| error.at(path.to_string()))?;
         let outcome = stream.add(data);
-        self.end(outcome)
+        self.end_write(outcome)
     }
 
     /// Makes the array at `path` larger from the next commit on; new elements that are not written
@@ -176,7 +178,7 @@ impl Session {
     /// `InvalidArgument` for another rank, or a shape that is smaller along some axis.
     pub fn resize(&mut self, path: &ObjectPath, shape: &[u64]) -> Result<()> {
         self.check_sound()?;
-        let known = self.known_to_have(path, |_| false)?;
+        let known = self.array_large_enough(path, |_| false)?;
         let old = &known.target.shape;
         let grows = shape.len() == old.len() && old.iter().zip(shape).all(|(old, new)| old <= new);
         if !grows || shape.iter().any(|length| i64::try_from(*length).is_err()) {
@@ -206,11 +208,11 @@ impl Session {
     ) -> Result<u64> {
         self.check_process()?;
         self.enter(format!("append({:?}, axis {axis})", path.as_str()));
-        let mine = self.appended(path, axis, shape, elements);
+        let mine = self.append_request(path, axis, shape, elements);
         let members = self.members.clone();
         let told = decide(&*members, mine, |parts| {
             check_one_array(path, &parts)?;
-            Ok(place_in_order(&parts))
+            Ok(append_starts(&parts))
         })?;
         self.epoch += 1;
         let numbers: Vec<u64> =
@@ -220,7 +222,7 @@ impl Session {
         else {
             return Err(Error::invalid("the members' coordinator erred"));
         };
-        let known = self.known(path)?;
+        let known = self.array_at(path)?;
         known.target.base[axis] = known.before[axis];
         known.target.shape[axis] = *end;
         let mut corner = vec![0; known.target.shape.len()];
@@ -235,7 +237,7 @@ impl Session {
 
     /// Returns the length of the array along `axis`, the length that this member appends, and the
     /// array's key, as bytes.
-    fn appended(
+    fn append_request(
         &mut self,
         path: &ObjectPath,
         axis: usize,
@@ -243,8 +245,8 @@ impl Session {
         elements: Elements<'_>,
     ) -> Result<Vec<u8>> {
         self.check_sound()?;
-        let Target { key, item_size, shape: old, .. } =
-            &self.known_to_have(path, |_| false)?.target;
+        let WriteTarget { key, item_size, shape: old, .. } =
+            &self.array_large_enough(path, |_| false)?.target;
         let fits = shape.len() == old.len()
             && axis < old.len()
             && (0..old.len()).all(|other| other == axis || shape[other] == old[other]);
@@ -273,7 +275,7 @@ impl Session {
 
     /// Ends a write. If it failed between its description and its last byte, the session cannot be
     /// used any more.
-    pub(super) fn end(&mut self, outcome: Result<()>) -> Result<Token> {
+    pub(super) fn end_write(&mut self, outcome: Result<()>) -> Result<Token> {
         let commit = self.commit_id();
         let outcome = outcome.and_then(|()| self.stream()?.cut_if_large(commit));
         self.fail_with(&outcome);
@@ -282,7 +284,7 @@ impl Session {
 }
 
 fn add_gathered(
-    stream: &mut Stream,
+    stream: &mut SectionStream,
     bytes: &[u8],
     copies: Vec<(usize, copy::Copy)>,
     item: usize,
@@ -293,7 +295,7 @@ fn add_gathered(
         let target = copy::CopyTarget::new(&mut gathered);
         // SAFETY: only this thread has the buffer.
         unsafe { copy.run(bytes, target, item, 1)? };
-        stream.add(Data::Copied(&gathered))?;
+        stream.add(WriteData::Copied(&gathered))?;
     }
     Ok(())
 }
@@ -312,7 +314,7 @@ fn check_one_array(path: &ObjectPath, parts: &[Vec<u8>]) -> Result<()> {
 }
 
 /// Returns the new end of the array, then the start of each member's part, each as a `u64`.
-fn place_in_order(parts: &[Vec<u8>]) -> Vec<u8> {
+fn append_starts(parts: &[Vec<u8>]) -> Vec<u8> {
     let number = |part: &[u8], at: usize| {
         part.as_chunks::<8>().0.get(at).map_or(0, |bytes| u64::from_le_bytes(*bytes))
     };
@@ -326,7 +328,7 @@ fn place_in_order(parts: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// Fails if `boxes`, within `record` if there is one, do not lie in an array of `shape`.
-fn lie_in(boxes: &Boxes, record: Option<u64>, shape: &[u64]) -> Result<()> {
+fn check_boxes_within(boxes: &Boxes, record: Option<u64>, shape: &[u64]) -> Result<()> {
     let inner = match (record, shape.split_first()) {
         (None, _) => shape,
         (Some(record), Some((records, inner))) if record < *records => inner,

@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bedform_storage::{ReadBlock, stopped_by};
 
-use super::lay::Reach;
+use super::lay::RoundBounds;
 use super::read::{Window, WindowPlan, index, plan_windows};
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::view::View;
+use crate::log::view::RootView;
 use crate::threads::workers;
 
 /// Windows that are read ahead of the laid one, and threads that read them: the requests in flight.
@@ -23,13 +23,13 @@ const AHEAD: usize = 4;
 const AHEAD_OF_SERVER: usize = 16;
 
 /// A window to read, and the channel for the result.
-type Task = (WindowPlan, SyncSender<Result<Window>>);
+type WindowRequest = (WindowPlan, SyncSender<Result<Window>>);
 
 /// Memory of windows, reused while a store is settled: freed memory is not always free for others.
 #[derive(Debug, Default)]
-pub(super) struct Spare(Mutex<Vec<Vec<u8>>>);
+pub(super) struct WindowPool(Mutex<Vec<Vec<u8>>>);
 
-impl Spare {
+impl WindowPool {
     /// Returns the memory of a window, new if there is none to reuse.
     fn take(&self, window_bytes: u64) -> Vec<u8> {
         let free = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -48,14 +48,14 @@ impl Spare {
 /// # Errors
 /// `Corrupt` for damaged records; those of storage and of `lay`; `Io` if no thread can be started.
 pub(super) fn read_ahead(
-    view: &View,
-    round: &[Reach],
+    view: &RootView,
+    round: &[RoundBounds],
     window_bytes: u64,
-    spare: &Spare,
+    spare: &WindowPool,
     lay: &mut dyn FnMut(&Window) -> Result<()>,
 ) -> Result<()> {
     let ahead = if view.place.storage.is_remote() { AHEAD_OF_SERVER } else { AHEAD };
-    let (send_task, tasks) = channel::<Task>();
+    let (send_task, tasks) = channel::<WindowRequest>();
     let (send_window, windows) = sync_channel(ahead);
     let tasks = Mutex::new(tasks);
     let stop = Arc::new(AtomicBool::new(false));
@@ -95,7 +95,7 @@ pub(super) fn read_ahead(
 
 fn lay_all(
     windows: &Receiver<Receiver<Result<Window>>>,
-    spare: &Spare,
+    spare: &WindowPool,
     lay: &mut dyn FnMut(&Window) -> Result<()>,
 ) -> Result<()> {
     while let Some(window) = workers::answer(windows)? {
@@ -107,7 +107,7 @@ fn lay_all(
 }
 
 /// Reads windows until no more are planned.
-fn read_tasks(tasks: &Mutex<Receiver<Task>>, window_bytes: u64, spare: &Spare) {
+fn read_tasks(tasks: &Mutex<Receiver<WindowRequest>>, window_bytes: u64, spare: &WindowPool) {
     let mut block = ReadBlock::default();
     let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
     while let Ok((window, done)) = next() {
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn memory_of_windows_goes_round() {
-        let spare = Spare::default();
+        let spare = WindowPool::default();
         let mut window = spare.take(100);
         assert!(window.is_empty() && window.capacity() >= 100);
         window.resize(100, 1);

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use bedform_format::metadata::parse_array;
 use bedform_geometry::{delinearize, element_count};
 
-use super::plan::ArrayPlan;
+use super::plan::SettlePlan;
 use crate::codec::choice::SampleBlock;
 use crate::error::{Error, Result};
 use crate::log::opened::OpenedStore;
-use crate::log::view::View;
+use crate::log::view::RootView;
 use crate::source::Moment as _;
 use crate::write::elements::ChunkElements;
 use crate::write::sample::{SampleBlocks, spread};
@@ -28,8 +28,8 @@ const OTHERS_MAX: u64 = 1 << 12;
 /// `Corrupt` for damaged records; as [`close`].
 pub(super) fn choose_codecs(
     store: &Arc<OpenedStore>,
-    view: &Arc<View>,
-    plans: &mut [ArrayPlan],
+    view: &Arc<RootView>,
+    plans: &mut [SettlePlan],
 ) -> Result<()> {
     let mut closings = Vec::new();
     for plan in plans.iter().filter(|plan| plan.state.is_open) {
@@ -54,7 +54,11 @@ pub(super) fn choose_codecs(
 }
 
 /// Returns chunks that the commits of `view` have written to, spread over the array.
-fn sample(store: &OpenedStore, view: &Arc<View>, plan: &ArrayPlan) -> Result<Vec<SampleBlock>> {
+fn sample(
+    store: &OpenedStore,
+    view: &Arc<RootView>,
+    plan: &SettlePlan,
+) -> Result<Vec<SampleBlock>> {
     let pinned = plan.pinned(store, view);
     let layout = &plan.state.layout;
     let objects = plan.objects.len() as u64;

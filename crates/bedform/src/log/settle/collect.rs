@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::commit::first_root;
 use crate::log::place::LogPlace;
 use crate::log::recover::{has_leftover, has_more};
-use crate::log::view::View;
+use crate::log::view::RootView;
 use crate::zarr::kept::KEPT;
 
 /// Attempts to publish a root while other commits are faster.
@@ -151,7 +151,7 @@ impl OpenedStore {
             }
             // There is no log, or the store's document names a log that has no root.
             None if log.has_log() || place.segment_names()?.is_empty() => {
-                place.check_may_lack(log)?;
+                place.check_log_present(log)?;
                 if !options.dry_run {
                     self.say_settled(log, log.settled, false)?;
                 }
@@ -241,19 +241,19 @@ impl OpenedStore {
         }
         let _lock = self.lock(&ObjectPath::root())?;
         let (None, log) = self.newest_root(place)? else { return Ok(()) };
-        place.check_may_lack(log)?;
+        place.check_log_present(log)?;
         self.say_settled(log, log.settled, false)
     }
 
     fn segments_of(&self, root: &Arc<Root>, place: &LogPlace) -> Result<BTreeSet<String>> {
         let limits = &self.options.limits;
-        View::new(root.clone(), place.clone(), limits, Arc::default()).segments()
+        RootView::new(root.clone(), place.clone(), limits, Arc::default()).segments()
     }
 
     /// Publishes a root without the commits of `settled`, which are in `shards` now. The store's
     /// document says `pending` until [`OpenedStore::collect_log`] clears it, even if the root has
     /// no commits.
-    pub(super) fn drop_commits(&self, settled: &View, shards: &SettledShards) -> Result<()> {
+    pub(super) fn drop_commits(&self, settled: &RootView, shards: &SettledShards) -> Result<()> {
         let log = self.log_place()?;
         let number = settled.root.number;
         let shapes = settled.shapes()?;

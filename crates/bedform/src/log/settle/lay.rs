@@ -2,7 +2,7 @@
 //!
 //! A box that lies in one chunk, in the same order as in the log, is one copy. A box that crosses
 //! chunks, or has another order there, is copied row by row. Scattered elements are very many boxes
-//! of a few bytes, each mostly in the chunk of the box before: [`Building::lay_near`] copies those.
+//! of a few bytes, each mostly in the chunk of the box before: [`ArrayBuilder::lay_near`] copies those.
 
 use std::collections::HashMap;
 
@@ -10,33 +10,33 @@ use bedform_codec::Scratch;
 use bedform_format::log::Boxes;
 use bedform_geometry::delinearize;
 
-use super::plan::ArrayPlan;
-use super::walk::Walk;
+use super::plan::SettlePlan;
+use super::walk::ChunkWalk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::threads::budget::BudgetRound;
 use crate::write::elements::{ChunkElements, WriteInput, is_outside};
 use crate::write::sink::{BuiltChunk, Sink, StoredUnit};
 
 /// The chunks of one array's objects that a round builds.
-pub(super) struct Building<'a> {
-    pub(super) plan: &'a ArrayPlan,
+pub(super) struct ArrayBuilder<'a> {
+    pub(super) plan: &'a SettlePlan,
     pub(super) sink: &'a dyn Sink,
-    pub(super) objects: Vec<BuildingObject>,
+    pub(super) objects: Vec<ObjectBuilder>,
     places: HashMap<u64, usize>,
     /// The chunk of the last box, taken out of its object: the next box is likely to lie there,
     /// too.
-    near: Option<Near>,
-    pub(super) reach: Reach,
+    near: Option<CurrentChunk>,
+    pub(super) reach: RoundBounds,
     /// True if elements and their bytes have the same order in chunks as in the log, which is C
     /// order.
     is_plain: bool,
     scratch: Scratch,
-    walk: Walk,
+    walk: ChunkWalk,
 }
 
 /// The elements of an array that a round may need: a bounding box.
 #[derive(Debug, Clone)]
-pub(super) struct Reach {
+pub(super) struct RoundBounds {
     pub(super) key: [u8; 16],
     pub(super) item_size: usize,
     /// All objects of the round contain the commits up to this one.
@@ -48,14 +48,14 @@ pub(super) struct Reach {
 
 /// The relation of a box to another one: wholly inside, wholly outside, or neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Position {
+pub(super) enum BoxRelation {
     Inside,
     Outside,
     Across,
 }
 
 /// One object of a round.
-pub(super) struct BuildingObject {
+pub(super) struct ObjectBuilder {
     /// Index of its plan, and its number in that plan.
     pub(super) plan: usize,
     pub(super) number: u64,
@@ -69,7 +69,7 @@ pub(super) struct BuildingObject {
 }
 
 /// A chunk in memory, taken out of its object while boxes are copied into it.
-struct Near {
+struct CurrentChunk {
     /// Its coordinates in the grid of chunks; its first element along each axis, and the end.
     coordinates: Vec<u64>,
     low: Vec<u64>,
@@ -84,17 +84,17 @@ struct Near {
 
 /// The boxes of one write, with the commit that wrote them.
 #[derive(Clone, Copy)]
-pub(super) struct Written<'b> {
+pub(super) struct EntryBoxes<'b> {
     pub(super) commit: u64,
     pub(super) record: Option<u64>,
     pub(super) boxes: &'b Boxes,
 }
 
-impl<'a> Building<'a> {
+impl<'a> ArrayBuilder<'a> {
     pub(super) fn new(
-        plan: &'a ArrayPlan,
+        plan: &'a SettlePlan,
         sink: &'a dyn Sink,
-        objects: Vec<BuildingObject>,
+        objects: Vec<ObjectBuilder>,
     ) -> Self {
         let places = objects.iter().enumerate().map(|(at, object)| (object.number, at)).collect();
         let codec = &plan.state.layout.codec;
@@ -109,13 +109,13 @@ impl<'a> Building<'a> {
         Self {
             plan,
             sink,
-            reach: Reach::new(plan, &objects),
+            reach: RoundBounds::new(plan, &objects),
             objects,
             places,
             near: None,
             is_plain,
             scratch: Scratch::default(),
-            walk: Walk::default(),
+            walk: ChunkWalk::default(),
         }
     }
 
@@ -161,11 +161,11 @@ impl<'a> Building<'a> {
     /// `data`. Returns the number of copied boxes, and of copied bytes.
     pub(super) fn lay_near(
         &mut self,
-        written: Written<'_>,
+        written: EntryBoxes<'_>,
         first: usize,
         data: &[u8],
     ) -> (usize, usize) {
-        let is_news = |near: &&mut Near| near.contained < written.commit;
+        let is_news = |near: &&mut CurrentChunk| near.contained < written.commit;
         let Some(near) = self.near.as_mut().filter(|_| self.is_plain).filter(is_news) else {
             return (0, 0);
         };
@@ -220,7 +220,7 @@ impl<'a> Building<'a> {
     fn lay_chunk(
         &mut self,
         commit: u64,
-        walk: &mut Walk,
+        walk: &mut ChunkWalk,
         (start, lengths): (&[u64], &[u64]),
         data: &[u8],
         wait: &BudgetRound<'_>,
@@ -260,7 +260,7 @@ impl<'a> Building<'a> {
         copied.ok_or_else(|| Error::new(ErrorKind::Io, "internal error: a box leaves its chunk"))
     }
 
-    /// Takes a chunk out of its object for copies; `is_replaced` as in [`Building::make_chunk`].
+    /// Takes a chunk out of its object for copies; `is_replaced` as in [`ArrayBuilder::make_chunk`].
     fn go_to(
         &mut self,
         object: usize,
@@ -276,7 +276,7 @@ impl<'a> Building<'a> {
         };
         let shape = self.plan.state.layout.grid.chunk_shape();
         let low: Vec<u64> = coordinates.iter().zip(shape).map(|(at, length)| at * length).collect();
-        self.near = Some(Near {
+        self.near = Some(CurrentChunk {
             coordinates: coordinates.to_vec(),
             high: low.iter().zip(shape).map(|(low, length)| low + length).collect(),
             low,
@@ -347,8 +347,8 @@ impl<'a> Building<'a> {
     }
 }
 
-impl Reach {
-    fn new(plan: &ArrayPlan, objects: &[BuildingObject]) -> Self {
+impl RoundBounds {
+    fn new(plan: &SettlePlan, objects: &[ObjectBuilder]) -> Self {
         let shape = &plan.state.metadata.chunk_shape;
         let edge = |fold: fn(u64, u64) -> u64, from: u64, axis: usize| {
             objects.iter().fold(from, |edge, object| fold(edge, object.coordinates[axis]))
@@ -377,13 +377,13 @@ impl Reach {
     }
 
     /// Returns the relation of the box from `low` to `high` to the bounding box of the round.
-    pub(super) fn position_of(&self, low: &[u64], high: &[u64]) -> Position {
+    pub(super) fn position_of(&self, low: &[u64], high: &[u64]) -> BoxRelation {
         let axes = || (0..low.len().min(self.low.len())).map(|axis| (axis, self.low[axis]));
         if axes().all(|(axis, own)| own <= low[axis] && high[axis] <= self.high[axis]) {
-            return Position::Inside;
+            return BoxRelation::Inside;
         }
         let is_outside = |(axis, own)| high[axis] <= own || self.high[axis] <= low[axis];
-        if axes().any(is_outside) { Position::Outside } else { Position::Across }
+        if axes().any(is_outside) { BoxRelation::Outside } else { BoxRelation::Across }
     }
 
     /// Returns the first and the last element of the box, in its C order, that an object of the

@@ -44,10 +44,10 @@ use std::time::Duration;
 use bedform_format::ObjectPath;
 use bedform_storage::Durability;
 
-use self::ahead::Spare;
+use self::ahead::WindowPool;
 use self::round::Rounds;
-use self::write::Counts;
-use crate::comm::{Call, Communicator, Group, agree, decide};
+use self::write::SettleCounters;
+use crate::comm::{CollectiveCall, Communicator, MemberGroup, agree, decide};
 use crate::error::{Error, Result};
 use crate::memory;
 use crate::write::sink::Sink;
@@ -159,7 +159,7 @@ impl OpenedStore {
         if number >= of {
             return Err(Error::invalid(format!("there is no share {number} of {of}")));
         }
-        let counts = Counts::default();
+        let counts = SettleCounters::default();
         // Another process that settles may be ahead; then a newer snapshot is taken.
         let commits = self.in_one_snapshot(|| self.settle_once(options, progress, &counts))?;
         Ok(SettleStatistics { commits, ..counts.statistics() })
@@ -177,10 +177,10 @@ impl OpenedStore {
         options: &SettleOptions,
         progress: ProgressCallback<'_>,
     ) -> Result<SettleStatistics> {
-        let members = Group::by_node(members)?;
+        let members = MemberGroup::by_node(members)?;
         // A store without a key has no log, and nothing to settle.
         let store = self.log_place().map_or([0; 16], |log| log.store);
-        members.enter(Call::of("store", store, options.call()).at(self.storage.name()));
+        members.enter(CollectiveCall::of("store", store, options.call()).at(self.storage.name()));
         decide(&members, self.check_writable().map(|()| Vec::new()), |_| Ok(Vec::new()))?;
         self.settle_together(&members, options, progress)
     }
@@ -193,7 +193,7 @@ impl OpenedStore {
     /// As [`OpenedStore::settle_with`]: the first error of any member, on all.
     pub(crate) fn settle_together(
         self: &Arc<Self>,
-        members: &Group,
+        members: &MemberGroup,
         options: &SettleOptions,
         progress: ProgressCallback<'_>,
     ) -> Result<SettleStatistics> {
@@ -212,7 +212,7 @@ impl OpenedStore {
 
     /// Makes the names of objects durable that were found settled, before the log drops their
     /// commits. The process that published them may have died before it synced the directories.
-    fn sync_found(&self, plans: &[plan::ArrayPlan], found: &[(usize, u64)]) -> Result<()> {
+    fn sync_found(&self, plans: &[plan::SettlePlan], found: &[(usize, u64)]) -> Result<()> {
         if self.options.durability == Durability::Process {
             return Ok(());
         }
@@ -228,10 +228,10 @@ impl OpenedStore {
         self: &Arc<Self>,
         options: &SettleOptions,
         progress: ProgressCallback<'_>,
-        counts: &Counts,
+        counts: &SettleCounters,
     ) -> Result<u64> {
         let SettleOptions { memory_bytes, arrays, part, grace } = options;
-        self.look_unless_always()?;
+        self.refresh_if_stale()?;
         let view = self.snapshot()?.view.filter(|view| view.root.has_commits());
         let Some(view) = view else {
             // Writers that have ended since the last settling may have left segments to remove.
@@ -261,7 +261,7 @@ impl OpenedStore {
             total_bytes: objects().fold(0, |all, object| all.saturating_add(object.bytes)),
             progress,
             counts,
-            spare: Spare::default(),
+            spare: WindowPool::default(),
         };
         rounds.run()?;
         drop(rounds);

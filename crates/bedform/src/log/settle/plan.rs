@@ -16,13 +16,13 @@ use bedform_format::log::Section;
 use bedform_geometry::{delinearize, element_count, linearize};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::view::View;
+use crate::log::view::RootView;
 
 /// Objects that the bounding box of a section may touch before its boxes are looked at one by one.
 const OBJECTS_BY_BOUNDS: u64 = 1024;
 
 /// An array with commits that may not be settled, and its objects to settle.
-pub(super) struct ArrayPlan {
+pub(super) struct SettlePlan {
     pub(super) path: ObjectPath,
     pub(super) key: [u8; 16],
     pub(super) state: Arc<ArrayState>,
@@ -43,7 +43,7 @@ pub(super) struct ObjectPlan {
     pub(super) bytes: u64,
 }
 
-impl ArrayPlan {
+impl SettlePlan {
     /// Returns the coordinates of an object in the grid of objects.
     pub(super) fn coordinates(&self, number: u64) -> Vec<u64> {
         delinearize(number, &self.grid)
@@ -76,7 +76,7 @@ impl ArrayPlan {
     pub(super) fn pinned<'a>(
         &'a self,
         store: &'a OpenedStore,
-        view: &Arc<View>,
+        view: &Arc<RootView>,
     ) -> PinnedArray<'a> {
         PinnedArray::new(store, &self.path, &self.state, Snapshot::of(view.clone()))
     }
@@ -88,9 +88,9 @@ impl ArrayPlan {
 /// `NotFound` for a name that is no array; `Corrupt` for damaged records; those of storage.
 pub(super) fn plan(
     store: &Arc<OpenedStore>,
-    view: &Arc<View>,
+    view: &Arc<RootView>,
     arrays: Option<&[ObjectPath]>,
-) -> Result<Vec<ArrayPlan>> {
+) -> Result<Vec<SettlePlan>> {
     let nodes = store.documents.nodes(store)?;
     let is_array = |path: &ObjectPath| nodes.get(path) == Some(&NodeKind::Array);
     if let Some(missing) = arrays.and_then(|all| all.iter().find(|path| !is_array(path))) {
@@ -121,7 +121,7 @@ pub(super) fn plan(
             true
         })?;
         let path = path.clone();
-        let mut plan = ArrayPlan { path, key, state, grid, objects: Vec::new(), growths };
+        let mut plan = SettlePlan { path, key, state, grid, objects: Vec::new(), growths };
         plan.objects = objects(store, view, &plan)?;
         if !plan.objects.is_empty() {
             plans.push(plan);
@@ -131,7 +131,7 @@ pub(super) fn plan(
 }
 
 /// Fails if commits name the array at `path`, whose document another program has removed.
-fn check_unneeded(store: &Arc<OpenedStore>, view: &View, path: &ObjectPath) -> Result<()> {
+fn check_unneeded(store: &Arc<OpenedStore>, view: &RootView, path: &ObjectPath) -> Result<()> {
     match store.documents.key_of(store, path)? {
         Some(key) if view.names(&key)? => Err(replaced(&store.name_of(path), "removed")),
         _ => Ok(()),
@@ -139,7 +139,7 @@ fn check_unneeded(store: &Arc<OpenedStore>, view: &View, path: &ObjectPath) -> R
 }
 
 /// Returns the objects along each axis, for the array as it is or as the last commit leaves it.
-fn grid_of(view: &View, key: &[u8; 16], state: &ArrayState) -> Result<Vec<u64>> {
+fn grid_of(view: &RootView, key: &[u8; 16], state: &ArrayState) -> Result<Vec<u64>> {
     let mut shape = state.metadata.shape.clone();
     if let Some(later) = view.shape_of(key)?.filter(|later| later.len() == shape.len()) {
         enlarge(&mut shape, &later);
@@ -151,8 +151,8 @@ fn grid_of(view: &View, key: &[u8; 16], state: &ArrayState) -> Result<Vec<u64>> 
 /// Adds the stored objects that have elements outside the array's shape before it became larger.
 fn add_left_behind(
     store: &Arc<OpenedStore>,
-    view: &Arc<View>,
-    plan: &ArrayPlan,
+    view: &Arc<RootView>,
+    plan: &SettlePlan,
     chunks: &mut BTreeMap<u64, u64>,
 ) -> Result<()> {
     let Some((_, base)) = plan.growths.first() else { return Ok(()) };
@@ -169,8 +169,8 @@ fn add_left_behind(
 /// Returns the objects of an array that commits touch, each with the bytes of its touched chunks.
 fn objects(
     store: &Arc<OpenedStore>,
-    view: &Arc<View>,
-    plan: &ArrayPlan,
+    view: &Arc<RootView>,
+    plan: &SettlePlan,
 ) -> Result<Vec<ObjectPlan>> {
     let rank = plan.grid.len();
     let mut chunks: BTreeMap<u64, u64> = BTreeMap::new();
@@ -199,7 +199,7 @@ fn objects(
 }
 
 /// Returns the number of objects that the box from `start` to `end` touches.
-fn object_count(plan: &ArrayPlan, start: &[u64], end: &[u64]) -> u64 {
+fn object_count(plan: &SettlePlan, start: &[u64], end: &[u64]) -> u64 {
     let shape = &plan.state.metadata.chunk_shape;
     let counts: Vec<u64> = (0..shape.len())
         .map(|axis| end[axis].div_ceil(shape[axis]).saturating_sub(start[axis] / shape[axis]))
@@ -208,7 +208,7 @@ fn object_count(plan: &ArrayPlan, start: &[u64], end: &[u64]) -> u64 {
 }
 
 /// Calls `visit` with the start and the end of every box of the array in the section.
-fn each_box(section: &Section, plan: &ArrayPlan, visit: &mut dyn FnMut(&[u64], &[u64])) {
+fn each_box(section: &Section, plan: &SettlePlan, visit: &mut dyn FnMut(&[u64], &[u64])) {
     let rank = plan.grid.len();
     let (mut low, mut high) = (Vec::with_capacity(rank), Vec::with_capacity(rank));
     for entry in &section.entries {
@@ -228,7 +228,7 @@ fn each_box(section: &Section, plan: &ArrayPlan, visit: &mut dyn FnMut(&[u64], &
 }
 
 /// Adds, for every object that the box touches, the number of its touched chunks.
-fn add(plan: &ArrayPlan, start: &[u64], end: &[u64], chunks: &mut BTreeMap<u64, u64>) {
+fn add(plan: &SettlePlan, start: &[u64], end: &[u64], chunks: &mut BTreeMap<u64, u64>) {
     let shape = &plan.state.metadata.chunk_shape;
     let inner = plan.state.layout.grid.chunk_shape();
     let first: Vec<u64> = start.iter().zip(shape).map(|(at, length)| at / length).collect();

@@ -12,15 +12,15 @@ use std::sync::Arc;
 use bedform_format::log::{Block, Entry};
 use bedform_storage::ReadBlock;
 
-use super::lay::{Position, Reach};
+use super::lay::{BoxRelation, RoundBounds};
 use crate::error::{Error, Result};
 use crate::log::record::{check_stored, decode_body};
 use crate::log::section::LoadedSection;
-use crate::log::view::{ArraySection, View};
+use crate::log::view::{ArraySection, RootView};
 
 /// Consecutive entries of a section that are laid one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Group {
+struct EntryGroup {
     epoch: u32,
     rank: u32,
     /// Index of the section among those of the commit.
@@ -31,7 +31,7 @@ struct Group {
 
 /// Consecutive bytes of the data of one section, read from the log.
 pub(super) struct Window {
-    pub(super) job: Arc<Job>,
+    pub(super) job: Arc<SectionRead>,
     /// Offset of the first byte in the section's data.
     pub(super) start: u64,
     pub(super) bytes: Vec<u8>,
@@ -41,12 +41,12 @@ pub(super) struct Window {
 
 /// A window that is not read yet: a range of blocks.
 pub(super) struct WindowPlan {
-    job: Arc<Job>,
+    job: Arc<SectionRead>,
     blocks: Range<usize>,
 }
 
 /// The entries of a section that have data for the round.
-pub(super) struct Job {
+pub(super) struct SectionRead {
     pub(super) section: Arc<LoadedSection>,
     pub(super) commit: u64,
     /// For each array of the section, its index in the round, if it is there.
@@ -60,8 +60,8 @@ pub(super) struct Job {
 /// # Errors
 /// `Corrupt` for damaged records; those of storage and of `deliver`.
 pub(super) fn plan_windows(
-    view: &View,
-    round: &[Reach],
+    view: &RootView,
+    round: &[RoundBounds],
     window_bytes: u64,
     deliver: &mut dyn FnMut(WindowPlan) -> Result<()>,
 ) -> Result<()> {
@@ -80,7 +80,8 @@ pub(super) fn plan_windows(
         for group in groups(view, commit)? {
             let section = view.section_of(&commit[group.section])?;
             let number = commit[group.section].commit;
-            let mut job = Job::new(section, number, group.first..group.end, (round, &by_key));
+            let mut job =
+                SectionRead::new(section, number, group.first..group.end, (round, &by_key));
             let needed = job.keep_needed(round);
             let job = Arc::new(job);
             let mut first = 0;
@@ -97,7 +98,7 @@ pub(super) fn plan_windows(
 }
 
 /// Returns the groups of entries of a commit, in the order in which their writes count.
-fn groups(view: &View, sections: &[ArraySection]) -> Result<Vec<Group>> {
+fn groups(view: &RootView, sections: &[ArraySection]) -> Result<Vec<EntryGroup>> {
     let mut groups = Vec::new();
     for (number, place) in sections.iter().enumerate() {
         let section = view.section_of(place)?;
@@ -107,7 +108,7 @@ fn groups(view: &View, sections: &[ArraySection]) -> Result<Vec<Group>> {
         for run in entries.chunk_by(|one, next| key(one) == key(next)) {
             let (epoch, rank) = key(&run[0]);
             let end = first + run.len();
-            groups.push(Group { epoch, rank, section: number, first, end });
+            groups.push(EntryGroup { epoch, rank, section: number, first, end });
             first = end;
         }
     }
@@ -124,7 +125,7 @@ fn groups(view: &View, sections: &[ArraySection]) -> Result<Vec<Group>> {
     Ok(groups)
 }
 
-fn has_part(place: &ArraySection, reach: &Reach) -> bool {
+fn has_part(place: &ArraySection, reach: &RoundBounds) -> bool {
     place.boxes.iter().any(|(start, end)| {
         let lengths = || start.iter().zip(end).map(|(start, end)| end - start);
         start.len() == reach.rank() && reach.touches(start, &lengths().collect::<Vec<u64>>())
@@ -136,7 +137,7 @@ type ByKey<'r> = HashMap<&'r [u8; 16], usize>;
 
 /// Returns, for each array of a section, its index in the round, if it is there.
 fn places_in(
-    (round, by_key): (&[Reach], &ByKey<'_>),
+    (round, by_key): (&[RoundBounds], &ByKey<'_>),
     section: &LoadedSection,
 ) -> Vec<Option<usize>> {
     let arrays = section.section.arrays.iter().map(|array| {
@@ -148,12 +149,12 @@ fn places_in(
     arrays.collect()
 }
 
-impl Job {
+impl SectionRead {
     fn new(
         section: Arc<LoadedSection>,
         commit: u64,
         entries: Range<usize>,
-        round: (&[Reach], &ByKey<'_>),
+        round: (&[RoundBounds], &ByKey<'_>),
     ) -> Self {
         let arrays = places_in(round, &section);
         Self { section, commit, arrays, entries: entries.collect() }
@@ -166,7 +167,7 @@ impl Job {
 
     /// Drops the entries without data for the round. Returns, for each block, whether the round
     /// needs it.
-    fn keep_needed(&mut self, round: &[Reach]) -> Vec<bool> {
+    fn keep_needed(&mut self, round: &[RoundBounds]) -> Vec<bool> {
         let mut needed = vec![false; self.section.section.blocks.len()];
         let mut entries = std::mem::take(&mut self.entries);
         entries.retain(|entry| mark(self, *entry, round, &mut needed));
@@ -279,7 +280,7 @@ fn damaged(section: &LoadedSection, block: &Block, text: impl std::fmt::Display)
 }
 
 /// Marks the blocks that have data of an entry for the round; returns false if there are none.
-fn mark(job: &Job, number: usize, round: &[Reach], needed: &mut [bool]) -> bool {
+fn mark(job: &SectionRead, number: usize, round: &[RoundBounds], needed: &mut [bool]) -> bool {
     let entry = &job.section.section.entries[number];
     let Some(reach) = job.arrays[entry.array as usize].map(|at| &round[at]) else {
         return false;
@@ -287,13 +288,13 @@ fn mark(job: &Job, number: usize, round: &[Reach], needed: &mut [bool]) -> bool 
     let (begin, item) = (job.section.starts[number], job.item(entry));
     let (low, high) = job.section.bounds(number);
     match reach.position_of(&low, &high) {
-        Position::Outside => return false,
-        Position::Inside => {
+        BoxRelation::Outside => return false,
+        BoxRelation::Inside => {
             let bytes = job.section.bytes_of(number);
             mark_bytes(&job.section.ends, begin, begin + bytes, needed);
             return bytes > 0;
         }
-        Position::Across => {}
+        BoxRelation::Across => {}
     }
     let boxes = &job.section.section.selections[entry.selection as usize];
     let mut at = begin;

@@ -16,14 +16,14 @@ use std::time::Duration;
 
 use bedform_storage::{ReadBlock, goes_on, stopped_by, threads_that_fit};
 
-use super::ahead::{Spare, read_ahead};
-use super::lay::{Building, BuildingObject, Reach};
-use super::plan::{ArrayPlan, ObjectPlan};
+use super::ahead::{WindowPool, read_ahead};
+use super::lay::{ArrayBuilder, ObjectBuilder, RoundBounds};
+use super::plan::{ObjectPlan, SettlePlan};
 use super::read::{Window, plan_windows};
-use super::stream::Layer;
-use super::write::{Counts, Writer};
+use super::stream::WindowCursor;
+use super::write::{SettleCounters, Writer};
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::view::View;
+use crate::log::view::RootView;
 use crate::threads::budget::{BudgetRound, MemoryBudget};
 use crate::threads::ordered::map_in_threads;
 use crate::threads::workers::check_goes_on;
@@ -43,8 +43,8 @@ const LOOK: Duration = Duration::from_millis(10);
 /// A settling in progress: its plans, sinks and memory.
 pub(super) struct Rounds<'a> {
     pub(super) store: &'a Arc<OpenedStore>,
-    pub(super) view: &'a View,
-    pub(super) plans: &'a [ArrayPlan],
+    pub(super) view: &'a RootView,
+    pub(super) plans: &'a [SettlePlan],
     /// The sink of each plan, in the order of the plans.
     pub(super) sinks: &'a [&'a dyn Sink],
     /// The share of the objects to settle, and the number of shares.
@@ -52,23 +52,23 @@ pub(super) struct Rounds<'a> {
     pub(super) memory_bytes: u64,
     pub(super) total_bytes: u64,
     pub(super) progress: ProgressCallback<'a>,
-    pub(super) counts: &'a Counts,
+    pub(super) counts: &'a SettleCounters,
     /// Memory of windows, reused from round to round.
-    pub(super) spare: Spare,
+    pub(super) spare: WindowPool,
 }
 
 /// The parts of [`Rounds`] that open an object; any thread may have a copy.
 #[derive(Clone, Copy)]
-struct Opening<'a> {
-    view: &'a View,
-    plans: &'a [ArrayPlan],
+struct ObjectOpener<'a> {
+    view: &'a RootView,
+    plans: &'a [SettlePlan],
     sinks: &'a [&'a dyn Sink],
-    counts: &'a Counts,
+    counts: &'a SettleCounters,
 }
 
 /// The place in the plans at which the next round begins.
 #[derive(Default)]
-struct Position {
+struct PlanCursor {
     plan: usize,
     object: usize,
     /// Bytes of all objects before this place.
@@ -76,11 +76,11 @@ struct Position {
 }
 
 /// The next work of settling.
-enum Next<'a> {
-    Round(Vec<Building<'a>>),
+enum SettleStep<'a> {
+    Round(Vec<ArrayBuilder<'a>>),
     /// An object larger than two rounds: built chunk by chunk, each merged with the commits over
     /// it.
-    Large(BuildingObject),
+    Large(ObjectBuilder),
 }
 
 impl<'a> Rounds<'a> {
@@ -99,7 +99,7 @@ impl<'a> Rounds<'a> {
     fn run_rounds(&self) -> Result<()> {
         let rooms = MemoryBudget::new(self.rooms_bytes());
         if self.store.options.threads == Some(1) || threads_that_fit(THREADS) < THREADS {
-            let (mut position, check) = (Position::default(), || self.check());
+            let (mut position, check) = (PlanCursor::default(), || self.check());
             while let Some(next) = self.next(&mut position)? {
                 let wait = BudgetRound::new(&rooms, &check);
                 let built = self.build(next, &mut |round| self.fill_here(round, &wait))?;
@@ -142,13 +142,13 @@ impl<'a> Rounds<'a> {
     fn build_all(
         &self,
         rooms: &Arc<MemoryBudget>,
-        send: &SyncSender<Vec<Building<'a>>>,
+        send: &SyncSender<Vec<ArrayBuilder<'a>>>,
         writer_is_gone: &dyn Fn() -> bool,
     ) -> Result<()> {
-        let mut position = Position::default();
+        let mut position = PlanCursor::default();
         // Hands a round over when the last one is written; false if the writer has failed. The join
         // returns its error.
-        let hand_over = |mut round: Vec<Building<'a>>| -> Result<bool> {
+        let hand_over = |mut round: Vec<ArrayBuilder<'a>>| -> Result<bool> {
             loop {
                 round = match send.try_send(round) {
                     Ok(()) => return Ok(true),
@@ -175,9 +175,9 @@ impl<'a> Rounds<'a> {
         Ok(())
     }
 
-    fn opening(&self) -> Opening<'a> {
+    fn opening(&self) -> ObjectOpener<'a> {
         let Self { view, plans, sinks, counts, .. } = *self;
-        Opening { view, plans, sinks, counts }
+        ObjectOpener { view, plans, sinks, counts }
     }
 
     fn writer(&self) -> Writer<'a> {
@@ -219,7 +219,7 @@ impl<'a> Rounds<'a> {
     }
 
     /// Returns the next objects that lack commits; `None` if there are no more.
-    fn next(&self, position: &mut Position) -> Result<Option<Next<'a>>> {
+    fn next(&self, position: &mut PlanCursor) -> Result<Option<SettleStep<'a>>> {
         if self.store.storage.is_remote() {
             self.next_of_server(position)
         } else {
@@ -229,7 +229,7 @@ impl<'a> Rounds<'a> {
 
     /// Returns the next round on a server, where each open waits for an answer. All objects of a
     /// round are opened concurrently; a round has fewer objects if some turn out to be settled.
-    fn next_of_server(&self, position: &mut Position) -> Result<Option<Next<'a>>> {
+    fn next_of_server(&self, position: &mut PlanCursor) -> Result<Option<SettleStep<'a>>> {
         loop {
             let planned = self.planned(position)?;
             if planned.is_empty() {
@@ -242,9 +242,9 @@ impl<'a> Rounds<'a> {
             let mut objects = Vec::new();
             for ((_, object), found) in planned.into_iter().zip(opened) {
                 match found {
-                    Some(found) if is_large => return Ok(Some(Next::Large(found))),
+                    Some(found) if is_large => return Ok(Some(SettleStep::Large(found))),
                     Some(found) => objects.push(found),
-                    None => Counts::add(&self.counts.done, object.bytes),
+                    None => SettleCounters::add(&self.counts.done, object.bytes),
                 }
             }
             if !objects.is_empty() {
@@ -255,7 +255,7 @@ impl<'a> Rounds<'a> {
 
     /// Returns the next objects of our share that fit into one round, or one larger object, each
     /// with the index of its plan.
-    fn planned(&self, position: &mut Position) -> Result<Vec<(usize, ObjectPlan)>> {
+    fn planned(&self, position: &mut PlanCursor) -> Result<Vec<(usize, ObjectPlan)>> {
         let objects_max = (self.store.options.limits.objects_open_max / 4).max(1);
         let (mut planned, mut bytes) = (Vec::new(), 0_u64);
         while let Some((at, object)) = self.peek(position) {
@@ -265,7 +265,7 @@ impl<'a> Rounds<'a> {
             }
             self.check()?;
             if !self.pass(position, object) {
-                Counts::add(&self.counts.done, object.bytes);
+                SettleCounters::add(&self.counts.done, object.bytes);
                 continue;
             }
             bytes += object.bytes;
@@ -275,7 +275,7 @@ impl<'a> Rounds<'a> {
     }
 
     /// Returns the next object of the plans, with the index of its plan.
-    fn peek(&self, position: &mut Position) -> Option<(usize, ObjectPlan)> {
+    fn peek(&self, position: &mut PlanCursor) -> Option<(usize, ObjectPlan)> {
         while let Some(plan) = self.plans.get(position.plan) {
             if let Some(object) = plan.objects.get(position.object) {
                 return Some((position.plan, *object));
@@ -287,7 +287,7 @@ impl<'a> Rounds<'a> {
     }
 
     /// Moves past `object`, the next one; returns true if it is in our share.
-    fn pass(&self, position: &mut Position, object: ObjectPlan) -> bool {
+    fn pass(&self, position: &mut PlanCursor, object: ObjectPlan) -> bool {
         let is_ours = self.is_ours(position.bytes);
         position.object += 1;
         position.bytes = position.bytes.saturating_add(object.bytes);
@@ -300,23 +300,23 @@ impl<'a> Rounds<'a> {
     }
 
     /// Returns the round of these objects, in the order of their plans.
-    fn round_of(&self, objects: Vec<BuildingObject>) -> Next<'a> {
-        let mut parts: Vec<(usize, Vec<BuildingObject>)> = Vec::new();
+    fn round_of(&self, objects: Vec<ObjectBuilder>) -> SettleStep<'a> {
+        let mut parts: Vec<(usize, Vec<ObjectBuilder>)> = Vec::new();
         for object in objects {
             match parts.last_mut() {
                 Some((last, objects)) if *last == object.plan => objects.push(object),
                 _ => parts.push((object.plan, vec![object])),
             }
         }
-        let building = |(at, objects): (usize, Vec<BuildingObject>)| {
-            Building::new(&self.plans[at], self.sinks[at], objects)
+        let building = |(at, objects): (usize, Vec<ObjectBuilder>)| {
+            ArrayBuilder::new(&self.plans[at], self.sinks[at], objects)
         };
-        Next::Round(parts.into_iter().map(building).collect())
+        SettleStep::Round(parts.into_iter().map(building).collect())
     }
 
     /// Returns the next round on a file system, where opening is cheap: only objects that lack
     /// commits count.
-    fn next_here(&self, position: &mut Position) -> Result<Option<Next<'a>>> {
+    fn next_here(&self, position: &mut PlanCursor) -> Result<Option<SettleStep<'a>>> {
         let objects_max = (self.store.options.limits.objects_open_max / 4).max(1);
         let (mut objects, mut bytes) = (Vec::new(), 0_u64);
         while let Some((at, object)) = self.peek(position) {
@@ -328,11 +328,11 @@ impl<'a> Rounds<'a> {
             let is_ours = self.pass(position, object);
             let found = if is_ours { self.opening().open(at, object)? } else { None };
             let Some(found) = found else {
-                Counts::add(&self.counts.done, object.bytes);
+                SettleCounters::add(&self.counts.done, object.bytes);
                 continue;
             };
             if self.is_large(object) {
-                return Ok(Some(Next::Large(found)));
+                return Ok(Some(SettleStep::Large(found)));
             }
             bytes += object.bytes;
             objects.push(found);
@@ -351,17 +351,17 @@ impl<'a> Rounds<'a> {
     /// Builds the chunks of a round. An object that is larger than a round is written at once.
     fn build(
         &self,
-        next: Next<'a>,
-        fill: &mut dyn FnMut(&mut [Building<'a>]) -> Result<()>,
-    ) -> Result<Vec<Building<'a>>> {
-        Counts::add(&self.counts.rounds, 1);
+        next: SettleStep<'a>,
+        fill: &mut dyn FnMut(&mut [ArrayBuilder<'a>]) -> Result<()>,
+    ) -> Result<Vec<ArrayBuilder<'a>>> {
+        SettleCounters::add(&self.counts.rounds, 1);
         match next {
-            Next::Round(mut round) => {
+            SettleStep::Round(mut round) => {
                 fill(&mut round)?;
-                round.iter_mut().for_each(Building::put_back);
+                round.iter_mut().for_each(ArrayBuilder::put_back);
                 Ok(round)
             }
-            Next::Large(object) => {
+            SettleStep::Large(object) => {
                 let valid = self.plans[object.plan].valid(object.contained);
                 self.writer().write_large(self.sinks[object.plan], &object, valid)?;
                 Ok(Vec::new())
@@ -370,9 +370,9 @@ impl<'a> Rounds<'a> {
     }
 
     /// Reads the windows of a round, and lays each before the next is read.
-    fn fill_here(&self, round: &mut [Building<'a>], wait: &BudgetRound<'_>) -> Result<()> {
+    fn fill_here(&self, round: &mut [ArrayBuilder<'a>], wait: &BudgetRound<'_>) -> Result<()> {
         let reaches = reaches(round);
-        let (mut layer, mut block) = (Layer::default(), ReadBlock::default());
+        let (mut layer, mut block) = (WindowCursor::default(), ReadBlock::default());
         let mut spare = Vec::new();
         plan_windows(self.view, &reaches, self.window_bytes(), &mut |window| {
             let window = window.read(std::mem::take(&mut spare), &mut block)?;
@@ -383,9 +383,9 @@ impl<'a> Rounds<'a> {
     }
 
     /// Lays the windows of a round while threads read ahead.
-    fn fill_ahead(&self, round: &mut [Building<'a>], wait: &BudgetRound<'_>) -> Result<()> {
+    fn fill_ahead(&self, round: &mut [ArrayBuilder<'a>], wait: &BudgetRound<'_>) -> Result<()> {
         let reaches = reaches(round);
-        let mut layer = Layer::default();
+        let mut layer = WindowCursor::default();
         read_ahead(self.view, &reaches, self.window_bytes(), &self.spare, &mut |window| {
             self.lay(&mut layer, window, round, wait)
         })
@@ -393,20 +393,20 @@ impl<'a> Rounds<'a> {
 
     fn lay(
         &self,
-        layer: &mut Layer,
+        layer: &mut WindowCursor,
         window: &Window,
-        round: &mut [Building<'a>],
+        round: &mut [ArrayBuilder<'a>],
         wait: &BudgetRound<'_>,
     ) -> Result<()> {
         self.check()?;
-        Counts::add(&self.counts.read_bytes, window.length());
+        SettleCounters::add(&self.counts.read_bytes, window.length());
         layer.lay(window, round, wait)
     }
 }
 
-impl Opening<'_> {
+impl ObjectOpener<'_> {
     /// Opens the stored object; `None` if it contains all commits.
-    fn open(self, at: usize, object: ObjectPlan) -> Result<Option<BuildingObject>> {
+    fn open(self, at: usize, object: ObjectPlan) -> Result<Option<ObjectBuilder>> {
         let ObjectPlan { number, bytes } = object;
         let coordinates = self.plans[at].coordinates(number);
         let sink = self.sinks[at];
@@ -425,9 +425,9 @@ impl Opening<'_> {
             return Ok(None);
         }
         if stored.as_ref().is_some_and(|stored| !stored.is_ours) {
-            Counts::add(&self.counts.rewritten, 1);
+            SettleCounters::add(&self.counts.rewritten, 1);
         }
-        Ok(Some(BuildingObject {
+        Ok(Some(ObjectBuilder {
             plan: at,
             number,
             coordinates,
@@ -439,11 +439,11 @@ impl Opening<'_> {
     }
 }
 
-fn reaches(round: &[Building<'_>]) -> Vec<Reach> {
+fn reaches(round: &[ArrayBuilder<'_>]) -> Vec<RoundBounds> {
     round.iter().map(|building| building.reach.clone()).collect()
 }
 
-fn write_all(writer: &Writer<'_>, rounds: &Receiver<Vec<Building<'_>>>) -> Result<()> {
+fn write_all(writer: &Writer<'_>, rounds: &Receiver<Vec<ArrayBuilder<'_>>>) -> Result<()> {
     while let Ok(round) = rounds.recv() {
         writer.write(round)?;
     }

@@ -16,14 +16,14 @@ use bedform_format::checksum::crc32c;
 use bedform_format::log::{Root, SettledArray, SettledRecord, SettledShards};
 use bedform_storage::{Condition, Durability};
 
-use super::plan::ArrayPlan;
+use super::plan::SettlePlan;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::place::LogPlace;
-use crate::log::view::View;
+use crate::log::view::RootView;
 
 const SETTLED: &str = "settled";
 
-impl View {
+impl RootView {
     /// Fails if the shard at `coordinates`, which contains the commits up to `contained`, must
     /// contain later ones.
     ///
@@ -60,7 +60,7 @@ impl View {
     /// Returns the coordinates of the shards of an array that must exist.
     ///
     /// # Errors
-    /// As [`View::check_contained`].
+    /// As [`RootView::check_contained`].
     pub(crate) fn settled_objects(&self, key: &[u8; 16]) -> Result<Vec<Vec<u64>>> {
         let lists = self.settled_shards()?;
         let arrays = lists.iter().flat_map(|shards| &shards.arrays);
@@ -157,7 +157,7 @@ impl LogPlace {
 
 /// Returns the list of the shards in `settled`: plan, number of the object, last commit in the
 /// object.
-pub(super) fn list(plans: &[ArrayPlan], settled: &mut [(usize, u64, u64)]) -> SettledShards {
+pub(super) fn list(plans: &[SettlePlan], settled: &mut [(usize, u64, u64)]) -> SettledShards {
     settled.sort_unstable();
     let mut arrays = BTreeMap::new();
     for (plan, number, commit) in settled.iter() {

@@ -3,7 +3,7 @@
 use crate::error::Result;
 
 /// A callback that gets the start and the lengths of a box.
-type Visit<'a> = dyn FnMut(&[u64], &[u64]) -> Result<()> + 'a;
+type BoxVisitor<'a> = dyn FnMut(&[u64], &[u64]) -> Result<()> + 'a;
 
 /// Calls `visit` with boxes, by start and lengths, that together are the elements `first..end` of a
 /// box in its C order.
@@ -14,7 +14,7 @@ pub(super) fn split(
     start: &[u64],
     lengths: &[u64],
     (first, end): (u64, u64),
-    visit: &mut Visit<'_>,
+    visit: &mut BoxVisitor<'_>,
 ) -> Result<()> {
     let (mut corner, mut count) = (start.to_vec(), lengths.to_vec());
     split_axis(0, lengths, (first, end), (&mut corner, &mut count), visit)
@@ -25,7 +25,7 @@ fn split_axis(
     lengths: &[u64],
     (mut first, end): (u64, u64),
     (corner, count): (&mut Vec<u64>, &mut Vec<u64>),
-    visit: &mut Visit<'_>,
+    visit: &mut BoxVisitor<'_>,
 ) -> Result<()> {
     if first >= end {
         return Ok(());

@@ -4,16 +4,16 @@
 
 use std::sync::Arc;
 
-use super::lay::{Building, Written};
-use super::read::{Job, Window, index, whole_box};
+use super::lay::{ArrayBuilder, EntryBoxes};
+use super::read::{SectionRead, Window, index, whole_box};
 use super::split::split;
 use crate::error::{Error, ErrorKind, Result};
 use crate::threads::budget::BudgetRound;
 
 /// The position in the log that is kept from one window to the next.
 #[derive(Default)]
-pub(super) struct Layer {
-    job: Option<Arc<Job>>,
+pub(super) struct WindowCursor {
+    job: Option<Arc<SectionRead>>,
     /// Index of the next entry in the job, index of its next box, and where the box begins in the
     /// section's data.
     entry: usize,
@@ -26,15 +26,15 @@ pub(super) struct Layer {
     lengths: Vec<u64>,
 }
 
-impl Layer {
+impl WindowCursor {
     /// Copies the elements of a window into the chunks of `round`.
     ///
     /// # Errors
-    /// As [`Building::lay`].
+    /// As [`ArrayBuilder::lay`].
     pub(super) fn lay(
         &mut self,
         window: &Window,
-        round: &mut [Building<'_>],
+        round: &mut [ArrayBuilder<'_>],
         wait: &BudgetRound<'_>,
     ) -> Result<()> {
         if !self.job.as_ref().is_some_and(|job| Arc::ptr_eq(job, &window.job)) {
@@ -55,7 +55,7 @@ impl Layer {
             let Some(building) = building else {
                 return Err(Error::new(ErrorKind::Io, "internal error: an entry of no array"));
             };
-            let written = Written { commit: job.commit, record: entry.record, boxes };
+            let written = EntryBoxes { commit: job.commit, record: entry.record, boxes };
             loop {
                 if self.at >= window.start && self.at < end {
                     let data = &window.bytes[index(self.at - window.start)..window.length];
@@ -95,7 +95,7 @@ impl Layer {
     fn lay_box(
         &mut self,
         window: &Window,
-        building: &mut Building<'_>,
+        building: &mut ArrayBuilder<'_>,
         (start, lengths): (&[u64], &[u64]),
         (item, bytes): (u64, u64),
         wait: &BudgetRound<'_>,

@@ -12,10 +12,10 @@ use bedform_geometry::{AxisRange, AxisSelection, Order, Selection};
 use bedform_storage::{Condition, Durability, MemoryStorage, Storage};
 use proptest::prelude::*;
 
-use super::ahead::Spare;
-use super::plan::{ArrayPlan, plan};
+use super::ahead::WindowPool;
+use super::plan::{SettlePlan, plan};
 use super::round::Rounds;
-use super::write::Counts;
+use super::write::SettleCounters;
 use crate::comm::Alone;
 use crate::error::Result;
 use crate::log::session::SessionOptions;
@@ -234,9 +234,9 @@ fn commit(store: &Store, start: u64, values: &[u8]) {
 }
 
 /// Settles all plans into `files`, with `memory_bytes` bytes of memory.
-fn settle_into(store: &Store, files: &Files<'_>, plans: &[ArrayPlan], memory_bytes: u64) {
+fn settle_into(store: &Store, files: &Files<'_>, plans: &[SettlePlan], memory_bytes: u64) {
     let view = store.zarr().unwrap().snapshot().unwrap().view.unwrap();
-    let counts = Counts::default();
+    let counts = SettleCounters::default();
     let objects = || plans.iter().flat_map(|plan| &plan.objects);
     let rounds = Rounds {
         store: store.zarr().unwrap(),
@@ -248,7 +248,7 @@ fn settle_into(store: &Store, files: &Files<'_>, plans: &[ArrayPlan], memory_byt
         total_bytes: objects().map(|object| object.bytes).sum(),
         progress: &|_, _| (),
         counts: &counts,
-        spare: Spare::default(),
+        spare: WindowPool::default(),
     };
     rounds.run().unwrap();
     drop(rounds);
@@ -281,7 +281,7 @@ proptest! {
                 let range = usize::try_from(*start).unwrap()..usize::try_from(end).unwrap();
                 expected[range].copy_from_slice(&values);
             }
-            store.zarr().unwrap().look_again().unwrap();
+            store.zarr().unwrap().refresh().unwrap();
             let view = store.zarr().unwrap().snapshot().unwrap().view.unwrap();
             let plans = plan(store.zarr().unwrap(), &view, None).unwrap();
             let pinned = plans[0].pinned(store.zarr().unwrap(), &view);

@@ -1,12 +1,12 @@
 //! Copies of the part of a box that lies in one chunk, row by row.
 
-use super::plan::ArrayPlan;
+use super::plan::SettlePlan;
 use crate::error::Result;
 use crate::plan::copy::{Axis, Copy, CopyTarget};
 
 /// The position in a walk over the chunks of a box; reused, since there are many boxes.
 #[derive(Default)]
-pub(super) struct Walk {
+pub(super) struct ChunkWalk {
     pub(super) chunk: Vec<u64>,
     /// The part of the box in the chunk: first element and count along each axis.
     pub(super) start: Vec<u64>,
@@ -14,7 +14,7 @@ pub(super) struct Walk {
     row: Vec<u64>,
 }
 
-impl Walk {
+impl ChunkWalk {
     /// Copies the part of a box in a chunk, both in C order; `None` if the copy would leave one of
     /// them.
     pub(super) fn copy_rows(
@@ -65,12 +65,12 @@ impl Walk {
         }
     }
 
-    /// Copies as [`Walk::copy_rows`], into a chunk with another order of axes or bytes.
+    /// Copies as [`ChunkWalk::copy_rows`], into a chunk with another order of axes or bytes.
     pub(super) fn copy_any(
         &self,
         start: &[u64],
         lengths: &[u64],
-        plan: &ArrayPlan,
+        plan: &SettlePlan,
         data: &[u8],
         chunk: &mut [u8],
     ) -> Result<Option<()>> {

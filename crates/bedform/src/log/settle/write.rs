@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use bedform_format::ObjectPath;
 
 use super::SettleStatistics;
-use super::lay::{Building, BuildingObject};
+use super::lay::{ArrayBuilder, ObjectBuilder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::threads::budget::{BudgetRound, MemoryBudget};
 use crate::write::sink::{BuiltUnit, Sink, StagedUnit, WriteResources};
@@ -30,7 +30,7 @@ const SYNCED_TOGETHER_MIN: usize = 2;
 
 /// Counters of a settling, shared by its threads.
 #[derive(Default)]
-pub(super) struct Counts {
+pub(super) struct SettleCounters {
     objects: AtomicU64,
     bytes: AtomicU64,
     pub(super) read_bytes: AtomicU64,
@@ -44,7 +44,7 @@ pub(super) struct Counts {
     pub(super) done: AtomicU64,
 }
 
-impl Counts {
+impl SettleCounters {
     pub(super) fn statistics(&self) -> SettleStatistics {
         SettleStatistics {
             commits: 0,
@@ -93,7 +93,7 @@ struct WritingObject<'a> {
     /// The path of its array.
     path: &'a ObjectPath,
     sink: &'a dyn Sink,
-    object: BuildingObject,
+    object: ObjectBuilder,
     valid: Option<&'a [u64]>,
     built: BuiltUnit,
 }
@@ -109,7 +109,7 @@ pub(super) struct Writer<'a> {
     pub(super) store: &'a Arc<OpenedStore>,
     /// The number of the root whose commits are settled.
     pub(super) root: u64,
-    pub(super) counts: &'a Counts,
+    pub(super) counts: &'a SettleCounters,
 }
 
 impl Writer<'_> {
@@ -117,14 +117,14 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// The first error of any object; `Conflict` if another program has written one.
-    pub(super) fn write(&self, round: Vec<Building<'_>>) -> Result<()> {
+    pub(super) fn write(&self, round: Vec<ArrayBuilder<'_>>) -> Result<()> {
         let mut objects = Vec::new();
         for building in round {
             for mut object in building.objects {
                 let valid = building.plan.valid(object.contained);
                 let stored = object.stored.take();
                 if object.chunks.is_empty() && (stored.is_none() || valid.is_none()) {
-                    Counts::add(&self.counts.done, object.bytes);
+                    SettleCounters::add(&self.counts.done, object.bytes);
                     continue;
                 }
                 let chunks = std::mem::take(&mut object.chunks).into();
@@ -164,7 +164,7 @@ impl Writer<'_> {
             |act: &(dyn Fn(usize, WriteResources) -> Result<()> + Sync)| self.each(objects, act);
         let stage = |at: usize, resources| objects[at].stage(resources);
         publish_together(objects.len(), &sync, &each, &stage, &|at, bytes| {
-            Counts::add(&self.counts.bytes, bytes);
+            SettleCounters::add(&self.counts.bytes, bytes);
             let WritingObject { sink, object, .. } = &objects[at];
             self.check_settled(*sink, &object.coordinates)
         })?;
@@ -205,7 +205,7 @@ impl Writer<'_> {
     pub(super) fn write_large(
         &self,
         sink: &dyn Sink,
-        object: &BuildingObject,
+        object: &ObjectBuilder,
         valid: Option<&[u64]>,
     ) -> Result<()> {
         if valid.is_some() || sink.is_covered(&object.coordinates)? {
@@ -215,23 +215,23 @@ impl Writer<'_> {
             let written = sink.publish_covered(&object.coordinates, resources)?;
             return self.wrote(sink, object, written);
         }
-        Counts::add(&self.counts.done, object.bytes);
+        SettleCounters::add(&self.counts.done, object.bytes);
         Ok(())
     }
 
     /// Counts a written object, if the stamp that is read back is right.
-    fn wrote(&self, sink: &dyn Sink, object: &BuildingObject, written: u64) -> Result<()> {
+    fn wrote(&self, sink: &dyn Sink, object: &ObjectBuilder, written: u64) -> Result<()> {
         self.check_settled(sink, &object.coordinates)?;
-        Counts::add(&self.counts.bytes, written);
+        SettleCounters::add(&self.counts.bytes, written);
         self.count(object);
         Ok(())
     }
 
     /// Counts a durable object, without its bytes.
-    fn count(&self, object: &BuildingObject) {
+    fn count(&self, object: &ObjectBuilder) {
         self.counts.settled(object.plan, object.number, self.root);
-        Counts::add(&self.counts.objects, 1);
-        Counts::add(&self.counts.done, object.bytes);
+        SettleCounters::add(&self.counts.objects, 1);
+        SettleCounters::add(&self.counts.done, object.bytes);
     }
 
     /// Fails unless the stamp of the object says that it contains the commits of the view.

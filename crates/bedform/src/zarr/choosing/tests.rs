@@ -3,8 +3,8 @@ use std::sync::{Arc, Barrier};
 use bedform_format::BytesCodec;
 use bedform_format::metadata::own_value;
 use bedform_storage::{
-    Durability, Failing, Fault, LocalStorage, MemoryStorage, Mode, Operation, SimulatedFileSystem,
-    Staging, Storage, StorageErrorKind,
+    Durability, Failing, Fault, LocalStorage, MemoryStorage, Mode, SimulatedFileSystem, Staging,
+    Storage, StorageErrorKind, StorageOperation,
 };
 use serde_json::{Map, json};
 
@@ -298,7 +298,7 @@ fn codecs_that_a_writer_was_cut_off_with_are_those_that_the_next_one_takes() {
     let store = store_with_open(&shared, ROWS);
     let array = t(&store);
     // The array's own document is put back, the store's is not.
-    storage.fail_at(Operation::Publish, 1, Fault::Error(StorageErrorKind::Io));
+    storage.fail_at(StorageOperation::Publish, 1, Fault::Error(StorageErrorKind::Io));
     write(&array, 0, 0).unwrap_err();
     assert!(codecs(&shared).1, "the store's document counts");
     write(&t(&open(&shared)), 1, 1).unwrap();

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 use bedform_storage::{
-    Condition, Durability, GrowingObject, Hint, Lock, Object, ObjectWriter, Storage, StorageError,
-    TreePublication, Version, Workspace, WorkspaceName, implement, lacks,
+    Condition, Durability, GrowingObject, Lock, Object, ObjectWriter, Storage, StorageError,
+    TreePublication, Version, Workspace, WorkspaceName, WriteHint, implement, lacks,
 };
 
 use crate::support::Random;
@@ -579,7 +579,7 @@ impl Storage for Gated {
         &self,
         path: &ObjectPath,
         durability: Durability,
-        hint: Hint,
+        hint: WriteHint,
     ) -> Result<Box<dyn ObjectWriter + '_>> {
         Ok(self.of(self.inner.create(path, durability, hint)?, path))
     }
@@ -657,7 +657,7 @@ impl Storage for Gated {
         self.inner.delete_tree(path, durability)
     }
 
-    fn list(&self, path: &ObjectPath) -> Result<Vec<bedform_storage::Entry>> {
+    fn list(&self, path: &ObjectPath) -> Result<Vec<bedform_storage::ListedEntry>> {
         self.wait("list", path);
         let mut entries = self.inner.list(path)?;
         // Sorted by the order of first use, not by random keys.
