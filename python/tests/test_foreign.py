@@ -690,3 +690,30 @@ def test_the_names_of_dimensions_are_found_once_for_all_variables_of_a_group(
     with bf.open(path) as opened:
         assert len({array.dims for array in opened.arrays().values()}) == 9
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("freshness", ["open", "never", "read"])
+def test_a_handle_of_a_file_whose_chunks_were_moved_gives_no_other_chunk_and_caches_none(
+    tmp_path: Path, freshness: str
+) -> None:
+    for seed in range(6):
+        random = np.random.default_rng(seed)
+        path = tmp_path / f"{seed}.h5"
+        values = random.normal(size=(20, 30, 30)).astype("f4")
+        values[10:] = np.round(values[10:], 1)
+        with h5py.File(path, "w") as file:
+            file.create_dataset("t", data=values, chunks=(1, 30, 30), compression="gzip")
+        old = bf.open(path, freshness=freshness)
+        old["t"][0]
+        with h5py.File(path, "r+") as file:
+            # Other sizes: HDF5 gives compressed chunks other places.
+            for row in random.permutation(20)[:8]:
+                values[row] = random.normal(size=(30, 30)).round(int(random.integers(0, 5)))
+                file["t"][row] = values[row]
+        if freshness == "read":
+            # This handle opens the file again.
+            np.testing.assert_array_equal(old["t"][1:], values[1:])
+        else:
+            with pytest.raises(bf.ConflictError, match="has changed since it was opened"):
+                old["t"][1:]
+        np.testing.assert_array_equal(bf.open(path)["t"][:], values)

@@ -342,9 +342,7 @@ impl Source for CalledVariable {
             None => Version::default(),
             Some(file) => {
                 let version = file.storage.stat(&file.path)?;
-                if file.checks {
-                    file.check_version(&version)?;
-                }
+                file.check_version(&version)?;
                 version
             }
         };

@@ -131,9 +131,8 @@ impl Archive {
     /// `Conflict` if another file has taken its place, or it was changed; those of storage.
     fn object(&self, file: usize) -> Result<Arc<dyn Object>> {
         if let Some(object) = self.open.kept(file) {
-            if self.open.checks {
-                self.check(file, object.version())?;
-            }
+            // Also without checks at each read: the tables of an open file hold its old places.
+            self.check(file, object.version())?;
             return Ok(object);
         }
         let (storage, place) = (self.places.storage(file), &self.places.files[file]);
