@@ -2,7 +2,7 @@
 //!
 //! The library cannot use `malloc`: a signal handler that reads may have interrupted `malloc` in
 //! the same thread, and a forked child may have a copy of its lock. Only the thread with the lock
-//! ([`crate::inside::Locked`]) allocates from the arena. The rare allocations of other threads get
+//! ([`crate::inside::LibraryLock`]) allocates from the arena. The rare allocations of other threads get
 //! pages of their own.
 //!
 //! Blocks are powers of two, with a free list per size. When the arena is full, its owner drops all

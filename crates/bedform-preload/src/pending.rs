@@ -1,6 +1,6 @@
 //! A bounded queue of reads to be followed.
 //!
-//! One thread at a time follows reads, with the lock ([`crate::inside::Locked`]). The others queue
+//! One thread at a time follows reads, with the lock ([`crate::inside::LibraryLock`]). The others queue
 //! their reads and continue. The present or next holder of the lock follows all of them in the
 //! order of arrival.
 //!

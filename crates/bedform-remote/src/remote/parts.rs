@@ -3,7 +3,7 @@
 //! 1. An upload is begun, with the metadata of the future object.
 //! 2. Its parts are sent in any order, and repeated on failure. They are not visible.
 //! 3. One request gives the object its name, if the condition holds. Like a write by a single
-//!   request it carries a random name in the metadata: `put` tells a lost answer from a conflict.
+//!    request it carries a random name in the metadata: `put` tells a lost answer from a conflict.
 //!
 //! A server that ignores the condition of the third step would lose other writers' work. So each
 //! server is tested with an object first, while objects are sent whole. A server that fails the

@@ -4,7 +4,7 @@
 //! current at the same time. Every change by Bedform leads to one of the two. A commit is a root;
 //! the document publishes created, deleted and changed arrays; the stamp of a shard names the last
 //! commit in it. Files without such a number are judged by their time: see
-//! [`SnapshotMoment`](crate::zarr::held::Held). A snapshot keeps no data: if data that it needs were
+//! [`SnapshotMoment`](crate::zarr::held::SnapshotMoment). A snapshot keeps no data: if data that it needs were
 //! replaced, a read fails with `SnapshotMoved`.
 
 use std::path::Path;

@@ -4,10 +4,10 @@
 //!
 //! # How it works
 //!
-//! 1. *Reads*: the learned kinds of reads of each array ([`LearnedReadKind`](crate::trace::ReadKind)) with
-//!    their places and counts, and the learned lists and points
-//!    ([`LearnedSelection`](crate::trace::LearnedSelection)). Reads that the caller expects replace
-//!    them. A read that is 30 days older than the newest counts half.
+//! 1. *Reads*: the learned kinds of reads of each array
+//!    ([`LearnedReadKind`](crate::trace::LearnedReadKind)) with their places and counts, and the
+//!    learned lists and points ([`LearnedSelection`](crate::trace::LearnedSelection)). Reads that
+//!    the caller expects replace them. A read that is 30 days older than the newest counts half.
 //! 2. *Prices*: the read plan of a few places of each kind predicts its seconds.
 //! 3. *Candidates*: boxes of an array: the bounds of each kind, its hot region, and the hot regions
 //!    of several kinds together. Each has the layout that costs least for these kinds

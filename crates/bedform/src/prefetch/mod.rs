@@ -12,7 +12,7 @@
 //! # Promises
 //!
 //! - **The same elements as an ordinary read.** A buffer records the state that it was read from
-//!   ([`AsOf`](crate::run::plan::AsOf)): the metadata of the array, the commits over it, the
+//!   ([`ReadVersion`](crate::run::plan::ReadVersion)): the metadata of the array, the commits over it, the
 //!   version of each object. The read looks up the same state as any read does, and takes the
 //!   buffer only if both are equal.
 //! - **No long wait for a guess.** A read waits for its own read ahead once that has begun, since a
