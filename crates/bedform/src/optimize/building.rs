@@ -57,10 +57,12 @@ pub struct Optimized {
 }
 
 /// Makes and drops the replicas that `planned` lists; [`plan`](super::plan) made it of the same
-/// source. Existing replicas that the plan drops are removed last, so that the sidecar may hold more
-/// than the budget meanwhile. A new replica that takes more bytes than predicted and does not fit
-/// the budget is removed, and those of the dropped ones that then fit stay. `progress` receives the decoded bytes copied so far and in all. After an interruption,
+/// source. `progress` receives the decoded bytes copied so far and in all. After an interruption,
 /// the same call resumes.
+///
+/// Existing replicas that the plan drops are removed last; until then the sidecar may hold more
+/// than the budget. A new replica that takes more bytes than predicted and passes the budget is
+/// removed. The dropped ones that then fit stay.
 ///
 /// # Errors
 /// `Conflict` if another process makes replicas of the source, or the source has changed since it
