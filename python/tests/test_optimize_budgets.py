@@ -144,3 +144,14 @@ def test_without_a_budget_existing_replicas_stay_beyond_the_default_of_20_percen
 def test_without_a_budget_new_replicas_take_20_percent(noise: Path) -> None:
     plan = bf.optimize(noise, reads=SERIES, dry_run=True).plan
     assert plan["budget_bytes"] == int(0.2 * noise.stat().st_size)
+
+
+def test_the_budget_that_would_have_kept_a_dropped_replica_makes_it_anew(noise: Path) -> None:
+    bf.optimize(noise, "1000%", reads=SERIES)
+    before = replicas_of(noise)
+    dropped = bf.optimize(noise, "50%", reads=SERIES)
+    assert replicas_of(noise) == set()
+    named = re.search(r"one of ([\d.]+ \w+) keeps them", notes_of(dropped))
+    assert named
+    bf.optimize(noise, named[1], reads=SERIES)
+    assert replicas_of(noise) == before

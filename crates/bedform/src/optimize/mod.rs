@@ -375,7 +375,7 @@ fn stored_bytes(store: &Store) -> Result<u64> {
 /// `NotFound` if no reads were learned and none are given; `InvalidArgument` for reads that no
 /// array can have; errors of opening the source.
 pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePlan> {
-    let source = OptimizedSource::open(place, options)?;
+    let mut source = OptimizedSource::open(place, options)?;
     let mut notes = Vec::new();
     let kinds = kinds_of(&source, place, options, ReadsFor::Replicas, &mut notes)?;
     let budget_bytes = options.budget.bytes(source.bytes, source.existing_bytes());
@@ -402,7 +402,7 @@ pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePl
         )),
     }
     if chosen.make.is_empty() && chosen.keep.is_empty() {
-        notes.push(note_of_nothing(&source, &kinds, &chosen, budget_bytes)?);
+        notes.push(note_of_nothing(&mut source, &kinds, &chosen, budget_bytes)?);
     }
     Ok(OptimizePlan {
         source: place.shown(),
@@ -420,9 +420,9 @@ pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePl
 }
 
 /// Says why a plan has no replica, and names a budget that keeps the existing ones, or that makes
-/// one.
+/// one. Clears the existing replicas of `source`, to price candidates without them.
 fn note_of_nothing(
-    source: &OptimizedSource,
+    source: &mut OptimizedSource,
     kinds: &[PricedReadKind],
     chosen: &ChosenReplicas,
     budget_bytes: u64,
@@ -431,7 +431,9 @@ fn note_of_nothing(
     let budget = bytes_text(budget_bytes as f64);
     if !chosen.drop.is_empty() {
         let (count, existing) = (chosen.drop.len(), bytes_text(source.existing_bytes() as f64));
-        let keeping = text_up(budget_to_keep(kinds, &candidates));
+        source.replicas.clear();
+        let without_existing = candidates_of(source, kinds, u64::MAX)?;
+        let keeping = text_up(budget_to_keep(kinds, &candidates, &without_existing));
         return Ok(format!(
             "no replica fits the budget of {budget}: existing ones, {count}, take {existing}; one of {keeping} keeps \
              them"

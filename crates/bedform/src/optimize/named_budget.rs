@@ -19,16 +19,26 @@ pub(super) fn budget_to_make(
         !choose(kinds, with, u64::MAX).make.is_empty()
     };
     let least = candidates.iter().filter(pays).map(|one| one.bytes).min()?;
-    Some(enlarged(kinds, candidates, with_margin(least), |chosen| bytes_needed(chosen, candidates)))
+    Some(enlarged(with_margin(least), |budget_bytes| {
+        bytes_needed(&choose(kinds, candidates.to_vec(), budget_bytes), candidates)
+    }))
 }
 
-/// Returns a budget, in bytes, with which all existing replicas stay.
-pub(super) fn budget_to_keep(kinds: &[PricedReadKind], candidates: &[CandidateReplica]) -> u64 {
+/// Returns a budget, in bytes, with which all existing replicas stay. `without_existing` are the
+/// candidates once these are dropped: then the budget holds one that pays, if any does.
+pub(super) fn budget_to_keep(
+    kinds: &[PricedReadKind],
+    candidates: &[CandidateReplica],
+    without_existing: &[CandidateReplica],
+) -> u64 {
     let is_existing = |one: &&CandidateReplica| one.planned.is_none() && !one.is_of_site;
     let existing: u64 = candidates.iter().filter(is_existing).map(|one| one.bytes).sum();
-    enlarged(kinds, candidates, existing, |chosen| {
-        let made: u64 = chosen.make.iter().map(|one| with_margin(one.bytes)).sum();
-        existing.saturating_add(made)
+    let least = budget_to_make(kinds, without_existing).unwrap_or(0);
+    enlarged(existing.max(least), |budget_bytes| {
+        let with = choose(kinds, candidates.to_vec(), budget_bytes);
+        let made = with.make.iter().map(|one| with_margin(one.bytes));
+        let without = choose(kinds, without_existing.to_vec(), budget_bytes);
+        made.fold(existing, u64::saturating_add).max(bytes_needed(&without, without_existing))
     })
 }
 
@@ -41,17 +51,12 @@ fn bytes_needed(chosen: &ChosenReplicas, candidates: &[CandidateReplica]) -> u64
     made.fold(kept, u64::saturating_add)
 }
 
-/// Enlarges `budget_bytes` until the choice within it needs no more: a larger budget can make the
-/// choice take larger replicas.
-fn enlarged(
-    kinds: &[PricedReadKind],
-    candidates: &[CandidateReplica],
-    budget_bytes: u64,
-    needed: impl Fn(&ChosenReplicas) -> u64,
-) -> u64 {
+/// Enlarges `budget_bytes` until the choice within it needs no more bytes, which `needed` returns:
+/// a larger budget can make the choice take larger replicas.
+fn enlarged(budget_bytes: u64, needed: impl Fn(u64) -> u64) -> u64 {
     let mut budget_bytes = rounded_up(budget_bytes);
     for _ in 0..ENLARGED_MAX {
-        let needed = needed(&choose(kinds, candidates.to_vec(), budget_bytes));
+        let needed = needed(budget_bytes);
         if needed <= budget_bytes {
             break;
         }
@@ -123,12 +128,22 @@ mod tests {
         let unneeded = existing("old", 1_000_000, 0.0, 1);
         let unneeded = CandidateReplica { serves: vec![None], ..unneeded };
         let kinds = [one_kind(10.0)];
-        let alone = budget_to_keep(&kinds, std::slice::from_ref(&unneeded));
+        let alone = budget_to_keep(&kinds, std::slice::from_ref(&unneeded), &[]);
         assert!((1_000_000..1_100_000).contains(&alone), "{alone}");
         let candidates = [unneeded, new_replica("new", 400_000, 1.0)];
-        let budget = budget_to_keep(&kinds, &candidates);
+        let budget = budget_to_keep(&kinds, &candidates, &candidates[1..]);
         assert!((1_500_000..1_600_000).contains(&budget), "{budget}");
         let chosen = choose(&kinds, candidates.to_vec(), budget);
         assert_eq!((chosen.keep, chosen.make.len()), (vec!["old".to_owned()], 1));
+    }
+
+    #[test]
+    fn the_budget_that_keeps_an_existing_replica_also_makes_it_anew() {
+        let kinds = [one_kind(10.0)];
+        let stored = existing("one", 300_000, 0.0, 1);
+        let stored = CandidateReplica { serves: vec![Some((1.0, 1.0))], ..stored };
+        let anew = [new_replica("one", 400_000, 1.0)];
+        let budget = budget_to_keep(&kinds, &[stored], &anew);
+        assert!((500_000..510_000).contains(&budget), "{budget}");
     }
 }
