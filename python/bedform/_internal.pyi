@@ -57,7 +57,7 @@ def optimize(
     source: str | list[str],
     join: tuple[str | None, str, bool],
     store: Store | None,
-    budget: str,
+    budget: str | None,
     reads: _Reads,
     sidecars: str | None,
     memory_bytes: int,

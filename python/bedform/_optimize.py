@@ -70,7 +70,7 @@ class Optimization:
 @overload
 def optimize(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    budget: str | int = "20%",
+    budget: str | int | None = None,
     *,
     concat_dim: str | None = None,
     compat: Literal["equals", "override"] = "equals",
@@ -91,7 +91,7 @@ def optimize(
 @overload
 def optimize(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    budget: str | int = "20%",
+    budget: str | int | None = None,
     *,
     concat_dim: str | None = None,
     compat: Literal["equals", "override"] = "equals",
@@ -112,7 +112,7 @@ def optimize(
 @overload
 def optimize(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    budget: str | int = "20%",
+    budget: str | int | None = None,
     *,
     concat_dim: str | None = None,
     compat: Literal["equals", "override"] = "equals",
@@ -132,7 +132,7 @@ def optimize(
 
 def optimize(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    budget: str | int = "20%",
+    budget: str | int | None = None,
     *,
     concat_dim: str | None = None,
     compat: Literal["equals", "override"] = "equals",
@@ -163,7 +163,9 @@ def optimize(
     concat_dim, compat
         As in :func:`bedform.open`.
     budget
-        Limit of the bytes of all replicas of the file: a share of the file, or a size.
+        Limit of the bytes of all replicas of the file: a share of the file, or a size. The default
+        is 20 %, or the bytes of the existing replicas if these are more. Replaced replicas are
+        removed after the new ones are made, so that the sidecar may hold more for a while.
     reads
         The dimensions that reads span, with weights, as in :func:`convert`; the default is the
         learnt reads (:func:`watch`, :func:`learn`).
@@ -234,7 +236,7 @@ def optimize(
     paths = paths_of(path)
     where = location(path) if paths is None else shown_paths(path, paths)
     expected = _expected(reads or {}, region or {})
-    budget = budget_text(budget)
+    given_budget = None if budget is None else budget_text(budget)
     place = where if paths is None else paths
     joined = {"concat_dim": concat_dim, "compat": compat}
     exact = [] if reorganize and not selections else _exact(place, joined, selections or {})
@@ -266,7 +268,7 @@ def optimize(
             place,
             join_of(place, concat_dim, compat),
             None if opened is None else opened._inner,
-            budget,
+            given_budget,
             counted,
             None if sidecar is None else str(Path(location(sidecar)).absolute()),
             limit,

@@ -92,7 +92,7 @@ pub(crate) fn optimize(
     source: GivenSource,
     join: GivenJoin,
     store: Option<&Store>,
-    budget: &str,
+    budget: Option<&str>,
     reads: Reads<'_>,
     sidecars: Option<PathBuf>,
     memory_bytes: u64,
@@ -105,7 +105,7 @@ pub(crate) fn optimize(
     options.sidecars = sidecars;
     let join = join_options(join)?;
     let outcome = detached(py, || {
-        options.budget = ReplicaBudget::parse(budget)?;
+        options.budget = budget.map_or(Ok(ReplicaBudget::Default), ReplicaBudget::parse)?;
         let place = source.place(join);
         if dry_run {
             return to_json(&(plan(&place, &options)?, ()));

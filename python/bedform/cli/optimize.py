@@ -45,8 +45,12 @@ def register(app: typer.Typer) -> None:
 def optimize(
     path: Annotated[str, typer.Argument(help="A file or store, or a pattern of files, quoted.")],
     budget: Annotated[
-        str, typer.Option(help="What all replicas may take: a share of the file, or a size.")
-    ] = "20%",
+        str | None,
+        typer.Option(
+            help="The bytes of all replicas: a share of the file, or a size; without it 20%, or "
+            "the bytes of the replicas that exist, if these are more."
+        ),
+    ] = None,
     reads: Annotated[
         list[str] | None,
         typer.Option(help="Dimensions that reads span, and their weight: time=1. Repeat it."),
@@ -108,8 +112,8 @@ def optimize(
     They lie beside the source; where a site file says so, in the place that all users of an archive
     read; or where --sidecar or BEDFORM_SIDECAR says. They go to no home directory unasked.
 
-    Replicas that others save more than go when the budget is used up. Stop it whenever you like:
-    the same command goes on where it stopped.
+    When the budget is used up, replicas that save least are removed, once the new ones are made.
+    Stop it whenever you like: the same command goes on where it stopped.
 
     --reorganize makes no replicas: each array of a store of Bedform gets the layout that costs
     least for its reads. The new store is written beside the old one, compared, and takes its
@@ -215,7 +219,10 @@ def _render(done: Optimization) -> Group:
         took = done.done["bytes"]
         share = took / max(plan["source_bytes"], 1)
         woken = len(done.done["woken"])
-        verdict = f"{made} made, {len(plan['keep'])} kept, {len(done.done['dropped'])} dropped: "
+        dropped = done.done["dropped"]
+        # A planned drop stays if a new replica was too large.
+        kept = len({*plan["keep"], *plan["drop"]}.difference(dropped))
+        verdict = f"{made} made, {kept} kept, {len(dropped)} dropped: "
         verdict = f"{woken} woken, {verdict}" if woken else verdict
         verdict += f"{format_bytes(took)}, {share:.1%} of the file"
     parts += [Text(""), paragraph(verdict)]

@@ -11,10 +11,10 @@ use bedform_storage::{Lock, Mode, Storage};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::choose::room_for;
+use super::named_budget::text_up;
 use super::targets::placement_of;
-use super::{
-    OptimizeOptions, OptimizePlan, OptimizedSource, PlannedReplica, SourcePlace, bytes_text_up,
-};
+use super::{OptimizeOptions, OptimizePlan, OptimizedSource, PlannedReplica, SourcePlace};
 use crate::array::{BoundObjects, Elements};
 use crate::convert::{
     ArrayLayoutChoice, ConvertOptions, ConvertSource, ConvertTarget, TaskExchange, plan, run,
@@ -59,6 +59,10 @@ pub struct Optimized {
 /// Makes and drops the replicas that `planned` lists; [`plan`](super::plan) made it of the same
 /// source. `progress` receives the decoded bytes copied so far and in all. After an interruption,
 /// the same call resumes.
+///
+/// Existing replicas that the plan drops are removed last; until then the sidecar may hold more
+/// than the budget. A new replica that takes more bytes than predicted and passes the budget is
+/// removed. The dropped ones that then fit stay.
 ///
 /// # Errors
 /// `Conflict` if another process makes replicas of the source, or the source has changed since it
@@ -106,11 +110,7 @@ pub fn build_by(
     };
     let sidecar = source.sidecar.as_ref().ok_or_else(none)?;
     let catalogue = NamedCatalogue { sidecar, place };
-    catalogue.change(|replicas| replicas.retain(|one| !planned.drop.contains(&one.id)))?;
-    for id in &planned.drop {
-        remove(sidecar, id);
-        done.dropped.push(id.clone());
-    }
+    catalogue.remove(&source.dead, &mut done)?;
     let all: u64 = planned.make.iter().map(|replica| replica.raw_bytes).sum();
     let mut before = 0;
     for replica in &planned.make {
@@ -118,35 +118,64 @@ pub fn build_by(
         let made = make(&source, place, &into, replica, options, (&telling, exchange))
             .map_err(|error| in_place(error, &directory))?;
         before += replica.raw_bytes;
-        let named = catalogue.change(|replicas| {
+        let named = catalogue.change(|replicas| replicas.retain(|one| one.id != made.id))?;
+        let bytes = made.stored_bytes + bytes_needed(&named, planned);
+        if bytes > planned.budget_bytes {
+            // Its stored bytes exceed the prediction.
+            remove(sidecar, &made.id);
+            done.warnings.push(note_of_size(replica, &made, bytes, planned.budget_bytes));
+            continue;
+        }
+        catalogue.change(|replicas| {
             replicas.retain(|one| one.id != made.id);
             replicas.push(made.clone());
         })?;
-        let bytes: u64 = named.iter().map(|one| one.stored_bytes).sum();
-        if bytes > planned.budget_bytes {
-            // Its stored bytes exceed the prediction.
-            catalogue.change(|replicas| replicas.retain(|one| one.id != made.id))?;
-            remove(sidecar, &made.id);
-            done.warnings.push(format!(
-                "a replica of {} took {} instead of {}, and was removed: with it all replicas take {}, more than the \
-                 budget of {}; a budget of {} keeps it",
-                made.array,
-                bytes_text(made.stored_bytes as f64),
-                bytes_text(replica.bytes as f64),
-                bytes_text(bytes as f64),
-                bytes_text(planned.budget_bytes as f64),
-                bytes_text_up(bytes),
-            ));
-            continue;
-        }
         done.made.push(made);
     }
+    let named = catalogue.change(|_| ())?;
+    catalogue.remove(&to_drop(&named, planned, done.made.len()), &mut done)?;
     let named = catalogue.change(|_| ())?;
     done.bytes = named.iter().map(|one| one.stored_bytes).sum();
     remove_unnamed(sidecar, &named);
     sidecar.open_to_readers(&[REPLICAS, CATALOGUE]);
     done.warnings.extend(note_of_place(sidecar, options.sidecars.as_deref()));
     Ok(done)
+}
+
+/// Returns the bytes of the replicas that reads need.
+fn bytes_needed(named: &[Replica], planned: &OptimizePlan) -> u64 {
+    let needed = named.iter().filter(|one| !planned.unused.contains(&one.id));
+    needed.map(|one| one.stored_bytes).sum()
+}
+
+/// Returns the names of the replicas to drop, once `made` of the planned ones are made: those of
+/// the plan, or if fewer were made than planned, those that have no room beside the others.
+fn to_drop(named: &[Replica], planned: &OptimizePlan, made: usize) -> Vec<String> {
+    let sized = planned.unused.iter().filter_map(|id| {
+        let one = named.iter().find(|one| one.id == *id)?;
+        Some((one.id.clone(), one.stored_bytes))
+    });
+    // The order of value: a kept one goes only if the new ones leave it no room.
+    let (stay, drop) = match made == planned.make.len() {
+        true => sized.partition(|(id, _)| !planned.drop.contains(id)),
+        false => (sized.collect::<Vec<_>>(), Vec::new()),
+    };
+    let (_, without_room) = room_for(&stay, bytes_needed(named, planned), planned.budget_bytes);
+    drop.into_iter().map(|(id, _)| id).chain(without_room).collect()
+}
+
+/// Says that a replica was removed since it is larger than predicted.
+fn note_of_size(planned: &PlannedReplica, made: &Replica, bytes: u64, budget_bytes: u64) -> String {
+    format!(
+        "a replica of {} took {} instead of {}, and was removed: with it the needed replicas take {}, more than the \
+         budget of {}; a budget of {} keeps it",
+        made.array,
+        bytes_text(made.stored_bytes as f64),
+        bytes_text(planned.bytes as f64),
+        bytes_text(bytes as f64),
+        bytes_text(budget_bytes as f64),
+        text_up(bytes),
+    )
 }
 
 /// Locks the directory of replicas of a source, so that one process at a time makes replicas.
@@ -468,6 +497,17 @@ pub(super) struct NamedCatalogue<'a> {
 }
 
 impl NamedCatalogue<'_> {
+    /// Removes the replicas with these names, first from the catalogue, and notes them in `done`.
+    ///
+    /// # Errors
+    /// Those of [`NamedCatalogue::change`].
+    fn remove(&self, names: &[String], done: &mut Optimized) -> Result<()> {
+        self.change(|replicas| replicas.retain(|one| !names.contains(&one.id)))?;
+        names.iter().for_each(|id| remove(self.sidecar, id));
+        done.dropped.extend_from_slice(names);
+        Ok(())
+    }
+
     /// Applies `act` to the list of replicas, saves it as the next catalogue, and returns it.
     /// Retries if another process saved one in between.
     ///

@@ -16,6 +16,8 @@ pub(super) struct ChosenReplicas {
     /// Names of existing replicas that stay.
     pub(super) keep: Vec<String>,
     pub(super) drop: Vec<String>,
+    /// Names of existing replicas that no read needs, kept or dropped, the most valuable first.
+    pub(super) unused: Vec<String>,
     pub(super) bytes: u64,
     /// For each kind the seconds of a read: with the existing replicas, and with the chosen ones.
     pub(super) seconds_now: Vec<f64>,
@@ -108,35 +110,40 @@ pub(super) fn choose(
         let by_use = by_bytes(b).total_cmp(&by_bytes(a));
         by_use.then_with(|| b.worth.last_ns.cmp(&a.worth.last_ns))
     });
-    let (mut stay, mut drop, mut used) = (Vec::new(), Vec::new(), bytes);
-    for one in unused {
-        if used + one.bytes <= budget_bytes {
-            used += one.bytes;
-            stay.push(one.id.clone());
-        } else {
-            drop.push(one.id.clone());
-        }
-    }
+    let unused: Vec<(String, u64)> =
+        unused.into_iter().map(|one| (one.id.clone(), one.bytes)).collect();
+    let (stay, drop) = room_for(&unused, bytes, budget_bytes);
+    let of_staying = unused.iter().filter(|(id, _)| stay.contains(id)).map(|(_, bytes)| bytes);
+    let used = bytes + of_staying.sum::<u64>();
     ChosenReplicas {
         make: chosen.iter().filter_map(|one| one.planned.clone()).collect(),
         keep: keep.iter().map(|one| one.id.clone()).chain(stay).collect(),
         drop,
+        unused: unused.into_iter().map(|(id, _)| id).collect(),
         bytes: used,
         seconds_now,
         seconds_then,
     }
 }
 
-/// Returns the smallest budget with which [`choose`] takes any of these; nothing if none pays.
-pub(super) fn least_budget(
-    kinds: &[PricedReadKind],
-    candidates: &[CandidateReplica],
-) -> Option<u64> {
-    let pays = |one: &&CandidateReplica| {
-        let chosen = choose(kinds, vec![(*one).clone()], u64::MAX);
-        !chosen.make.is_empty()
+/// Divides unneeded replicas, names with bytes in the order of their value, into those that fit the
+/// budget beside `used_bytes`, and the others.
+pub(super) fn room_for(
+    unused: &[(String, u64)],
+    mut used_bytes: u64,
+    budget_bytes: u64,
+) -> (Vec<String>, Vec<String>) {
+    let fits = |(_, bytes): &&(String, u64)| {
+        let with = used_bytes.saturating_add(*bytes);
+        let is_fitting = with <= budget_bytes;
+        if is_fitting {
+            used_bytes = with;
+        }
+        is_fitting
     };
-    candidates.iter().filter(pays).map(|one| one.bytes).min()
+    let (stay, drop): (Vec<_>, Vec<_>) = unused.iter().partition(fits);
+    let names = |some: Vec<&(String, u64)>| some.into_iter().map(|(id, _)| id.clone()).collect();
+    (names(stay), names(drop))
 }
 
 /// Gives up each replica whose removal costs at most `least` seconds. `seconds` returns the
@@ -158,11 +165,19 @@ fn give_up_useless(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use bedform_geometry::Region;
+
     use super::super::candidates::Worth;
     use super::*;
+    use crate::replica::ReplicaElements;
 
-    fn there(id: &str, bytes: u64, seconds: f64, last_ns: u64) -> CandidateReplica {
+    pub(in super::super) fn existing(
+        id: &str,
+        bytes: u64,
+        seconds: f64,
+        last_ns: u64,
+    ) -> CandidateReplica {
         CandidateReplica {
             planned: None,
             is_of_site: false,
@@ -174,14 +189,71 @@ mod tests {
         }
     }
 
+    pub(in super::super) fn new_replica(
+        id: &str,
+        bytes: u64,
+        seconds_with: f64,
+    ) -> CandidateReplica {
+        let planned = PlannedReplica {
+            id: id.to_owned(),
+            array: "t".to_owned(),
+            dims: vec!["x".to_owned()],
+            held: ReplicaElements::region(&whole()),
+            places: None,
+            shape: vec![100],
+            raw_bytes: 400,
+            chunks: vec![100],
+            shards: vec![100],
+            order: "c".to_owned(),
+            bytes,
+            building_seconds: 0.1,
+            expected: Vec::new(),
+        };
+        CandidateReplica {
+            planned: Some(planned),
+            building_seconds: 0.1,
+            serves: vec![Some((1.0, seconds_with))],
+            ..existing(id, bytes, 0.0, 0)
+        }
+    }
+
+    pub(in super::super) fn one_kind(seconds: f64) -> PricedReadKind {
+        PricedReadKind {
+            array: "t".to_owned(),
+            dims: vec!["x".to_owned()],
+            array_shape: vec![100],
+            item_size: 4,
+            counts: vec![10],
+            steps: vec![1],
+            reads: 1.0,
+            bounds: whole(),
+            hot: whole(),
+            seconds,
+            exact: None,
+        }
+    }
+
+    fn whole() -> Region {
+        Region::whole([100]).unwrap()
+    }
+
+    #[test]
+    fn an_unneeded_replica_that_fits_stays_even_if_a_more_valuable_one_does_not() {
+        let unused = [("a".to_owned(), 50), ("b".to_owned(), 100), ("c".to_owned(), 20)];
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        assert_eq!(room_for(&unused, 30, 100), (names(&["a", "c"]), names(&["b"])));
+        assert_eq!(room_for(&unused, 0, 200), (names(&["a", "b", "c"]), names(&[])));
+        assert_eq!(room_for(&unused, 200, 100), (names(&[]), names(&["a", "b", "c"])));
+    }
+
     #[test]
     fn of_replicas_that_no_read_needs_those_go_first_that_saved_least_for_their_bytes_and_longest_ago()
      {
         let replicas = vec![
-            there("never", 10, 0.0, 5),
-            there("large", 100, 20.0, 90),
-            there("small", 10, 9.0, 50),
-            there("later", 10, 0.0, 80),
+            existing("never", 10, 0.0, 5),
+            existing("large", 100, 20.0, 90),
+            existing("small", 10, 9.0, 50),
+            existing("later", 10, 0.0, 80),
         ];
         let kept = |budget| choose(&[], replicas.clone(), budget).keep;
         assert_eq!(kept(130), ["small", "large", "later", "never"]);

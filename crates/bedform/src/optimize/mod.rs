@@ -20,7 +20,8 @@
 //! 5. *Waking*: [`wake`] compares resting replicas with the source, element by element.
 //! 6. *Building*: each replica is a conversion of a part of the source
 //!    ([`convert`](mod@crate::convert)). A conversion resumes after an interruption and publishes
-//!    only complete data. Then the catalogue names the replica.
+//!    only complete data. Then the catalogue names the replica. Unchosen replicas are removed last:
+//!    if a new one takes more bytes than predicted and passes the budget, it is removed instead.
 //!
 //! This is the layout management of Tang, *Dynamic data prefetching and layout optimizations*,
 //! section 3.2.4, with one budget for all replicas of a source.
@@ -30,6 +31,7 @@
 //! | `reads` | kinds of reads, with their prices |
 //! | `candidates` | replicas that could be made |
 //! | `choose` | the choice of replicas within the budget |
+//! | `named_budget` | the budget that a note names |
 //! | `conditions` | the state of each replica: read or not, and why |
 //! | `waking` | the comparison of resting replicas with the source |
 //! | `place` | the path or list of files of a source |
@@ -44,6 +46,7 @@ mod candidates;
 mod choose;
 mod conditions;
 mod layouts;
+mod named_budget;
 mod place;
 mod policy;
 mod reads;
@@ -82,8 +85,9 @@ pub use trusting::{RefusedReplica, Trusted, trust};
 pub use waking::wake;
 
 use candidates::candidates_of;
-use choose::{choose, least_budget};
+use choose::{ChosenReplicas, choose};
 use conditions::ReplicaJudgement;
+use named_budget::{budget_to_keep, budget_to_make, text_up};
 use reads::{PricedReadKind, ReadsFor, kinds_of};
 
 /// The limit on the bytes of all replicas of a source together.
@@ -93,7 +97,13 @@ pub enum ReplicaBudget {
     Bytes(u64),
     /// A share of the bytes of the source: 0.2 for a fifth.
     Share(f64),
+    /// A fifth of the bytes of the source, or the bytes of the existing replicas, whichever is
+    /// more.
+    Default,
 }
+
+/// The share of [`ReplicaBudget::Default`].
+const SHARE_DEFAULT: f64 = 0.2;
 
 /// The largest accepted share: a thousand copies.
 const SHARE_MAX: f64 = 1000.0;
@@ -133,10 +143,11 @@ impl ReplicaBudget {
     }
 
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    fn bytes(self, source_bytes: u64) -> u64 {
+    fn bytes(self, source_bytes: u64, existing_bytes: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
             Self::Share(share) => (source_bytes as f64 * share) as u64,
+            Self::Default => Self::Share(SHARE_DEFAULT).bytes(source_bytes, 0).max(existing_bytes),
         }
     }
 }
@@ -146,6 +157,8 @@ impl ReplicaBudget {
 #[non_exhaustive]
 pub struct OptimizeOptions {
     /// The limit on the bytes of all replicas together, with their documents and shard indexes.
+    /// [`build`] removes replaced replicas after it has made the new ones: until then the sidecar
+    /// may hold both.
     pub budget: ReplicaBudget,
     /// Expected reads. Without them, and without `selections`, the learned reads count.
     pub reads: Vec<ExpectedRead>,
@@ -166,7 +179,7 @@ pub struct OptimizeOptions {
 impl Default for OptimizeOptions {
     fn default() -> Self {
         Self {
-            budget: ReplicaBudget::Share(0.2),
+            budget: ReplicaBudget::Default,
             reads: Vec::new(),
             selections: Vec::new(),
             like: None,
@@ -201,6 +214,9 @@ pub struct OptimizePlan {
     pub keep: Vec<String>,
     /// Names of the replicas to remove.
     pub drop: Vec<String>,
+    /// Names of existing replicas that no read needs, kept or dropped, the most valuable first.
+    #[serde(skip_serializing)]
+    unused: Vec<String>,
     /// Remarks for the user.
     pub notes: Vec<String>,
 }
@@ -329,6 +345,11 @@ impl OptimizedSource {
         Ok(Self { store, sidecar, replicas, of_site, dead, state, bytes, uses })
     }
 
+    /// The stored bytes of this user's replicas.
+    fn existing_bytes(&self) -> u64 {
+        self.replicas.iter().map(|(one, _)| one.stored_bytes).sum()
+    }
+
     /// The dimension along which an archive joins its files; nothing for other sources.
     fn joined(&self) -> Option<&str> {
         self.store.file().and_then(ForeignFile::joined_dimension)
@@ -354,10 +375,10 @@ fn stored_bytes(store: &Store) -> Result<u64> {
 /// `NotFound` if no reads were learned and none are given; `InvalidArgument` for reads that no
 /// array can have; errors of opening the source.
 pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePlan> {
-    let source = OptimizedSource::open(place, options)?;
+    let mut source = OptimizedSource::open(place, options)?;
     let mut notes = Vec::new();
     let kinds = kinds_of(&source, place, options, ReadsFor::Replicas, &mut notes)?;
-    let budget_bytes = options.budget.bytes(source.bytes);
+    let budget_bytes = options.budget.bytes(source.bytes, source.existing_bytes());
     let candidates = candidates_of(&source, &kinds, budget_bytes)?;
     let chosen = choose(&kinds, candidates, budget_bytes);
     for replica in &chosen.make {
@@ -381,7 +402,7 @@ pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePl
         )),
     }
     if chosen.make.is_empty() && chosen.keep.is_empty() {
-        notes.push(note_of_nothing(&source, &kinds, budget_bytes)?);
+        notes.push(note_of_nothing(&mut source, &kinds, &chosen, budget_bytes)?);
     }
     Ok(OptimizePlan {
         source: place.shown(),
@@ -393,32 +414,38 @@ pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePl
         make: chosen.make,
         keep: chosen.keep,
         drop: source.dead.into_iter().chain(chosen.drop).collect(),
+        unused: chosen.unused,
         notes,
     })
 }
 
-/// Says why a plan has no replica, and the smallest budget that would hold one.
+/// Says why a plan has no replica, and names a budget that keeps the existing ones, or that makes
+/// one. Clears the existing replicas of `source`, to price candidates without them.
 fn note_of_nothing(
-    source: &OptimizedSource,
+    source: &mut OptimizedSource,
     kinds: &[PricedReadKind],
+    chosen: &ChosenReplicas,
     budget_bytes: u64,
 ) -> Result<String> {
     let candidates = candidates_of(source, kinds, u64::MAX)?;
-    Ok(match least_budget(kinds, &candidates) {
+    let budget = bytes_text(budget_bytes as f64);
+    if !chosen.drop.is_empty() {
+        let (count, existing) = (chosen.drop.len(), bytes_text(source.existing_bytes() as f64));
+        source.replicas.clear();
+        let without_existing = candidates_of(source, kinds, u64::MAX)?;
+        let keeping = text_up(budget_to_keep(kinds, &candidates, &without_existing));
+        return Ok(format!(
+            "no replica fits the budget of {budget}: existing ones, {count}, take {existing}; one of {keeping} keeps \
+             them"
+        ));
+    }
+    Ok(match budget_to_make(kinds, &candidates) {
         None => "no replica saves more time than it takes to make, whatever the budget".to_owned(),
         Some(least) => format!(
-            "no replica fits the budget of {}: one of {} holds the smallest that pays",
-            bytes_text(budget_bytes as f64),
-            bytes_text_up(least),
+            "no replica fits the budget of {budget}: one of {} holds the smallest that pays",
+            text_up(least),
         ),
     })
-}
-
-/// Formats a size, rounded up to a whole KiB or MiB, as a budget is written.
-fn bytes_text_up(bytes: u64) -> String {
-    let unit_bytes = if bytes < 1 << 20 { 1 << 10 } else { 1 << 20 };
-    let unit = if unit_bytes == 1 << 10 { "KiB" } else { "MiB" };
-    format!("{} {unit}", bytes.div_ceil(unit_bytes))
 }
 
 /// Wakes, chooses and makes replicas: calls [`wake`], [`plan`] and [`build_by`].
