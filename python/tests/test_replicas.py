@@ -503,6 +503,15 @@ def test_selections_come_from_files(file: Path) -> None:
     assert "reads.json" in str(wrong.exception)
 
 
+def test_a_file_of_selections_without_bytes_is_named(file: Path) -> None:
+    """An EOFError inside a command would count as Ctrl-D."""
+    empty = file.with_name("empty.npz")
+    empty.touch()
+    said = CliRunner().invoke(app, ["optimize", str(file), "--selections", str(empty)])
+    assert isinstance(said.exception, bf.InvalidArgumentError)
+    assert str(empty) in str(said.exception)
+
+
 @pytest.fixture
 def store_path(tmp_path: Path) -> Path:
     """A store of maps, each in a shard of its own."""
