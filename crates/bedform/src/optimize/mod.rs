@@ -60,7 +60,7 @@ use bedform_format::chunk_map::SourceVersion;
 use serde::Serialize;
 
 use crate::convert::TaskExchange;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::ForeignFile;
 use crate::layout::Reader;
 use crate::options::{OpenOptions, Prefetch, ProgressCallback};
@@ -79,6 +79,7 @@ pub use place::SourcePlace;
 pub use policy::{policy_state, run_at_low_priority, run_policy, set_policy};
 pub use reads::{ExpectedRead, ListedRead};
 pub use trusting::{RefusedReplica, Trusted, trust};
+use waking::compare_resting;
 pub use waking::wake;
 
 use candidates::candidates_of;
@@ -397,6 +398,27 @@ pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePl
     })
 }
 
+/// Plans for a source without learned reads: its replicas stay, except those that no read can use.
+fn plan_without_reads(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePlan> {
+    let source = OptimizedSource::open(place, options)?;
+    let shown = place.shown();
+    Ok(OptimizePlan {
+        source_bytes: source.bytes,
+        budget_bytes: options.budget.bytes(source.bytes),
+        bytes: source.replicas.iter().map(|(one, _)| one.stored_bytes).sum(),
+        reads: Vec::new(),
+        make: Vec::new(),
+        keep: source.replicas.iter().map(|(one, _)| one.id.clone()).collect(),
+        drop: source.dead,
+        notes: vec![format!(
+            "no reads were learnt, so resting replicas were compared and none were planned; 'bedform watch {shown}' \
+             records reads"
+        )],
+        state: source.state,
+        source: shown,
+    })
+}
+
 /// Says why a plan has no replica, and the smallest budget that would hold one.
 fn note_of_nothing(
     source: &OptimizedSource,
@@ -431,9 +453,19 @@ pub fn optimize(
     progress: ProgressCallback<'_>,
     exchange: Option<TaskExchange<'_>>,
 ) -> Result<(OptimizePlan, Optimized)> {
-    let woken = wake(place, options, progress)?;
-    let planned = plan(place, options)?;
+    let resting = compare_resting(place, options, progress)?;
+    let asks =
+        !options.reads.is_empty() || !options.selections.is_empty() || options.like.is_some();
+    let planned = match plan(place, options) {
+        // Without reads the comparison is all that there was to do.
+        Err(error)
+            if error.kind() == ErrorKind::NotFound && !asks && !resting.compared.is_empty() =>
+        {
+            plan_without_reads(place, options)?
+        }
+        planned => planned?,
+    };
     let mut done = build_by(place, &planned, options, progress, exchange)?;
-    done.woken = woken;
+    (done.compared, done.woken) = (resting.compared, resting.woken);
     Ok((planned, done))
 }
