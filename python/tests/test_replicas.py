@@ -380,6 +380,9 @@ def test_the_command_shows_the_plan_and_makes_it(file: Path) -> None:
     document = json.loads(made.stdout)
     made_ids = {one["id"] for one in document["done"]["made"]}
     assert made_ids == {path.name for path in replicas_of(file)}
+    wrong = runner.invoke(app, [*arguments, "--region", "level=5:20"])
+    assert "region: no array of" in str(wrong.exception)
+    assert 'has "level": the dimensions are lat, lon, time' in str(wrong.exception)
     wrong = runner.invoke(app, [*arguments, "--region", "lat=5"])
     assert "lat=100:200" in str(wrong.exception)
 
