@@ -20,8 +20,10 @@ from bedform._errors import (
     PermissionDeniedError,
     ReadOnlyError,
     WrongTypeError,
+    check_mapping,
     check_text,
     engine_call,
+    spanned_axes,
 )
 from bedform._integers import integers
 from bedform._layout import Order, Readers, Regular, described_readers
@@ -451,11 +453,6 @@ def _question(
     return question
 
 
-def _named(axes: tuple[str, ...] | str) -> tuple[str, ...]:
-    """Returns the axes of a kind of reads as a tuple; a text is one name."""
-    return (axes,) if isinstance(axes, str) else tuple(axes)
-
-
 def _weight(weight: Any, wanted: tuple[str, ...]) -> float:
     """Returns the weight of a kind of reads as a number; fails outside the allowed range."""
     with contextlib.suppress(TypeError, ValueError, OverflowError):
@@ -471,8 +468,8 @@ def _weight(weight: Any, wanted: tuple[str, ...]) -> float:
 def checked_reads(reads: Reads, names: Sequence[str]) -> dict[tuple[str, ...], float]:
     """Returns the mix of reads with tuples of axis names; fails for unknown axes."""
     checked = {}
-    for axes, weight in reads.items():
-        wanted = _named(axes)
+    for axes, weight in check_mapping(reads, "reads", '{"time": 1}').items():
+        wanted = spanned_axes(axes)
         for name in wanted:
             if name not in names:
                 raise InvalidArgumentError(f"no axis {name!r}: the axes are {', '.join(names)}")

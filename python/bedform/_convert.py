@@ -16,14 +16,15 @@ import numpy as np
 import bedform as bf
 
 from . import _dask_regions, _internal, _json
-from ._advise import _named
 from ._elements import ElementConverter
 from ._errors import (
     ENGINE_ERRORS,
     BedformError,
     ConflictError,
     CorruptError,
+    check_mapping,
     engine_call,
+    spanned_axes,
     translated,
 )
 from ._integers import byte_count, integers
@@ -188,9 +189,10 @@ def convert(
     name = location(source, "source") if paths is None else shown_paths(source, paths)
     place = name if paths is None else paths
     check_new_store(where, "convert", name)
+    given_reads = check_mapping(reads or {}, "reads", '{"time": 1}')
     options = {
         "layout": None if layout == "auto" else _layout_facts(layout),
-        "reads": [[_named(axes), weight] for axes, weight in (reads or {}).items()],
+        "reads": [[spanned_axes(axes), weight] for axes, weight in given_reads.items()],
         "profile": given_profile(profile),
         "readers": described_readers(readers),
         "memory_bytes": limit,

@@ -33,6 +33,7 @@ or callback raised.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from bedform import _shown
@@ -266,6 +267,35 @@ def check_name(name: Any) -> str:
     if not isinstance(name, str):
         raise InvalidArgumentError(f"the name of an array or group must be text, not {name!r}")
     return check_text(name, "the name")
+
+
+def check_mapping(given: Any, what: str, example: str) -> Mapping[Any, Any]:
+    """Return an argument if it is a mapping.
+
+    Raises
+    ------
+    WrongTypeError
+        It is not; the message has the ``example``.
+    """
+    if not isinstance(given, Mapping):
+        raise WrongTypeError(f"{what} must be a dict such as {example}, not {given!r:.100}")
+    return given
+
+
+def spanned_axes(axes: Any) -> tuple[str, ...]:
+    """Return the names of the dimensions that reads span; a text is one name.
+
+    Raises
+    ------
+    WrongTypeError
+        A name is not text.
+    """
+    names = (axes,) if isinstance(axes, str) else axes
+    if isinstance(names, (tuple, frozenset)) and all(isinstance(name, str) for name in names):
+        return tuple(names)
+    raise WrongTypeError(
+        f"reads: a key is the name of a dimension, or a tuple of names, not {axes!r:.100}"
+    )
 
 
 def check_text(text: str, what: str) -> str:

@@ -30,9 +30,9 @@ class Explanation:
             label = key.replace("_", " ")
             if key.endswith("bytes") and isinstance(value, int):
                 shown = format_bytes(value)
-            elif key.endswith("seconds") and isinstance(value, float):
+            elif "seconds" in key.split("_") and isinstance(value, float):
                 shown = format_seconds(value)
-                label = label.removesuffix(" seconds")
+                label = label.replace(" seconds", "")
             else:
                 shown = printable(value)
             rows.append((label, shown))

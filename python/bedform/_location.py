@@ -6,14 +6,17 @@ path is opened by that path; others are refused with a remedy.
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from bedform import _hints
-from bedform._errors import InvalidArgumentError, WrongTypeError
+from bedform._errors import InvalidArgumentError, NotFoundError, WrongTypeError
 
+#: Bytes of a path, and of a name in it, from which the system may refuse them.
+_NAME_BYTES: Final = 255
 _LOCAL = {"file", "local"}
 _REMOTE = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az"}
 _REMOTE |= {"http": "http", "https": "https"}
@@ -26,13 +29,41 @@ def location(given: Any, what: str = "path") -> str:
     ------
     WrongTypeError
         The object has no place.
+    InvalidArgumentError
+        The system takes no such path.
+    NotFoundError
+        The path begins with ``~`` and the name of no user.
     """
     where = _place_of(given, what)
     if where.startswith("file:"):
         where = _of_file_url(where)
+    _check_path(where, what)
     if where.startswith("~") and not Path(where).exists():
-        where = str(Path(where).expanduser())
+        try:
+            where = str(Path(where).expanduser())
+        except RuntimeError:
+            user = where.partition("/")[0][1:]
+            said = f"no user {user!r} on this machine" if user else "no home directory"
+            raise NotFoundError(f"{where}: {said}; check the path") from None
     return where
+
+
+def _check_path(where: str, what: str) -> None:
+    """Fails for a path that no call of the system takes."""
+    if "\0" in where:
+        raise InvalidArgumentError(f"{what} {where!r:.100}: no path has a NUL character")
+    # Most paths are short. The parts of patterns are names of no file.
+    if len(where) <= _NAME_BYTES // 4 or "://" in where or any(mark in where for mark in "*?["):
+        return
+    try:
+        os.lstat(where)
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise InvalidArgumentError(
+                f"{what} {where!r:.100}...: the system takes no name as long; check the path"
+            ) from None
+    except UnicodeEncodeError:
+        return
 
 
 def check_new_store(where: str, call: str, source: str | None = None) -> None:

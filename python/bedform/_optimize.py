@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from bedform import _dask_regions, _internal, _selection
-from bedform._errors import InvalidArgumentError, WrongTypeError, engine_call
+from bedform._errors import (
+    InvalidArgumentError,
+    WrongTypeError,
+    check_mapping,
+    engine_call,
+    spanned_axes,
+)
 from bedform._integers import budget_text, byte_count, integer
 from bedform._layout import described_readers
 from bedform._location import location
@@ -20,7 +27,7 @@ from bedform._text import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from bedform._layout import Readers
 
@@ -233,13 +240,16 @@ def optimize(
     >>> bf.optimize(maps, reorganize=True, reads={"t": 1}).changed
     ['t']
     """
+    reads = check_mapping(reads or {}, "reads", '{"time": 1}')
+    region = check_mapping(region or {}, "region", '{"lat": (100, 200)}')
+    selections = check_mapping(selections or {}, "selections", '{"t": [rows]}')
     paths = paths_of(path)
     where = location(path) if paths is None else shown_paths(path, paths)
-    expected = _expected(reads or {}, region or {})
+    expected = _expected(reads, region)
     given_budget = None if budget is None else budget_text(budget)
     place = where if paths is None else paths
     joined = {"concat_dim": concat_dim, "compat": compat}
-    exact = [] if reorganize and not selections else _exact(place, joined, selections or {})
+    exact = [] if reorganize and not selections else _exact(place, joined, selections)
     if like is None:
         other = None
     else:
@@ -291,7 +301,13 @@ def _exact(
     # Opening also maps the files of an archive that only their library can describe.
     with open_place(place, **joined, replicas=False, prefetch=False) as store:
         for name, wanted in selections.items():
-            shape = store[name].shape
+            shape = getattr(store[name], "shape", None)
+            if shape is None:
+                raise InvalidArgumentError(f"selections: {name!r} is a group; name an array")
+            if isinstance(wanted, (str, dict)) or not isinstance(wanted, Iterable):
+                raise WrongTypeError(
+                    f"selections of {name!r}: a list of selections, not {wanted!r:.100}"
+                )
             for selection in wanted:
                 if isinstance(selection, dict):
                     points = selection.get("points")
@@ -314,13 +330,15 @@ def _expected(
         raise InvalidArgumentError("region= says where the reads of reads= are: give both")
     where = [_region_of(name, bounds) for name, bounds in region.items()]
     return [
-        ([axes] if isinstance(axes, str) else list(axes), _weight_of(axes, weight), where)
+        (list(spanned_axes(axes)), _weight_of(axes, weight), where)
         for axes, weight in reads.items()
     ]
 
 
 def _region_of(name: str, bounds: tuple[int, int]) -> tuple[str, int, int]:
     """Returns the dimension, the first position and the end, exclusive."""
+    if not isinstance(name, str):
+        raise WrongTypeError(f"region: a key is the name of a dimension, not {name!r:.100}")
     try:
         first, end = bounds
     except (TypeError, ValueError):

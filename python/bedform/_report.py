@@ -10,7 +10,7 @@ import os
 import shlex
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from bedform import _catalogue, _sidecar
 from bedform._errors import BedformError, InvalidArgumentError, NotFoundError
@@ -48,6 +48,9 @@ _ARRAYS_MAX: Final = 10_000
 def report(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     budget: str | int | None = None,
+    *,
+    concat_dim: str | None = None,
+    compat: Literal["equals", "override"] = "equals",
 ) -> str:
     """Render a page about a store or file: its reads, their times, and the effect of replicas.
 
@@ -64,6 +67,8 @@ def report(
     budget
         The budget of the planned replicas: a share of the file, or a size. The default is 20 %, or
         the bytes of the existing replicas if these are more.
+    concat_dim, compat
+        As in :func:`bedform.open`.
 
     Returns
     -------
@@ -88,31 +93,38 @@ def report(
     """
     from bedform._report_page import page_of
 
-    return page_of(gather_facts(path, budget))
+    return page_of(gather_facts(path, budget, concat_dim=concat_dim, compat=compat))
 
 
 def gather_facts(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     budget: str | int | None = None,
     progress: Callable[[int, int], object] | None = None,
+    *,
+    concat_dim: str | None = None,
+    compat: Literal["equals", "override"] = "equals",
 ) -> dict[str, Any]:
     """Returns all facts of the page as JSON values.
 
     Parameters
     ----------
-    path, budget
+    path, budget, concat_dim, compat
         As in `report`.
     progress
         Called with the number of finished steps and their total.
     """
     paths = paths_of(path)
     where = location(path) if paths is None else shown_paths(path, paths)
+    if paths is None and concat_dim is not None:
+        # One file that is opened as a list of files.
+        paths = [where]
     source = where if paths is None else paths
+    join: _Join = {"concat_dim": concat_dim, "compat": compat}
     steps = _Steps(progress, 3 + len(BUDGETS))
     notes: list[str] = []
     # Pages are passed on, and the query of a URL may be a secret.
     facts: dict[str, Any] = {"path": without_query(where), "made": int(time.time())}
-    facts.update(_source_facts(source, notes))
+    facts.update(_source_facts(source, join, notes))
     steps.done()
     known = _learnt(source, notes)
     facts["recording"] = _sidecar.is_watched(source)
@@ -124,12 +136,12 @@ def gather_facts(
     facts["replicas"] = [{"label": f"R{at}", **one} for at, one in enumerate(replicas, start=1)]
     # Without possible replicas, no notes are needed on each plan.
     about_plan = notes if facts["is_file"] else []
-    facts["plan"] = _planned(source, budget, own, known, about_plan)
+    facts["plan"] = _planned(source, join, budget, (own, known), about_plan)
     if is_url(where) and facts["plan"] is not None:
         facts["stored_bytes"] = facts["plan"]["source_bytes"]
-    facts["replicas_are_current"] = _are_current(source, replicas, notes)
+    facts["replicas_are_current"] = _are_current(source, join, replicas, notes)
     steps.done()
-    facts["budgets"] = _budgets(source, facts["plan"], steps)
+    facts["budgets"] = _budgets(source, join, facts["plan"], steps)
     _join_predictions(facts)
     _note_changes(facts, notes)
     facts["next"] = _next_step(facts)
@@ -137,11 +149,20 @@ def gather_facts(
     return facts
 
 
-def _are_current(source: str | list[str], replicas: list[dict[str, Any]], notes: list[str]) -> bool:
+class _Join(TypedDict):
+    """How many files are joined, as keyword arguments of `open` and `optimize`."""
+
+    concat_dim: str | None
+    compat: Literal["equals", "override"]
+
+
+def _are_current(
+    source: str | list[str], join: _Join, replicas: list[dict[str, Any]], notes: list[str]
+) -> bool:
     """Whether reads use all replicas; adds the reasons of the others to the notes."""
     if not replicas:
         return True
-    found = _catalogue.conditions_of(source, join_of(source, None, "equals"))
+    found = _catalogue.conditions_of(source, join_of(source, **join))
     notes.extend(
         f"replica {one['id']} of {one['array']}: {one['reason']}"
         for one in found
@@ -164,11 +185,11 @@ class _Steps:
             self.tell(self.count, self.total)
 
 
-def _source_facts(source: str | list[str], notes: list[str]) -> dict[str, Any]:
+def _source_facts(source: str | list[str], join: _Join, notes: list[str]) -> dict[str, Any]:
     """Returns format, sizes and arrays of the source, without attributes."""
     where = source if isinstance(source, str) else ""
     # Opened without replicas, to see the source's own layout, and without readahead.
-    with open_place(source, prefetch=False, replicas=False) as store:
+    with open_place(source, **join, prefetch=False, replicas=False) as store:
         info = store.info()
         listed = dict(sorted(info["arrays"].items()))
         if len(listed) > _ARRAYS_MAX:
@@ -282,21 +303,23 @@ def _totals(known: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _planned(
     source: str | list[str],
+    join: _Join,
     budget: str | int | None,
-    own: list[dict[str, Any]],
-    known: list[dict[str, Any]],
+    own_and_known: tuple[list[dict[str, Any]], list[dict[str, Any]]],
     notes: list[str],
 ) -> dict[str, Any] | None:
     """Returns the plan of `optimize` for the budget, or None if it cannot make one.
 
     The default budget is `_BUDGET`, or the bytes of the existing replicas if these are more.
     """
+    own, known = own_and_known
     try:
-        plan = optimize(source, _BUDGET if budget is None else budget, dry_run=True).plan
+        first = _BUDGET if budget is None else budget
+        plan = optimize(source, first, **join, dry_run=True).plan
         taken = sum(one["stored_bytes"] for one in own)
         if budget is None and taken > plan["budget_bytes"]:
             budget = f"{-(-taken // 1024)} KiB"
-            plan = optimize(source, budget, dry_run=True).plan
+            plan = optimize(source, budget, **join, dry_run=True).plan
     except InvalidArgumentError:
         raise
     except BedformError as error:
@@ -319,13 +342,13 @@ def _seconds_of(plan: dict[str, Any]) -> dict[str, float]:
 
 
 def _budgets(
-    source: str | list[str], plan: dict[str, Any] | None, steps: _Steps
+    source: str | list[str], join: _Join, plan: dict[str, Any] | None, steps: _Steps
 ) -> list[dict[str, Any]]:
     """Returns the predicted effect of each budget of `BUDGETS`."""
     found = []
     for percent in BUDGETS if plan is not None and plan["reads"] else ():
         try:
-            other = optimize(source, f"{percent}%", dry_run=True).plan
+            other = optimize(source, f"{percent}%", **join, dry_run=True).plan
         except BedformError:
             # Another process is changing the file or its replicas.
             continue

@@ -234,9 +234,14 @@ def format_seconds(seconds: float) -> str:
 
     Examples
     --------
-    >>> format_seconds(0.0123), format_seconds(12.3456)
-    ('12.3 ms', '12.3 s')
+    >>> format_seconds(0.0123), format_seconds(12.3456), format_seconds(1100)
+    ('12.3 ms', '12.3 s', '18.3 min')
     """
+    for scale, unit in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        # Below two of them the smaller unit says more.
+        if seconds >= 2 * scale:
+            count = seconds / scale
+            return f"{count:,.0f} {unit}" if count >= 100 else f"{count:.3g} {unit}"
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"

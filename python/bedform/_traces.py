@@ -232,7 +232,7 @@ def learn(
         if (
             isinstance(source, str)
             and not is_url(where)
-            and _internal.place_kind(where)[0] == "missing"
+            and engine_call(_internal.place_kind, where)(where)[0] == "missing"
         ):
             raise NotFoundError(missing_place(where)) from None
         raise NotFoundError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -202,3 +203,15 @@ def test_the_sidecar_of_many_files_lies_beside_the_first(
     directory = Path(pattern).parent
     assert (directory / "a0.nc.archive.bedform" / "replicas").is_dir()
     assert not list(directory.glob("*.nc.bedform"))
+
+
+def test_the_warning_of_a_sidecar_that_came_with_files_names_a_command_that_works(
+    files: tuple[str, list[npt.NDArray[Any]]], tmp_path: Path
+) -> None:
+    pattern, _ = files
+    bf.optimize(pattern, "300%", reads={"time": 1})
+    shutil.copytree(tmp_path, tmp_path / "copy")
+    copied = str(tmp_path / "copy" / Path(pattern).name)
+    with pytest.warns(bf.SidecarWarning, match="with the same list or pattern of files"):
+        bf.open(copied).close()
+    assert bf.trust(copied)["accepted"]

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import h5py
 import numpy as np
 import pytest
 import xarray
@@ -183,6 +184,64 @@ def test_what_goes_wrong_is_an_error_of_bedform_and_of_python(
     assert caught.value.kind in _errors.BY_KIND
     assert "\n" not in str(caught.value)
     assert str(caught.value)
+
+
+#: Calls about a file, each with an argument that no such call takes.
+WRONG_OF_FILES: list[tuple[str, type[Exception], str, Callable[[str], Any]]] = [
+    ("a group", ValueError, "'g' is a group", lambda p: bf.optimize(p, selections={"g": [1]})),
+    ("the root", ValueError, "'' is a group", lambda p: bf.optimize(p, selections={"": [1]})),
+    ("one number", TypeError, "of 't'", lambda p: bf.optimize(p, selections={"t": 1})),  # type: ignore[dict-item]
+    ("no dict", TypeError, "selections must", lambda p: bf.optimize(p, selections="t")),  # type: ignore[call-overload]
+    ("text", TypeError, "reads must", lambda p: bf.optimize(p, reads="time")),  # type: ignore[call-overload]
+    ("a list", TypeError, "reads must", lambda p: bf.optimize(p, reads=["time"])),  # type: ignore[call-overload]
+    ("an axis", TypeError, "not 0", lambda p: bf.optimize(p, reads={0: 1})),
+    ("axes", TypeError, "not (0,)", lambda p: bf.optimize(p, reads={(0,): 1})),
+    (
+        "a region in text",
+        TypeError,
+        "region must",
+        lambda p: bf.optimize(p, reads={"x": 1}, region="x=1:5"),  # type: ignore[call-overload]
+    ),
+    (
+        "a region of no name",
+        TypeError,
+        "region: a key",
+        lambda p: bf.optimize(p, reads={"x": 1}, region={0: (1, 5)}),  # type: ignore[dict-item]
+    ),
+    ("layouts", TypeError, "reads must", lambda p: bf.convert(p, p + ".zarr", reads="x")),  # type: ignore[arg-type]
+    ("advice", TypeError, "not 0", lambda _: bf.advise((4,), "int8", reads={0: 1.0})),  # type: ignore[dict-item]
+]
+
+
+@pytest.mark.parametrize(
+    ("builtin", "said", "call"),
+    [one[1:] for one in WRONG_OF_FILES],
+    ids=[o[0] for o in WRONG_OF_FILES],
+)
+def test_arguments_of_other_types_are_errors_which_name_the_argument(
+    tmp_path: Path, builtin: type[Exception], said: str, call: Callable[[str], Any]
+) -> None:
+    path = str(tmp_path / "x.nc")
+    with h5py.File(path, "w") as file:
+        file["t"], file["g/t"] = np.zeros((10, 10)), np.zeros(5)
+    with pytest.raises(bf.InvalidArgumentError, match=re.escape(said)) as caught:
+        call(path)
+    assert isinstance(caught.value, builtin)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [bf.open, bf.learn, bf.report, bf.watch, bf.watch_state, bf.optimize, bf.create, bf.trust],
+)
+def test_paths_that_no_system_takes_are_errors_of_one_line(call: Callable[[Any], Any]) -> None:
+    for path in ("x.nc\0", "a" * 5000, ["x\0", "y"], "~no_such_user/x"):
+        if call is bf.create and isinstance(path, list):
+            continue
+        with pytest.raises((bf.InvalidArgumentError, bf.NotFoundError)) as caught:
+            call(path)
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 300
 
 
 #: A lone surrogate, as in file names that are not UTF-8.

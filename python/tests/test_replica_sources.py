@@ -588,6 +588,40 @@ def test_a_replica_of_a_source_that_was_copied_rests_until_it_was_compared(
 
 
 @pytest.mark.parametrize("kind", [Hdf5File, Archive, ZarrV2, OwnStore])
+def test_resting_replicas_are_compared_without_learnt_reads(
+    tmp_path: Path, kind: type[Source]
+) -> None:
+    source, counts = kind(tmp_path, Case(0, 1).chance), Counts()
+    done = bf.optimize(source.where, "900%", reads={"time": 1})
+    source.copied()
+    again = bf.optimize(source.where, "1%")
+    assert again.done is not None
+    assert sorted(again.done["woken"]) == sorted(one["id"] for one in done.made)
+    assert again.done["compared"] == again.done["woken"]
+    assert sorted(again.plan["keep"]) == sorted(again.done["woken"])
+    assert any("no reads were learnt" in note for note in again.plan["notes"])
+    with bf.open(source.where) as store:
+        check_reads(source, store, counts, 5)
+        assert reads_of(store) > 0
+    with pytest.raises(bf.NotFoundError, match="no reads were learnt"):
+        bf.optimize(source.where)
+
+
+def test_replicas_that_differ_from_the_source_are_compared_without_learnt_reads(
+    tmp_path: Path,
+) -> None:
+    source, counts = Hdf5File(tmp_path, Case(0, 2).chance), Counts()
+    bf.optimize(source.where, "900%", reads={"time": 1})
+    source.replaced_alike()
+    again = bf.optimize(source.where).done
+    assert again is not None
+    assert (len(again["compared"]), again["woken"], again["made"]) == (1, [], [])
+    with bf.open(source.where) as store:
+        check_reads(source, store, counts, 5)
+        assert reads_of(store) == 0
+
+
+@pytest.mark.parametrize("kind", [Hdf5File, Archive, ZarrV2, OwnStore])
 def test_a_replica_of_a_source_that_only_looks_the_same_is_made_anew(
     tmp_path: Path, kind: type[Source]
 ) -> None:

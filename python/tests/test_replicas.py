@@ -380,6 +380,9 @@ def test_the_command_shows_the_plan_and_makes_it(file: Path) -> None:
     document = json.loads(made.stdout)
     made_ids = {one["id"] for one in document["done"]["made"]}
     assert made_ids == {path.name for path in replicas_of(file)}
+    wrong = runner.invoke(app, [*arguments, "--region", "level=5:20"])
+    assert "region: no array of" in str(wrong.exception)
+    assert 'has "level": the dimensions are lat, lon, time' in str(wrong.exception)
     wrong = runner.invoke(app, [*arguments, "--region", "lat=5"])
     assert "lat=100:200" in str(wrong.exception)
 
@@ -501,6 +504,15 @@ def test_selections_come_from_files(file: Path) -> None:
     listed.write_text("[")
     wrong = runner.invoke(app, [*arguments, str(listed)])
     assert "reads.json" in str(wrong.exception)
+
+
+def test_a_file_of_selections_without_bytes_is_named(file: Path) -> None:
+    """An EOFError inside a command would count as Ctrl-D."""
+    empty = file.with_name("empty.npz")
+    empty.touch()
+    said = CliRunner().invoke(app, ["optimize", str(file), "--selections", str(empty)])
+    assert isinstance(said.exception, bf.InvalidArgumentError)
+    assert str(empty) in str(said.exception)
 
 
 @pytest.fixture

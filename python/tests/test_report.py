@@ -453,6 +453,21 @@ def test_the_command_writes_a_page_and_replaces_no_other_file(
     assert not list(tmp_path.glob(".*")), "nothing is left beside it"
 
 
+def test_the_page_of_a_pattern_has_the_name_of_the_directory(
+    file: Path, tmp_path: Path, bedform_command: Bedform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "months").mkdir()
+    for name in ("a.nc", "b.nc"):
+        shutil.copy(file, tmp_path / "months" / name)
+    joined = ("months/*.nc", "--concat-dim", "time", "--compat", "override")
+    done = bedform_command("report", *joined)
+    assert "months.report.html" in done.stdout, done.stderr
+    assert [one.name for one in tmp_path.glob("*.html")] == ["months.report.html"]
+    done = bedform_command("advise", *joined[:1], "t", *joined[1:], "--reads", "time=1")
+    assert "chunks" in done.stdout, done.stderr
+
+
 def test_the_command_prints_the_page_or_the_facts(watched: Path, bedform_command: Bedform) -> None:
     Page(bedform_command("report", str(watched), "-o", "-").stdout)
     facts = json.loads(bedform_command("report", str(watched), "--json", "--budget", "5%").stdout)

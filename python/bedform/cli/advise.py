@@ -10,7 +10,17 @@ import typer
 
 from .._remote import is_url
 from .._text import parse_reads, parse_selection, parse_shape
-from ._output import JsonOption, emit, help_of, open_array, open_source, paragraph, readers_of
+from ._output import (
+    CompatOption,
+    ConcatOption,
+    JsonOption,
+    emit,
+    help_of,
+    open_array,
+    open_source,
+    paragraph,
+    readers_of,
+)
 
 _SELECTIONS_MAX = 100_000
 # Most characters of a line, which has one list of positions per axis.
@@ -51,6 +61,8 @@ def advise(
             help="Which program reads it: any (the default), bedform, zarr-python. Repeat it."
         ),
     ] = None,
+    concat_dim: ConcatOption = None,
+    compat: CompatOption = "equals",
     as_json: JsonOption = False,
 ) -> None:
     """Name the chunks, shards and order that fit the reads, with the layouts compared.
@@ -64,7 +76,9 @@ def advise(
     """
     import bedform as bf
 
-    wanted_shape, wanted_dtype, names = _resolve(path, array, shape, dtype, dims)
+    wanted_shape, wanted_dtype, names = _resolve(
+        (path, concat_dim, compat), array, shape, dtype, dims
+    )
     advice = bf.advise(
         wanted_shape,
         wanted_dtype,
@@ -86,13 +100,18 @@ def _directory_of(path: str | None) -> str | None:
 
 
 def _resolve(
-    path: str | None, name: str | None, shape: str | None, dtype: str, dims: str | None
+    source: tuple[str | None, str | None, str],
+    name: str | None,
+    shape: str | None,
+    dtype: str,
+    dims: str | None,
 ) -> tuple[tuple[int, ...], np.dtype[Any], tuple[str, ...] | None]:
     """Returns shape, type and names of the array or shape in question."""
+    path, concat_dim, compat = source
     if (path is None) == (shape is None):
         raise typer.BadParameter("give a store or file, or --shape")
     if path is not None:
-        with open_source(path) as store:
+        with open_source(path, concat_dim, compat) as store:
             found = open_array(store, name or _largest(store, path), path)
             return tuple(found.shape), np.dtype(found.dtype), tuple(found.dims)
     lengths = parse_shape(shape or "")

@@ -14,7 +14,7 @@ from rich.text import Text
 from .._errors import NotFoundError
 from .._paths import paths_of
 from .._remote import is_url
-from .._text import format_bytes
+from .._text import format_bytes, format_seconds
 from .._traces import learn as learn_reads
 from ._output import JsonOption, cell, emit, help_of, paragraph, progress
 
@@ -113,7 +113,7 @@ def _render_known(path: str, learned: dict[str, Any]) -> Group:
             cell(name or "/"),
             f"{array['read']['reads']:,}",
             format_bytes(array["read"]["bytes"]),
-            f"{array['seconds']:.3g} s",
+            format_seconds(array["seconds"]),
             f"{predicted[0] / max(array['read']['reads'], 1):.1%}",
             f"{predicted[1] / max(array['read']['bytes'], 1):.1%}",
             ", ".join(kinds),
@@ -155,7 +155,8 @@ def _render_selections(arrays: dict[str, dict[str, Any]]) -> list[Any]:
                 bound for bounds in zip(one["start"], one["end"], strict=False) for bound in bounds
             ]
             elements = one["bytes"] // max(one["reads"] * array["item_size"], 1)
-            row = (_box(box), f"{one['reads']:,}", f"{elements:,}", f"{one['seconds']:.3g} s")
+            seconds = format_seconds(one["seconds"])
+            row = (_box(box), f"{one['reads']:,}", f"{elements:,}", seconds)
             table.add_row(cell(name or "/"), *row)
         if (more := len(kept) - _PATTERNS_SHOWN) > 0:
             table.add_row(cell(name or "/"), f"{more} more: --json has them")

@@ -182,6 +182,9 @@ def _selections_of(
                 return {name: [archive[name]] for name in archive.files}
         document = json.loads(Path(file).read_text())
         items = {str(name): list(texts) for name, texts in document.items()}
+    except EOFError:
+        # An EOFError would count as Ctrl-D.
+        raise InvalidArgumentError(f"--selections {file}: it is empty, or cut short") from None
     except (OSError, ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
         raise InvalidArgumentError(f"--selections {file}: {error}") from None
     with open_source(path, *join) as store:

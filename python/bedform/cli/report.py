@@ -8,13 +8,23 @@ import secrets
 import sys
 from contextlib import suppress
 from pathlib import Path, PurePath
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, cast
 
 import typer
 
 from .._errors import ExistsError, InvalidArgumentError
+from .._paths import paths_of
 from .._text import format_bytes
-from ._output import JsonOption, ReaderGone, emit, help_of, paragraph, progress
+from ._output import (
+    CompatOption,
+    ConcatOption,
+    JsonOption,
+    ReaderGone,
+    emit,
+    help_of,
+    paragraph,
+    progress,
+)
 
 #: Bytes at the start of a file that contain the mark of a report.
 _HEAD_BYTES: Final = 4096
@@ -48,6 +58,8 @@ def report(
             "20%, or the bytes of the replicas that exist, if these are more."
         ),
     ] = None,
+    concat_dim: ConcatOption = None,
+    compat: CompatOption = "equals",
     force: Annotated[
         bool, typer.Option("--force", help="Replace FILE even if it is no report.")
     ] = False,
@@ -77,7 +89,9 @@ def report(
     if target is not None and target != "-":
         _check_target(target, force)
     with progress("reading what is known", is_bytes=False) as tell:
-        facts = _report.gather_facts(path, budget, tell)
+        facts = _report.gather_facts(
+            path, budget, tell, concat_dim=concat_dim, compat=cast("Any", compat)
+        )
     page = "" if target is None else _report_page.page_of(facts)
     if target == "-":
         _print(page)
@@ -95,7 +109,12 @@ def report(
 
 
 def _default_output(path: str) -> str:
-    name = PurePath(path.rstrip("/")).name.partition("?")[0]
+    """Returns the name of the page: that of the path, or of the directory of a pattern's files."""
+    paths = paths_of(path)
+    if paths is None:
+        name = PurePath(path.rstrip("/")).name.partition("?")[0]
+    else:
+        name = Path(paths[0]).absolute().parent.name
     return f"{name or 'bedform'}.report.html"
 
 

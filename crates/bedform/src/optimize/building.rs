@@ -46,6 +46,8 @@ const POINTS_AT_ONCE: u64 = 1 << 21;
 pub struct Optimized {
     /// The replicas that were made.
     pub made: Vec<Replica>,
+    /// Names of resting replicas that were compared with the source.
+    pub compared: Vec<String>,
     /// Names of resting replicas that were compared with the source and are read again.
     pub woken: Vec<String>,
     /// Names of removed replicas.

@@ -63,7 +63,7 @@ use bedform_format::chunk_map::SourceVersion;
 use serde::Serialize;
 
 use crate::convert::TaskExchange;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::ForeignFile;
 use crate::layout::Reader;
 use crate::options::{OpenOptions, Prefetch, ProgressCallback};
@@ -82,6 +82,7 @@ pub use place::SourcePlace;
 pub use policy::{policy_state, run_at_low_priority, run_policy, set_policy};
 pub use reads::{ExpectedRead, ListedRead};
 pub use trusting::{RefusedReplica, Trusted, trust};
+use waking::compare_resting;
 pub use waking::wake;
 
 use candidates::candidates_of;
@@ -419,6 +420,28 @@ pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePl
     })
 }
 
+/// Plans for a source without learned reads: its replicas stay, except those that no read can use.
+fn plan_without_reads(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePlan> {
+    let source = OptimizedSource::open(place, options)?;
+    let shown = place.shown();
+    Ok(OptimizePlan {
+        source_bytes: source.bytes,
+        budget_bytes: options.budget.bytes(source.bytes, source.existing_bytes()),
+        bytes: source.replicas.iter().map(|(one, _)| one.stored_bytes).sum(),
+        reads: Vec::new(),
+        make: Vec::new(),
+        keep: source.replicas.iter().map(|(one, _)| one.id.clone()).collect(),
+        drop: source.dead,
+        unused: Vec::new(),
+        notes: vec![format!(
+            "no reads were learnt, so resting replicas were compared and none were planned; 'bedform watch {shown}' \
+             records reads"
+        )],
+        state: source.state,
+        source: shown,
+    })
+}
+
 /// Says why a plan has no replica, and names a budget that keeps the existing ones, or that makes
 /// one. Clears the existing replicas of `source`, to price candidates without them.
 fn note_of_nothing(
@@ -458,9 +481,19 @@ pub fn optimize(
     progress: ProgressCallback<'_>,
     exchange: Option<TaskExchange<'_>>,
 ) -> Result<(OptimizePlan, Optimized)> {
-    let woken = wake(place, options, progress)?;
-    let planned = plan(place, options)?;
+    let resting = compare_resting(place, options, progress)?;
+    let asks =
+        !options.reads.is_empty() || !options.selections.is_empty() || options.like.is_some();
+    let planned = match plan(place, options) {
+        // Without reads the comparison is all that there was to do.
+        Err(error)
+            if error.kind() == ErrorKind::NotFound && !asks && !resting.compared.is_empty() =>
+        {
+            plan_without_reads(place, options)?
+        }
+        planned => planned?,
+    };
     let mut done = build_by(place, &planned, options, progress, exchange)?;
-    done.woken = woken;
+    (done.compared, done.woken) = (resting.compared, resting.woken);
     Ok((planned, done))
 }

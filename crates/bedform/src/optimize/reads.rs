@@ -553,14 +553,31 @@ fn expected_kinds(
         }
     }
     match matched.iter().position(|matched| !matched) {
-        Some(number) => Err(Error::invalid(format!(
-            "no array of {} has reads that span ({}): the dimensions are {}",
-            place.shown(),
-            expected[number].spanned.join(", "),
-            known.into_iter().collect::<Vec<_>>().join(", ")
-        ))),
+        Some(number) => Err(not_in(&expected[number], &known, place)),
         None => Ok(kinds),
     }
+}
+
+/// Returns the error for an expected read that no array can have; `known` are the dimensions of all
+/// arrays.
+fn not_in(read: &ExpectedRead, known: &BTreeSet<String>, place: &SourcePlace) -> Error {
+    let shown = place.shown();
+    let dimensions = known.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let spanned = read.spanned.join(", ");
+    let names: Vec<&str> = read.region.iter().map(|(name, ..)| name.as_str()).collect();
+    let unknown = names.iter().find(|name| !known.contains(**name));
+    Error::invalid(match unknown {
+        _ if read.spanned.iter().any(|name| !known.contains(name)) || names.is_empty() => format!(
+            "no array of {shown} has reads that span ({spanned}): the dimensions are {dimensions}"
+        ),
+        Some(name) => {
+            format!("region: no array of {shown} has {name:?}: the dimensions are {dimensions}")
+        }
+        None => format!(
+            "no array of {shown} has reads that span ({spanned}) in a region of ({}): the dimensions are {dimensions}",
+            names.join(", ")
+        ),
+    })
 }
 
 /// Converts an expected read to a kind of reads of this array; `None` for an array that lacks an

@@ -41,19 +41,38 @@ pub fn wake(
     options: &OptimizeOptions,
     progress: ProgressCallback<'_>,
 ) -> Result<Vec<String>> {
+    Ok(compare_resting(place, options, progress)?.woken)
+}
+
+/// Names of resting replicas that [`compare_resting`] compared, and of those that are read again.
+#[derive(Debug, Default)]
+pub(super) struct RestingCompared {
+    pub(super) compared: Vec<String>,
+    pub(super) woken: Vec<String>,
+}
+
+/// Compares and wakes replicas as [`wake`] does.
+///
+/// # Errors
+/// Those of [`wake`].
+pub(super) fn compare_resting(
+    place: &SourcePlace,
+    options: &OptimizeOptions,
+    progress: ProgressCallback<'_>,
+) -> Result<RestingCompared> {
     let rests = |source: &OptimizedSource| -> Vec<Replica> {
         let resting = source.replicas.iter().filter(|one| one.1.state == ReplicaState::Resting);
         resting.map(|(replica, _)| replica.clone()).collect()
     };
     if rests(&OptimizedSource::open(place, options)?).is_empty() {
-        return Ok(Vec::new());
+        return Ok(RestingCompared::default());
     }
     let _lock = locked(place, &directory_of(place, options.sidecars.as_deref())?)?;
     // Another process may have woken them.
     let source = OptimizedSource::open(place, options)?;
-    let (resting, mut woken) = (rests(&source), Vec::new());
+    let (resting, mut done) = (rests(&source), RestingCompared::default());
     let Some(sidecar) = source.sidecar.as_ref().filter(|_| !resting.is_empty()) else {
-        return Ok(woken);
+        return Ok(done);
     };
     let all = resting.iter().map(|replica| replica.raw_bytes).sum();
     let mut before = 0;
@@ -68,8 +87,9 @@ pub fn wake(
             compared => compared?,
         };
         if !compared.of.objects.is_empty() {
-            woken.push(compared.id.clone());
+            done.woken.push(compared.id.clone());
         }
+        done.compared.push(compared.id.clone());
         let catalogue = NamedCatalogue { sidecar, place };
         catalogue.change(|replicas| {
             let known = replicas.iter_mut().find(|one| one.id == compared.id);
@@ -77,7 +97,7 @@ pub fn wake(
         })?;
         sidecar.open_to_readers(&[CATALOGUE]);
     }
-    Ok(woken)
+    Ok(done)
 }
 
 /// A resting replica, opened with its source for the comparison.

@@ -221,6 +221,15 @@ impl SidecarName {
         Self { path: path.into(), source }
     }
 
+    /// Returns the command that accepts the sidecar. Lists of any length share that of an archive.
+    fn trust_command(&self) -> String {
+        if self.path == self.source {
+            format!("'bedform trust {}'", self.source.display())
+        } else {
+            "'bedform trust' with the same list or pattern of files".to_owned()
+        }
+    }
+
     /// Returns the resolved path of the source.
     pub(super) fn source(&self) -> &Path {
         &self.source
@@ -314,10 +323,9 @@ impl SidecarCandidates {
             }
             SidecarStanding::WritableByOthers => Err(accepting::writable_by_others(&path)),
             SidecarStanding::Empty | SidecarStanding::Unknown => Err(format!(
-                "{} is not used: this user has not made it here; 'bedform trust {}' compares it with the data and \
-                 accepts it",
+                "{} is not used: this user has not made it here; {} compares it with the data and accepts it",
                 path.display(),
-                self.name.source.display()
+                self.name.trust_command()
             )),
         }
     }

@@ -249,34 +249,33 @@ fn element_of(data_type: DataType, number: i128) -> Option<Vec<u8>> {
     })
 }
 
-/// Returns the moment of a date and time such as `2001-01-01 06:00:00.5 +01:00`, in lower case.
+/// Returns the moment of a date and time such as `2001-01-01 06:00:00.5 UTC`, in lower case. Only
+/// forms that all programs read alike have one: udunits applies time zones and accepts an hour
+/// alone, cftime ignores both in some calendars.
 fn epoch_of(text: &str, calendar: Calendar) -> Option<i128> {
-    let date_end = text.find([' ', 't']).unwrap_or(text.len());
-    let (date, rest) = text.split_at(date_end);
+    let text = ["z", " z", " utc"].iter().find_map(|zone| text.strip_suffix(zone)).unwrap_or(text);
+    let (date, time) = match text.find([' ', 't']) {
+        Some(at) => (&text[..at], Some(&text[at + 1..])),
+        None => (text, None),
+    };
     let (sign, date) = match date.strip_prefix('-') {
         Some(date) => (-1, date),
-        None => (1, date.strip_prefix('+').unwrap_or(date)),
+        None => (1, date),
     };
     let mut parts = date.split('-').map(digits);
     let date = (sign * parts.next()??, parts.next()??, parts.next()??);
     if parts.next().is_some() {
         return None;
     }
-    let rest = rest.strip_prefix('t').unwrap_or(rest).trim();
-    let time_end = rest.find(|c: char| !c.is_ascii_digit() && c != ':' && c != '.');
-    let (time, zone) = rest.split_at(time_end.unwrap_or(rest.len()));
     let day = i128::from(calendar.day_number(date)?) * NS_PER_DAY;
-    Some(day + time_of_day(time)? - zone_of(zone.trim())?)
+    Some(day + time.map_or(Some(0), time_of_day)?)
 }
 
-/// Returns the nanoseconds since midnight; 0 for an empty time.
+/// Returns the nanoseconds since midnight of `6:00` or `06:00:00.5`.
 fn time_of_day(text: &str) -> Option<i128> {
-    if text.is_empty() {
-        return Some(0);
-    }
     let mut parts = text.split(':');
     let hours = digits(parts.next()?)?;
-    let minutes = parts.next().map_or(Some(0), digits)?;
+    let minutes = digits(parts.next()?)?;
     let (seconds, part) = match parts.next().map(|text| text.split_once('.').unwrap_or((text, "")))
     {
         None => (0, 0),
@@ -287,30 +286,15 @@ fn time_of_day(text: &str) -> Option<i128> {
     is_time.then_some(seconds * NS_PER_SECOND + part)
 }
 
-/// Returns the nanoseconds of the digits behind a decimal point; `None` if they are finer.
+/// Returns the nanoseconds of the digits behind a decimal point; `None` below a microsecond, which
+/// cftime ignores.
 fn fraction_ns(digits_behind: &str) -> Option<i128> {
     let known = digits_behind.trim_end_matches('0');
     if known.is_empty() {
         return digits_behind.bytes().all(|byte| byte.is_ascii_digit()).then_some(0);
     }
-    let scale = 10_i128.checked_pow(9_u32.checked_sub(u32::try_from(known.len()).ok()?)?)?;
-    Some(i128::from(digits(known)?) * scale)
-}
-
-/// Returns the nanoseconds by which a zone is ahead of universal time.
-fn zone_of(text: &str) -> Option<i128> {
-    let (sign, text) = match (text.strip_prefix('+'), text.strip_prefix('-')) {
-        (Some(text), _) => (1, text),
-        (_, Some(text)) => (-1, text),
-        _ => return matches!(text, "" | "z" | "utc" | "gmt").then_some(0),
-    };
-    let (hours, minutes) = match text.split_once(':') {
-        Some((hours, minutes)) => (digits(hours)?, digits(minutes)?),
-        None if text.len() == 4 => (digits(text.get(..2)?)?, digits(text.get(2..)?)?),
-        None => (digits(text)?, 0),
-    };
-    let is_zone = hours <= 14 && minutes < 60;
-    is_zone.then_some(sign * i128::from(hours * 60 + minutes) * 60 * NS_PER_SECOND)
+    let microseconds = 10_i128.pow(6_u32.checked_sub(u32::try_from(known.len()).ok()?)?);
+    Some(i128::from(digits(known)?) * microseconds * 1000)
 }
 
 /// Returns the number of up to ten digits and nothing else.
@@ -377,14 +361,45 @@ mod tests {
             "hours since 2001-1-1 5:30",
             "hrs since 2001-01-01T05:30:00Z",
             "HOURS SINCE 2001-01-01 05:30:00.000 UTC",
-            "h since 2001-01-01 06:30:00 +1:00",
-            "hours since 2001-01-01 06:30:00+0100",
-            "hours since 2001-01-01 00:30:00 -5",
+            "h since 2001-01-01 05:30 Z",
+            "hours since 2001-01-01T05:30 UTC",
         ] {
             assert_eq!(units(text, "gregorian"), Some(expected), "{text}");
         }
         let part = units("s since 2001-01-01 05:30:00.25", "standard").unwrap();
         assert_eq!(part.epoch_ns - expected.epoch_ns, NS_PER_SECOND / 4);
+    }
+
+    #[test]
+    fn epochs_that_programs_read_differently_are_refused() {
+        for epoch in [
+            "2001-01-01 06:30:00 +1:00",
+            "2001-01-01 06:30:00+0100",
+            "2001-01-01 00:30:00 -5",
+            "2001-01-01 00:00 -5:30",
+            "2001-01-01 00:00 +1",
+            "2001-01-01 05:30:00 +00:00",
+            "2001-01-01 05:30 GMT",
+            "2001-01-01 05:30 EST",
+            "2001-01-01 1",
+            "2001-01-01 12",
+            "2001-01-01T12",
+            "2001-01-01 12 UTC",
+            "2001-01-01 12Z",
+            "2001-01-01 12:",
+            "2001-01-01  12:00",
+            "2001-01-01 05:30.5",
+            "2001-01-01 05:30:00.0000001",
+            "2001-01-01 0530",
+            "2001-01-01T05:30T",
+            "+2001-01-01",
+            "2001-01",
+            "2001",
+        ] {
+            for calendar in ["standard", "noleap", "360_day"] {
+                assert_eq!(units(&format!("hours since {epoch}"), calendar), None, "{epoch}");
+            }
+        }
     }
 
     fn of_i32(values: &[i32]) -> VariableElements {
