@@ -144,7 +144,7 @@ def gather_facts(
     facts["budgets"] = _budgets(source, join, facts["plan"], steps)
     _join_predictions(facts)
     _note_changes(facts, notes)
-    facts["next"] = _next_step(facts)
+    facts["next"] = _next_step(facts, join)
     facts["notes"] = notes
     return facts
 
@@ -399,9 +399,10 @@ def _note_changes(facts: dict[str, Any], notes: list[str]) -> None:
         notes.append("the file has changed since its replicas were made: none of them is used")
 
 
-def _next_step(facts: dict[str, Any]) -> dict[str, str | None]:
+def _next_step(facts: dict[str, Any], join: _Join) -> dict[str, str | None]:
     """Returns the advised next step: one or two sentences, and a command."""
     path = _quoted(facts["path"])
+    joined = path + _join_options(join)
     if not facts["recorded"]["reads"]:
         if facts["recording"]:
             text = (
@@ -409,11 +410,11 @@ def _next_step(facts: dict[str, Any]) -> dict[str, str | None]:
                 "it by Bedform; they write what they read every ten seconds and at their end. Then "
                 "make the report again."
             )
-            return {"text": text, "command": f"bedform report {path}"}
+            return {"text": text, "command": f"bedform report {joined}"}
         text = "Nothing is recorded yet. Have reads recorded, run your programs, and report again."
         return {"text": text, "command": f"bedform watch {path}"}
     if facts["plan"] is None:
-        return _next_without_plan(facts, path)
+        return _next_without_plan(facts, path, joined)
     best = _recommended(facts["budgets"], facts["plan"]["budget_bytes"])
     if best is not None:
         budget = f"{best['percent']}%"
@@ -427,13 +428,13 @@ def _next_step(facts: dict[str, Any]) -> dict[str, str | None]:
             text += (
                 f" A budget of {most['percent']}% would make them {_faster(most)} times as fast."
             )
-        return {"text": text, "command": f"bedform optimize {path} --budget {budget}"}
+        return {"text": text, "command": f"bedform optimize {joined} --budget {budget}"}
     if facts["replicas"] and facts["replicas_are_current"]:
         text = (
             "Nothing to do: the replicas that are there serve the recorded reads, and no budget "
             "makes them much faster. When your reads change, make the report again."
         )
-        return {"text": text, "command": f"bedform report {path}"}
+        return {"text": text, "command": f"bedform report {joined}"}
     text = (
         "Nothing to do: no replica makes the recorded reads much faster. The file's own layout "
         "fits them, or they are too few."
@@ -441,7 +442,13 @@ def _next_step(facts: dict[str, Any]) -> dict[str, str | None]:
     return {"text": text, "command": None}
 
 
-def _next_without_plan(facts: dict[str, Any], path: str) -> dict[str, str | None]:
+def _join_options(join: _Join) -> str:
+    """Returns the options of a command that joins files so; empty for the defaults."""
+    options = "" if join["concat_dim"] is None else f" --concat-dim {_quoted(join['concat_dim'])}"
+    return options if join["compat"] == "equals" else f"{options} --compat {join['compat']}"
+
+
+def _next_without_plan(facts: dict[str, Any], path: str, joined: str) -> dict[str, str | None]:
     """Returns the next step for a store, which has no replicas: a layout that fits."""
     hottest = next((array for array in facts["reads"] if array["kinds"]), None)
     options = "" if hottest is None else _reads_options(hottest)
@@ -453,7 +460,7 @@ def _next_without_plan(facts: dict[str, Any], path: str) -> dict[str, str | None
         "See which layout fits the reads that took most time. bedform convert makes a store in "
         "that layout, with the same --reads."
     )
-    return {"text": text, "command": " ".join(f"bedform advise {path} {name} {options}".split())}
+    return {"text": text, "command": " ".join(f"bedform advise {joined} {name} {options}".split())}
 
 
 def _reads_options(array: dict[str, Any]) -> str:

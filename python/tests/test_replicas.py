@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -124,6 +125,8 @@ def test_what_a_replica_lacks_of_a_read_comes_from_the_file(file: Path) -> None:
         series = np.s_[:, 28, 20]
         explained = array.explain(series).to_dict()
         assert explained["replica_bytes"] == explained["result_bytes"] * 90 // 120
+        shown = str(array.explain(series))
+        assert re.search(r"predicted without +[0-9.,]+ (s|ms|us)\n", shown), shown
         np.testing.assert_array_equal(array[series], expected[series])
         backwards = np.s_[::-3, 28:30, 20]
         np.testing.assert_array_equal(array[backwards], expected[backwards])

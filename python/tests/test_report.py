@@ -463,6 +463,9 @@ def test_the_page_of_a_pattern_has_the_name_of_the_directory(
     joined = ("months/*.nc", "--concat-dim", "time", "--compat", "override")
     done = bedform_command("report", *joined)
     assert "months.report.html" in done.stdout, done.stderr
+    bf.watch("months/*.nc")
+    done = bedform_command("report", *joined)
+    assert "report 'months/*.nc' --concat-dim time --compat override" in done.stdout
     assert [one.name for one in tmp_path.glob("*.html")] == ["months.report.html"]
     done = bedform_command("advise", *joined[:1], "t", *joined[1:], "--reads", "time=1")
     assert "chunks" in done.stdout, done.stderr

@@ -253,7 +253,7 @@ fn element_of(data_type: DataType, number: i128) -> Option<Vec<u8>> {
 /// forms that all programs read alike have one: udunits applies time zones and accepts an hour
 /// alone, cftime ignores both in some calendars.
 fn epoch_of(text: &str, calendar: Calendar) -> Option<i128> {
-    let text = ["z", " z", " utc"].iter().find_map(|zone| text.strip_suffix(zone)).unwrap_or(text);
+    let text = [" z", "z", " utc"].iter().find_map(|zone| text.strip_suffix(zone)).unwrap_or(text);
     let (date, time) = match text.find([' ', 't']) {
         Some(at) => (&text[..at], Some(&text[at + 1..])),
         None => (text, None),
