@@ -25,7 +25,7 @@ fn machine_error(error: MachineError) -> PyErr {
 #[serde(rename_all = "snake_case")]
 enum Question {
     Workload(Workload),
-    BenchmarkPattern(BenchmarkPattern),
+    Pattern(BenchmarkPattern),
 }
 
 /// Checks a machine's description in JSON, and returns it with all defaults filled in.
@@ -46,7 +46,7 @@ pub(crate) fn simulate(py: Python<'_>, machine: &str, question: &str) -> PyResul
         })?;
         let workload = match question {
             Question::Workload(workload) => workload,
-            Question::BenchmarkPattern(pattern) => pattern.workload()?,
+            Question::Pattern(pattern) => pattern.workload()?,
         };
         let began = Instant::now();
         machine.simulate(&workload).map(|found| (found, began.elapsed().as_secs_f64()))

@@ -39,7 +39,7 @@ impl ForeignFile {
             let text = format!("{path:?} of {} is read by its own library", self.name());
             Error::new(ErrorKind::Unsupported, text)
         })?;
-        let object = self.object()?;
+        let object = self.object(true)?;
         let reader = self.reader(&*object);
         let stored = hdf5::read_stored_texts(&reader, address, array, self.tables.limits())
             .map_err(|error| self.located(error))?;
@@ -59,7 +59,7 @@ impl TextVariable<'_> {
     /// # Errors
     /// `Conflict` if the file has changed; those of the parser.
     pub(crate) fn texts_of(&self, elements: &[u8]) -> Result<StoredTexts> {
-        let object = self.file.object()?;
+        let object = self.file.object(true)?;
         let reader = self.file.reader(&*object);
         hdf5::read_texts(&reader, elements, &self.path, self.file.tables.limits())
             .map_err(|error| self.file.located(error))

@@ -136,7 +136,8 @@ impl Source for FileVariable {
             ForeignStorage::Empty => return Ok(None),
             ForeignStorage::Compact { data } => Arc::new(CompactObject::new(data.clone())),
             _ => {
-                let object = self.file.object()?;
+                let has_chunks = matches!(&self.array().storage, ForeignStorage::Chunked { .. });
+                let object = self.file.object(has_chunks)?;
                 let reader = self.file.reader(&*object);
                 let found = self.file.tables.of(&self.file.map, self.position, &reader);
                 table = found.map_err(|error| self.file.located(error))?;

@@ -415,7 +415,7 @@ impl ArchiveOpening<'_> {
 /// Returns the variables of an opened file.
 fn of_opened(file: &ForeignFile) -> Result<ExaminedFileMap> {
     let datasets = (0..file.map.arrays.len()).map(|number| file.tables.address(number)).collect();
-    Ok(ExaminedFileMap { map: (*file.map).clone(), datasets, object: file.object()? })
+    Ok(ExaminedFileMap { map: (*file.map).clone(), datasets, object: file.object(true)? })
 }
 
 /// Adds the kept forms of these files, each of which is there once, under their numbers.
