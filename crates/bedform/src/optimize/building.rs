@@ -95,7 +95,7 @@ pub fn build_by(
     if planned.make.is_empty() && planned.drop.is_empty() {
         let source = OptimizedSource::open(place, options)?;
         remove_leftovers(&source);
-        done.bytes = source.replicas.iter().map(|(one, _)| one.stored_bytes).sum();
+        done.bytes = source.existing_bytes();
         return Ok(done);
     }
     let into = directory_of(place, options.sidecars.as_deref())?;

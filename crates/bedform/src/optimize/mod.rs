@@ -427,7 +427,7 @@ fn plan_without_reads(place: &SourcePlace, options: &OptimizeOptions) -> Result<
     Ok(OptimizePlan {
         source_bytes: source.bytes,
         budget_bytes: options.budget.bytes(source.bytes, source.existing_bytes()),
-        bytes: source.replicas.iter().map(|(one, _)| one.stored_bytes).sum(),
+        bytes: source.existing_bytes(),
         reads: Vec::new(),
         make: Vec::new(),
         keep: source.replicas.iter().map(|(one, _)| one.id.clone()).collect(),

@@ -169,7 +169,7 @@ impl Sidecar {
 }
 
 /// The bytes of an object from `offset` on; nothing for an object of more than `bytes_max`.
-fn bytes_of(object: &dyn Object, offset: u64, bytes_max: u64) -> Option<Vec<u8>> {
+pub(super) fn bytes_of(object: &dyn Object, offset: u64, bytes_max: u64) -> Option<Vec<u8>> {
     let size = object.version().size;
     if size > bytes_max {
         return None;

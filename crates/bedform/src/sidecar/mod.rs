@@ -320,16 +320,7 @@ impl Sidecar {
         limits: &Limits,
     ) -> Option<H> {
         let path = self.directory.join(name).ok()?;
-        let object = storage.open(&path).ok()?;
-        let version = object.version();
-        if version.size > H::BYTES_MAX {
-            return None;
-        }
-        let length = usize::try_from(version.size).ok()?;
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(length).ok()?;
-        bytes.resize(length, 0);
-        object.read(0, &mut bytes).ok()?;
+        let bytes = files::bytes_of(&*storage.open(&path).ok()?, 0, H::BYTES_MAX)?;
         let helper = H::decode(&bytes, limits)?;
         helper.source().is_none_or(|then| then == source).then_some(helper)
     }

@@ -442,7 +442,8 @@ fn budget_of_environment() -> Result<u64> {
     }
 }
 
-/// Returns the name of a source's sidecar in a shared directory.
+/// Returns the name of a source's sidecar in a shared directory, and of a sidecar's path in the
+/// registry.
 pub(super) fn key_of(source: &Path) -> String {
     let mut fingerprint = Fingerprint::new();
     fingerprint.update(source.as_os_str().as_bytes());

@@ -24,12 +24,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use bedform_format::checksum::Fingerprint;
 use bedform_format::sealed::{from_sealed, to_sealed};
 use bedform_format::{ObjectPath, metadata};
 use bedform_storage::{Condition, Durability, LocalStorage, Mode, OwnedRoot, Storage as _};
@@ -37,7 +35,7 @@ use bedform_storage::{StorageErrorKind, StorageExt as _, open_without_waiting};
 use rustix::fs::{AtFlags, CWD, OFlags, Statx, StatxFlags};
 use serde::{Deserialize, Serialize};
 
-use super::place::variable;
+use super::place::{key_of, variable};
 use crate::config::WRITABLE_BY_OTHERS;
 
 const PLACE_VARIABLE: &str = "BEDFORM_TRUST";
@@ -302,12 +300,6 @@ fn make_nonce(found: &BesideDirectory) -> io::Result<(String, i64)> {
 
 fn nonce_path() -> Option<ObjectPath> {
     ObjectPath::parse(NONCE).ok()
-}
-
-fn key_of(path: &Path) -> String {
-    let mut fingerprint = Fingerprint::new();
-    fingerprint.update(path.as_os_str().as_bytes());
-    format!("{:032x}", fingerprint.finish())
 }
 
 fn name_of(found: &BesideDirectory) -> String {
