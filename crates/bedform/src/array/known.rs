@@ -19,8 +19,8 @@ use crate::plan::geometry::Geometry;
 use crate::run::chunks::ChunkCache;
 use crate::run::deliver::Deliver;
 use crate::run::execute::{ReadStatistics, execute};
-use crate::run::plan::{PlanPiece, ReadPlan};
-use crate::source::{Settled, StoredLayout};
+use crate::run::plan::ReadPlan;
+use crate::source::StoredLayout;
 use crate::zarr::state::ArrayState;
 
 /// An array as of the start of a read.
@@ -69,9 +69,9 @@ impl ArrayAtRead<'_> {
         let Self::Foreign(variable) = self else { return false };
         match variable.sources() {
             Sources::Joined(joined) => joined.has_large_raw_chunks(bytes),
-            Sources::One(source) => {
-                let codec = &variable.facts().layout.codec;
-                codec.is_raw() && !source.makes_chunks() && codec.decoded_bytes() as u64 > bytes
+            Sources::One(own) => {
+                let codec = &own.layout.codec;
+                codec.is_raw() && !own.source.makes_chunks() && codec.decoded_bytes() as u64 > bytes
             }
         }
     }
@@ -256,44 +256,15 @@ impl ArrayAtRead<'_> {
                 let geometry = &self.geometry(selection)?;
                 let mut first = snapshot.clone();
                 let outcome = handle.store.in_one_snapshot(|| {
-                    let snapshot = first.take().map_or_else(|| handle.store.snapshot(), Ok)?;
-                    // The snapshot first, then the state: so the state can decode every shard that
-                    // the snapshot refers to.
-                    let state = &handle.closed_by_now(state)?;
-                    let pinned = handle.pinned_to(state, snapshot);
-                    let piece = PlanPiece {
-                        source: &pinned.source,
-                        moment: &pinned.moment,
-                        layout: &state.layout,
-                        meaning: state.meaning,
-                        geometry,
-                        cache: ChunkCache::new(&handle.store.cache, &state.scope),
-                        begins: None,
-                        cells_before: 0,
-                    };
-                    act(ReadPlan::new(std::slice::from_ref(&piece), &handle.store.tuning))
+                    let (state, snapshot) = handle.state_to_read(state, first.take())?;
+                    handle.pinned_to(&state, snapshot).read_source().with_plan(geometry, &mut act)
                 });
                 outcome.map_err(|error| handle.changed_or(state, error))
             }
-            Self::Foreign(variable) => {
-                let facts = variable.facts();
-                let source = match variable.sources() {
-                    Sources::One(source) => source,
-                    Sources::Joined(joined) => return joined.with_plan(selection, act),
-                };
-                let geometry = &self.geometry(selection)?;
-                let piece = PlanPiece {
-                    source,
-                    moment: &Settled,
-                    layout: &facts.layout,
-                    meaning: 0,
-                    geometry,
-                    cache: ChunkCache::new(&facts.cache, &facts.scope),
-                    begins: None,
-                    cells_before: 0,
-                };
-                act(ReadPlan::new(std::slice::from_ref(&piece), &facts.tuning))
-            }
+            Self::Foreign(variable) => match variable.sources() {
+                Sources::One(own) => own.with_plan(&self.geometry(selection)?, act),
+                Sources::Joined(joined) => joined.with_plan(selection, act),
+            },
         }
     }
 }
