@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use bedform_geometry::Selection;
 
-use super::known::ArrayAtRead;
-use super::redirect::{Redirected, ReplicaBytes};
+use super::known::{ArrayAtRead, ArrayRead, ReadOutcome};
+use super::redirect::Redirected;
 use super::{Array, ArrayBacking};
 use crate::error::Result;
 use crate::plan::copy::CopyTarget;
@@ -22,7 +22,7 @@ impl BackgroundReader for Array {
         let bytes = usize::try_from(known.geometry(selection).ok()?.result_bytes()).ok()?;
         let mut elements = Vec::new();
         elements.try_reserve_exact(bytes).ok()?;
-        let read = known.with_best_plan(selection, |plan| {
+        let read = known.with_best_plan(selection, |plan, _| {
             let (opened, began) = (Mutex::default(), SystemTime::now());
             let room = elements.spare_capacity_mut().get_mut(..bytes).unwrap_or_default();
             let deliver = Deliver::Buffer(CopyTarget::of_room(room));
@@ -78,31 +78,36 @@ impl ArrayAtRead<'_> {
     }
 
     /// Records a finished read, where reads are recorded.
-    pub(super) fn record(
-        &self,
-        selection: &Selection,
-        deliver: Deliver<'_>,
-        (took, was_ahead, replicas): (Duration, bool, &ReplicaBytes),
-    ) {
+    pub(super) fn record(&self, read: ArrayRead<'_>, took: Duration, outcome: &ReadOutcome) {
         let Some((follows, path)) = self.follows().filter(|(follows, _)| follows.records()) else {
             return;
         };
-        let bytes = match deliver {
+        let ReadOutcome { was_ahead, ref replicas, .. } = *outcome;
+        let bytes = match read.deliver {
             Deliver::Buffer(target) => target.len() as u64,
-            Deliver::Visitor(_) => self.geometry(selection).map_or(0, |plan| plan.result_bytes()),
+            Deliver::Visitor(_) => {
+                self.geometry(read.selection).map_or(0, |plan| plan.result_bytes())
+            }
             Deliver::Cache(_) => return,
         };
         let layout = self.layout();
         let array = (path, layout.grid.array_shape(), layout.item_size as u64);
-        follows.record(array, selection, &MadeRead { bytes, took, was_ahead, replicas });
+        follows.record(array, read.selection, &MadeRead { bytes, took, was_ahead, replicas });
     }
 
-    /// The bytes that replicas supplied to a read, where reads are recorded.
-    pub(super) fn taken(&self, redirected: &Redirected) -> ReplicaBytes {
-        match self.follows() {
-            Some((follows, _)) if follows.records() => redirected.taken_by_name(),
-            _ => ReplicaBytes::new(),
+    /// The outcome of a read with these statistics; counts the part of replicas in it.
+    pub(super) fn outcome(
+        &self,
+        statistics: ReadStatistics,
+        redirected: Option<&Redirected>,
+    ) -> ReadOutcome {
+        if let Some(redirected) = redirected {
+            redirected.count();
         }
+        let is_recorded = || self.follows().is_some_and(|(follows, _)| follows.records());
+        let named = redirected.filter(|_| is_recorded()).map(Redirected::taken_by_name);
+        let replicas = named.unwrap_or_default();
+        ReadOutcome { statistics, replicas, was_ahead: false, taken: None }
     }
 
     /// Makes a handle on the array for the threads that read ahead.
@@ -117,48 +122,45 @@ impl ArrayAtRead<'_> {
     /// Tells the follower that a read begins; `None` if the read is not followed.
     pub(super) fn followed<'a>(
         &self,
-        selection: &Selection,
-        deliver: Deliver<'_>,
+        read: ArrayRead<'_>,
         reader: MakeReader<'a>,
     ) -> Option<FollowedRead<'a>> {
-        let bytes = deliver.target()?.len() as u64;
+        let bytes = read.deliver.target()?.len() as u64;
         let (follows, path) = self.follows()?;
         let shape = self.layout().grid.array_shape();
-        follows.begin(path, shape, (selection, bytes), reader)
+        follows.begin(path, shape, (read.selection, bytes), reader)
     }
 
-    /// Takes the elements that were read ahead for `selection`, if a read would return the same
-    /// now: into `own`, else to the buffer of `deliver`.
+    /// Takes the elements that were read ahead, if the read would return the same now. They are
+    /// returned in their own buffer if the read takes it, else copied to its destination.
     ///
     /// # Errors
     /// As [`ArrayAtRead::read`].
     pub(super) fn read_before(
         &self,
-        selection: &Selection,
-        deliver: Deliver<'_>,
+        read: ArrayRead<'_>,
         followed: Option<&mut FollowedRead<'_>>,
-        own: Option<&mut Option<Vec<u8>>>,
-    ) -> Result<Option<(ReadStatistics, ReplicaBytes)>> {
-        let (Some(target), Some(followed)) = (deliver.target(), followed) else { return Ok(None) };
-        let Some(read) = followed.take()? else { return Ok(None) };
-        let mut taken = ReplicaBytes::new();
-        let is_still = self.with_best_plan_of(selection, |plan, redirected| {
-            let is_still = plan.is_still(&read.as_of)?;
-            if let Some(redirected) = redirected.filter(|_| is_still) {
-                redirected.count();
-                taken = self.taken(redirected);
-            }
-            Ok(is_still)
+    ) -> Result<Option<ReadOutcome>> {
+        let (Some(target), Some(followed)) = (read.deliver.target(), followed) else {
+            return Ok(None);
+        };
+        let Some(ahead) = followed.take()? else { return Ok(None) };
+        let found = self.with_best_plan(read.selection, |plan, redirected| {
+            let is_still = plan.is_still(&ahead.as_of)?;
+            Ok(is_still.then(|| self.outcome(ahead.statistics, redirected)))
         });
-        if !matches!(is_still, Ok(true)) || read.elements.len() != target.len() {
-            followed.drop_taken();
-            return is_still.map(|_| None);
+        let outcome = match found {
+            Ok(Some(outcome)) if ahead.elements.len() == target.len() => outcome,
+            found => {
+                followed.drop_taken();
+                return found.map(|_| None);
+            }
+        };
+        if !read.takes_buffers {
+            target.fill(&ahead.elements);
         }
-        match own {
-            Some(own) => *own = Some(read.elements),
-            None => target.fill(&read.elements),
-        }
+        let taken = read.takes_buffers.then_some(ahead.elements);
         followed.use_taken();
-        Ok(Some((read.statistics, taken)))
+        Ok(Some(ReadOutcome { was_ahead: true, taken, ..outcome }))
     }
 }

@@ -1,7 +1,9 @@
-//! An array as of the start of a read: its layout, its source and its snapshot.
+//! An array as of the start of a read: the handle, and the state and snapshot of its lookup.
 //!
-//! All reads pass through `ArrayAtRead::read`: it takes elements that were read ahead, else asks
-//! replicas, else plans the read of the array itself, and records the read.
+//! Each attempt of a read makes a [`ReadSource`](crate::run::read_source::ReadSource) of them, from
+//! which the pieces of its plan are made. All reads pass through `ArrayAtRead::read`: it takes elements that
+//! were read ahead, else asks replicas, else plans the read of the array itself, and records the
+//! read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,8 +21,8 @@ use crate::plan::geometry::Geometry;
 use crate::run::chunks::ChunkCache;
 use crate::run::deliver::Deliver;
 use crate::run::execute::{ReadStatistics, execute};
-use crate::run::plan::{PlanPiece, ReadPlan};
-use crate::source::{Settled, StoredLayout};
+use crate::run::plan::ReadPlan;
+use crate::source::StoredLayout;
 use crate::zarr::state::ArrayState;
 
 /// An array as of the start of a read.
@@ -28,6 +30,35 @@ pub(super) enum ArrayAtRead<'a> {
     /// The snapshot is that of the lookup, if it took one; the first attempt of a read uses it.
     Stored(&'a ArrayHandle, Arc<ArrayState>, Option<Snapshot>),
     Foreign(&'a Arc<dyn ForeignVariable>),
+}
+
+/// A read of an array: the elements, and their destination.
+#[derive(Clone, Copy)]
+pub(super) struct ArrayRead<'r> {
+    pub(super) selection: &'r Selection,
+    pub(super) deliver: Deliver<'r>,
+    /// Once this is true, the read is not planned again when the data move on.
+    pub(super) once_begun: Option<&'r AtomicBool>,
+    /// True if elements that were read ahead are to stay in their own buffer.
+    pub(super) takes_buffers: bool,
+}
+
+impl<'r> ArrayRead<'r> {
+    pub(super) fn new(selection: &'r Selection, deliver: Deliver<'r>) -> Self {
+        Self { selection, deliver, once_begun: None, takes_buffers: false }
+    }
+}
+
+/// A finished read.
+pub(super) struct ReadOutcome {
+    pub(super) statistics: ReadStatistics,
+    /// The bytes that each replica supplied, where reads are recorded.
+    pub(super) replicas: ReplicaBytes,
+    /// True if the elements had been read ahead.
+    pub(super) was_ahead: bool,
+    /// Elements that were read ahead, in their own buffer, if the read takes it; the destination is
+    /// unchanged then.
+    pub(super) taken: Option<Vec<u8>>,
 }
 
 impl Array {
@@ -69,9 +100,9 @@ impl ArrayAtRead<'_> {
         let Self::Foreign(variable) = self else { return false };
         match variable.sources() {
             Sources::Joined(joined) => joined.has_large_raw_chunks(bytes),
-            Sources::One(source) => {
-                let codec = &variable.facts().layout.codec;
-                codec.is_raw() && !source.makes_chunks() && codec.decoded_bytes() as u64 > bytes
+            Sources::One(own) => {
+                let codec = &own.layout.codec;
+                codec.is_raw() && !own.source.makes_chunks() && codec.decoded_bytes() as u64 > bytes
             }
         }
     }
@@ -101,65 +132,44 @@ impl ArrayAtRead<'_> {
         }
     }
 
-    /// Reads `selection` and passes the elements on as `deliver` says. Every read of an array,
-    /// through any door, comes here. Once `once_begun` is true, the read is not planned again when
-    /// the data move on.
+    /// Makes a read. Every read of an array, through any door, comes here: elements that were read
+    /// ahead are taken, else replicas serve parts of it where that is cheaper, else the array does.
     ///
     /// # Errors
     /// Those of reading; those of looking up the moment.
-    pub(super) fn read(
-        &self,
-        selection: &Selection,
-        deliver: Deliver<'_>,
-        once_begun: Option<&AtomicBool>,
-    ) -> Result<ReadStatistics> {
-        self.read_or_take(selection, deliver, once_begun, None)
-    }
-
-    /// As [`ArrayAtRead::read`]. With `own`, elements that were read ahead are returned there in their
-    /// own buffer, instead of as `deliver` says.
-    pub(super) fn read_or_take(
-        &self,
-        selection: &Selection,
-        deliver: Deliver<'_>,
-        once_begun: Option<&AtomicBool>,
-        own: Option<&mut Option<Vec<u8>>>,
-    ) -> Result<ReadStatistics> {
-        let reader = || self.reader();
-        let (began, mut was_ahead) = (Instant::now(), true);
-        let mut followed = self.followed(selection, deliver, &reader);
-        let (done, taken) = match self.read_before(selection, deliver, followed.as_mut(), own)? {
-            Some(done) => done,
+    pub(super) fn read(&self, read: ArrayRead<'_>) -> Result<ReadOutcome> {
+        let (began, reader) = (Instant::now(), || self.reader());
+        let mut followed = self.followed(read, &reader);
+        let outcome = match self.read_before(read, followed.as_mut())? {
+            Some(outcome) => outcome,
             None => {
-                was_ahead = false;
                 let began = Instant::now();
-                let (done, taken) = self.read_now(selection, deliver, once_begun)?;
+                let outcome = self.read_now(read)?;
                 if let Some(followed) = followed {
-                    followed.was_made(began.elapsed(), done.waits > 0);
+                    followed.was_made(began.elapsed(), outcome.statistics.waits > 0);
                 }
-                (done, taken)
+                outcome
             }
         };
-        self.record(selection, deliver, (began.elapsed(), was_ahead, &taken));
+        self.record(read, began.elapsed(), &outcome);
         // A missing object was never written, or was deleted with its array.
         if let Self::Stored(handle, state, _) = self
-            && done.absent > 0
+            && outcome.statistics.absent > 0
         {
             handle.check_is_there(state)?;
         }
-        Ok(done)
+        Ok(outcome)
     }
 
-    /// As [`ArrayAtRead::read`], without readahead; returns also the bytes that replicas supplied.
-    fn read_now(
-        &self,
-        selection: &Selection,
-        deliver: Deliver<'_>,
-        once_begun: Option<&AtomicBool>,
-    ) -> Result<(ReadStatistics, ReplicaBytes)> {
+    /// As [`ArrayAtRead::read`], without readahead.
+    fn read_now(&self, read: ArrayRead<'_>) -> Result<ReadOutcome> {
+        let ArrayRead { selection, deliver, once_begun, .. } = read;
         let is_whole = matches!(deliver, Deliver::Buffer(_));
-        if is_whole && let Some(done) = self.read_of_replicas(selection, deliver)? {
-            return Ok(done);
+        let of_replicas = |plan: ReadPlan<'_>, redirected: &Redirected| {
+            Ok(self.outcome(execute(plan, deliver)?, Some(redirected)))
+        };
+        if is_whole && let Some(outcome) = self.with_plan_of_replicas(selection, of_replicas)? {
+            return Ok(outcome);
         }
         let began = Instant::now();
         let done = self.with_plan(selection, |plan| match execute(plan, deliver) {
@@ -173,26 +183,23 @@ impl ArrayAtRead<'_> {
                 outcome.map(Ok)
             }
         })?;
-        Ok((done?, ReplicaBytes::new()))
+        Ok(self.outcome(done?, None))
     }
 
-    /// As [`ArrayAtRead::read_now`], from replicas where they make the read cheaper; `None` where they do
-    /// not, or one cannot be read.
-    fn read_of_replicas(
+    /// Calls `act` with the plan of a read of `selection` that takes parts from replicas. `None` if
+    /// no replica makes the read cheaper, or if `act` fails: errors of the array's own objects show
+    /// up again in a read without replicas.
+    fn with_plan_of_replicas<T>(
         &self,
         selection: &Selection,
-        deliver: Deliver<'_>,
-    ) -> Result<Option<(ReadStatistics, ReplicaBytes)>> {
+        act: impl FnOnce(ReadPlan<'_>, &Redirected) -> Result<T>,
+    ) -> Result<Option<T>> {
         let outcome = self.redirected(selection, |base, redirected| {
-            match redirected.with_plan(base, |plan| execute(plan, deliver)) {
-                Some(Ok(done)) => {
-                    redirected.count();
-                    Ok(Some((done, self.taken(redirected))))
-                }
+            match redirected.with_plan(base, |plan| act(plan, redirected)) {
+                Some(Ok(done)) => Ok(Some(done)),
                 Some(Err(error)) if error.kind() == ErrorKind::Interrupted => Err(error),
                 // The array's own objects have changed, so it is planned again.
                 Some(Err(error)) if error.kind() == ErrorKind::SnapshotMoved => Ok(None),
-                // Errors of the array's own objects show up again in a read without replicas.
                 _ => {
                     redirected.distrust();
                     Ok(None)
@@ -202,40 +209,19 @@ impl ArrayAtRead<'_> {
         Ok(outcome?.flatten())
     }
 
-    /// Calls `act` with the cheapest plan of a read of `selection`, which may read parts from
-    /// replicas.
+    /// Calls `act` with the cheapest plan of a read of `selection`, and with the replicas' part in
+    /// it, if they have one.
     ///
     /// # Errors
     /// As [`ArrayAtRead::with_plan`].
     pub(super) fn with_best_plan<T>(
         &self,
         selection: &Selection,
-        mut act: impl FnMut(ReadPlan<'_>) -> Result<T>,
-    ) -> Result<T> {
-        self.with_best_plan_of(selection, |plan, _| act(plan))
-    }
-
-    /// As [`ArrayAtRead::with_best_plan`]; `act` also gets the replicas' part in the plan, if they have
-    /// one.
-    pub(super) fn with_best_plan_of<T>(
-        &self,
-        selection: &Selection,
         mut act: impl FnMut(ReadPlan<'_>, Option<&Redirected>) -> Result<T>,
     ) -> Result<T> {
-        let of_replicas = self.redirected(selection, |base, redirected| {
-            match redirected.with_plan(base, |plan| act(plan, Some(redirected))) {
-                Some(Err(error)) if error.kind() == ErrorKind::Interrupted => Err(error),
-                Some(Err(error)) if error.kind() == ErrorKind::SnapshotMoved => Ok(None),
-                // As in reads: errors of the array's own objects show up again without replicas.
-                Some(Err(_)) => {
-                    redirected.distrust();
-                    Ok(None)
-                }
-                planned => planned.transpose(),
-            }
-        });
-        match of_replicas {
-            Ok(Some(Some(done))) => Ok(done),
+        let of_replicas = |plan: ReadPlan<'_>, redirected: &Redirected| act(plan, Some(redirected));
+        match self.with_plan_of_replicas(selection, of_replicas) {
+            Ok(Some(done)) => Ok(done),
             Err(error) if error.kind() != ErrorKind::SnapshotMoved => Err(error),
             _ => self.with_plan(selection, |plan| act(plan, None)),
         }
@@ -256,44 +242,15 @@ impl ArrayAtRead<'_> {
                 let geometry = &self.geometry(selection)?;
                 let mut first = snapshot.clone();
                 let outcome = handle.store.in_one_snapshot(|| {
-                    let snapshot = first.take().map_or_else(|| handle.store.snapshot(), Ok)?;
-                    // The snapshot first, then the state: so the state can decode every shard that
-                    // the snapshot refers to.
-                    let state = &handle.closed_by_now(state)?;
-                    let pinned = handle.pinned_to(state, snapshot);
-                    let piece = PlanPiece {
-                        source: &pinned.source,
-                        moment: &pinned.moment,
-                        layout: &state.layout,
-                        meaning: state.meaning,
-                        geometry,
-                        cache: ChunkCache::new(&handle.store.cache, &state.scope),
-                        begins: None,
-                        cells_before: 0,
-                    };
-                    act(ReadPlan::new(std::slice::from_ref(&piece), &handle.store.tuning))
+                    let (state, snapshot) = handle.state_to_read(state, first.take())?;
+                    handle.pinned_to(&state, snapshot).read_source().with_plan(geometry, &mut act)
                 });
                 outcome.map_err(|error| handle.changed_or(state, error))
             }
-            Self::Foreign(variable) => {
-                let facts = variable.facts();
-                let source = match variable.sources() {
-                    Sources::One(source) => source,
-                    Sources::Joined(joined) => return joined.with_plan(selection, act),
-                };
-                let geometry = &self.geometry(selection)?;
-                let piece = PlanPiece {
-                    source,
-                    moment: &Settled,
-                    layout: &facts.layout,
-                    meaning: 0,
-                    geometry,
-                    cache: ChunkCache::new(&facts.cache, &facts.scope),
-                    begins: None,
-                    cells_before: 0,
-                };
-                act(ReadPlan::new(std::slice::from_ref(&piece), &facts.tuning))
-            }
+            Self::Foreign(variable) => match variable.sources() {
+                Sources::One(own) => own.with_plan(&self.geometry(selection)?, act),
+                Sources::Joined(joined) => joined.with_plan(selection, act),
+            },
         }
     }
 }

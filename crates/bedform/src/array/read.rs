@@ -6,7 +6,7 @@ use bedform_geometry::{AxisRange, AxisSelection, Selection};
 use bedform_machine::Workload;
 
 use super::Array;
-use super::known::ArrayAtRead;
+use super::known::{ArrayAtRead, ArrayRead};
 use super::visit::VisitedElements;
 use crate::error::{Error, Result};
 use crate::foreign::{ForeignFile, StoredTexts};
@@ -64,10 +64,11 @@ impl Array {
         selection: &Selection,
         buffer: &mut [u8],
     ) -> Result<(ReadStatistics, Option<Vec<u8>>)> {
-        let (known, mut own) = (self.last_known(), None);
+        let known = self.last_known();
         self.check_no_text(&known)?;
-        let deliver = Deliver::Buffer(CopyTarget::new(buffer));
-        Ok((known.read_or_take(selection, deliver, None, Some(&mut own))?, own))
+        let read = ArrayRead::new(selection, Deliver::Buffer(CopyTarget::new(buffer)));
+        let outcome = known.read(ArrayRead { takes_buffers: true, ..read })?;
+        Ok((outcome.statistics, outcome.taken))
     }
 
     /// Reads the element at `position`, which may count from the end, in the machine's byte order.
@@ -108,7 +109,8 @@ impl Array {
         buffer: &mut [u8],
     ) -> Result<ReadStatistics> {
         self.check_no_text(known)?;
-        known.read(selection, Deliver::Buffer(CopyTarget::new(buffer)), None)
+        let read = ArrayRead::new(selection, Deliver::Buffer(CopyTarget::new(buffer)));
+        Ok(known.read(read)?.statistics)
     }
 
     fn check_no_text(&self, known: &ArrayAtRead<'_>) -> Result<()> {
@@ -125,7 +127,7 @@ impl Array {
     /// As a read, except errors that only show in the chunks.
     pub fn explain(&self, selection: &Selection) -> Result<Explanation> {
         let known = self.known()?;
-        let explained = known.with_best_plan(selection, |plan| explain(self.name(), plan))?;
+        let explained = known.with_best_plan(selection, |plan, _| explain(self.name(), plan))?;
         let redirected = known.redirected_read(selection)?;
         let followed = known.followed_reads(selection);
         Ok(Explanation { followed, redirected, ..explained })

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use bedform_codec::Scratch;
 use bedform_geometry::linearize;
-use bedform_storage::Object;
 
 use super::Array;
 use super::verified::verify_arrays;
@@ -12,7 +11,7 @@ use crate::error::{ErrorKind, Result};
 use crate::log::array::ArrayHandle;
 use crate::log::check::CheckedArray;
 use crate::log::snapshot::PinnedArray;
-use crate::source::{ChunkLocations, Moment};
+use crate::source::Moment;
 use crate::threads::workers::check_goes_on;
 use crate::write::sink::{Sink, StoredUnit};
 use crate::zarr::state::ArrayState;
@@ -107,13 +106,13 @@ impl ArrayHandle {
         for _ in 0..ATTEMPTS_MAX {
             lines.clear();
             match self.in_newest(state, pinned, &|pinned| open_checked(pinned, at)) {
-                Ok(Some(StoredUnit { object, locations, .. })) => {
+                Ok(Some(unit)) => {
                     let name = pinned.source.object_name_of(at);
                     let mut add = |line| lines.push(line);
-                    verify_chunks(state, (&name, &*object, &locations), scratch, &mut add);
+                    verify_chunks(state, &name, &unit, scratch, &mut add);
                     // Damage counts only if the object was not replaced meanwhile; otherwise the
                     // new one is checked.
-                    if lines.is_empty() || object.is_current().unwrap_or(true) {
+                    if lines.is_empty() || unit.object.is_current().unwrap_or(true) {
                         break;
                     }
                 }
@@ -174,12 +173,13 @@ fn open_checked(pinned: &PinnedArray<'_>, coordinates: &[u64]) -> Result<Option<
 /// Decodes every chunk of an object; calls `add` with a line for each damage.
 fn verify_chunks(
     state: &ArrayState,
-    (name, object, locations): (&str, &dyn Object, &ChunkLocations),
+    name: &str,
+    unit: &StoredUnit,
     scratch: &mut Scratch,
     add: &mut dyn FnMut(String),
 ) {
     for position in 0..state.layout.per_object.iter().product() {
-        let (extent, skip) = match locations.locate(position) {
+        let (extent, skip) = match unit.locations.locate(position) {
             Ok(Some(location)) => (location.extent, location.skip),
             Ok(None) => continue,
             Err(problem) => {
@@ -192,7 +192,7 @@ fn verify_chunks(
                 return Err("larger than a chunk can be".to_owned());
             }
             let mut encoded = vec![0; usize::try_from(extent.length).unwrap_or(usize::MAX)];
-            let read = object.read(extent.offset, &mut encoded);
+            let read = unit.object.read(extent.offset, &mut encoded);
             read.map_err(|error| error.to_string())?;
             let decoded = state.layout.codec.decode(&encoded, skip, scratch);
             decoded.map(drop).map_err(|error| error.to_string())

@@ -7,7 +7,7 @@ use bedform_format::metadata::FillValue;
 use bedform_geometry::{AxisRange, AxisSelection, ChunkGrid, Region, Selection, strides};
 
 use super::Array;
-use super::known::ArrayAtRead;
+use super::known::{ArrayAtRead, ArrayRead};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::copy::copy_box;
 use crate::plan::geometry::{ChunkTask, Geometry};
@@ -179,7 +179,9 @@ impl Array {
             return self.visit_blocks(&known, selection, visitor);
         }
         let taker = VisitorAdapter { visitor, has_begun: AtomicBool::new(false) };
-        known.read(selection, Deliver::Visitor(&taker), Some(&taker.has_begun))
+        let read = ArrayRead::new(selection, Deliver::Visitor(&taker));
+        let once_begun = Some(&taker.has_begun);
+        Ok(known.read(ArrayRead { once_begun, ..read })?.statistics)
     }
 
     /// As [`Array::visit`], in blocks that are read one after the other.
@@ -222,7 +224,8 @@ impl Array {
     pub fn prefetch(&self, selection: &Selection) -> Result<Prefetched> {
         let known = self.known()?;
         let admission = Admission::new(known.cache_limit());
-        let read = known.read(selection, Deliver::Cache(&admission), None)?;
+        let read = ArrayRead::new(selection, Deliver::Cache(&admission));
+        let read = known.read(read)?.statistics;
         let (present, left_out) = (admission.present(), admission.left_out());
         Ok(Prefetched { read, present, left_out })
     }
@@ -235,7 +238,7 @@ impl Array {
         visitor: &Visitor<'_>,
     ) -> Result<ReadStatistics> {
         let taker = VisitorAdapter { visitor, has_begun: AtomicBool::new(false) };
-        known.read(selection, Deliver::Visitor(&taker), None)
+        Ok(known.read(ArrayRead::new(selection, Deliver::Visitor(&taker)))?.statistics)
     }
 }
 

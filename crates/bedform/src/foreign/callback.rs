@@ -317,7 +317,7 @@ impl ForeignVariable for CalledVariable {
     }
 
     fn sources(&self) -> Sources<'_> {
-        Sources::One(self)
+        Sources::One(self.facts.read_source(self))
     }
 
     fn described(&self) -> Option<(&ChunkMap, &ForeignArray)> {

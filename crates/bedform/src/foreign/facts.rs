@@ -15,6 +15,8 @@ use crate::error::Result;
 use crate::plan::tuning::Tuning;
 use crate::prefetch::HandleReads;
 use crate::replica::{Replicas, meaning_of};
+use crate::run::chunks::ChunkCache;
+use crate::run::read_source::ReadSource;
 use crate::source::{Source, StoredLayout};
 
 /// The facts by which a variable is read.
@@ -64,13 +66,19 @@ impl VariableFacts {
             follows: file.follows.clone(),
         }
     }
+
+    /// Returns the variable as reads see it, if it has the one `source`.
+    pub(super) fn read_source<'a>(&'a self, source: &'a dyn Source) -> ReadSource<'a> {
+        let cache = ChunkCache::new(&self.cache, &self.scope);
+        ReadSource { cache, ..ReadSource::settled(source, &self.layout, &self.tuning) }
+    }
 }
 
 /// The source or sources of a variable's chunks.
 #[derive(Clone, Copy)]
 pub(crate) enum Sources<'a> {
     /// One file.
-    One(&'a dyn Source),
+    One(ReadSource<'a>),
     /// Many files, one behind the other along an axis.
     Joined(&'a JoinedVariable),
 }

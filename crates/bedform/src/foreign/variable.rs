@@ -98,7 +98,7 @@ impl ForeignVariable for FileVariable {
     }
 
     fn sources(&self) -> Sources<'_> {
-        Sources::One(self)
+        Sources::One(self.facts.read_source(self))
     }
 
     fn state(&self) -> Option<&SourceVersion> {

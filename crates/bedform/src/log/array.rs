@@ -303,13 +303,29 @@ impl ArrayHandle {
         Ok(())
     }
 
+    /// Returns the state and snapshot of one attempt of a read, whose lookup found `state` and
+    /// perhaps a snapshot; without one it is taken now.
+    ///
+    /// # Errors
+    /// As [`OpenedStore::snapshot`] and [`ArrayHandle::reload`].
+    pub(crate) fn state_to_read(
+        &self,
+        state: &Arc<ArrayState>,
+        snapshot: Option<Snapshot>,
+    ) -> Result<(Arc<ArrayState>, Snapshot)> {
+        let snapshot = snapshot.map_or_else(|| self.store.snapshot(), Ok)?;
+        // The snapshot first, then the state: so the state can decode every shard that the snapshot
+        // refers to.
+        Ok((self.closed_by_now(state)?, snapshot))
+    }
+
     /// Returns `state`. If the array is open in it and was closed since, returns the state in
     /// storage instead. The writer that closed the array may have written chunks. For readers that
     /// took their snapshot before.
     ///
     /// # Errors
     /// As [`ArrayHandle::reload`].
-    pub(crate) fn closed_by_now(&self, state: &Arc<ArrayState>) -> Result<Arc<ArrayState>> {
+    fn closed_by_now(&self, state: &Arc<ArrayState>) -> Result<Arc<ArrayState>> {
         if !state.is_open || self.growing || self.store.held.is_some() {
             return Ok(state.clone());
         }

@@ -7,6 +7,8 @@ use bedform_format::ObjectPath;
 
 use super::view::RootView;
 use crate::error::{Error, ErrorKind, Result};
+use crate::run::chunks::ChunkCache;
+use crate::run::read_source::ReadSource;
 use crate::source::{Cover, Moment, StoredLayout};
 use crate::zarr::hierarchy::Hierarchy;
 use crate::zarr::sink::ShardSink;
@@ -127,8 +129,8 @@ impl Moment for ArrayMoment<'_> {
     }
 }
 
-/// An array as of a snapshot: the source of its objects, and the commits over them.
-#[derive(Clone)]
+/// An array of a store as of a snapshot, for writers, settling and checks, which name its objects:
+/// their source, and the commits over them. Reads take its [`ReadSource`].
 pub(crate) struct PinnedArray<'a> {
     pub(crate) source: ZarrSource<'a>,
     pub(crate) moment: ArrayMoment<'a>,
@@ -144,6 +146,17 @@ impl<'a> PinnedArray<'a> {
     ) -> Self {
         let source = ZarrSource { hierarchy, path, state };
         Self { source, moment: ArrayMoment::new(snapshot, state) }
+    }
+
+    /// Returns the array as reads see it.
+    pub(crate) fn read_source(&self) -> ReadSource<'_> {
+        let ZarrSource { hierarchy, state, .. } = self.source;
+        ReadSource {
+            moment: &self.moment,
+            meaning: state.meaning,
+            cache: ChunkCache::new(&hierarchy.cache, &state.scope),
+            ..ReadSource::settled(&self.source, &state.layout, &hierarchy.tuning)
+        }
     }
 
     /// Returns the sink into which the commits of the snapshot are settled. Replaced shards stay in

@@ -8,6 +8,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `plan` | a read as a plain value: pieces, moment, price |
+//! | `read_source` | an array as of a moment, from which the pieces of a plan are made |
 //! | `resolve`, `raw` | an opened cell becomes units and their cost: extents to fetch, merged |
 //! | `explain` | a plan as figures and a price |
 //! | `workload` | a plan as requests of simulated clients |
@@ -28,6 +29,7 @@ mod names;
 pub(crate) mod plan;
 mod queue;
 mod raw;
+pub(crate) mod read_source;
 pub(crate) mod resolve;
 #[cfg(test)]
 mod tests;

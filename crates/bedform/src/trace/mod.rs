@@ -7,7 +7,7 @@
 //! only this user may read. It holds paths of arrays, positions and times; no names of machines or
 //! users.
 //!
-//! - **At one place**: every read of an array passes `Known::read_or_take` in `array`, which
+//! - **At one place**: every read of an array passes `ArrayAtRead::read` in `array`, which
 //!   records it.
 //! - **Bounded**: a read waits in memory for at most ten seconds, or until its block is full. A
 //!   process writes at most [`FILE_BYTES_MAX`]; after each quarter of it, only every fourth, 16th,

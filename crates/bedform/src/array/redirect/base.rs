@@ -11,12 +11,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::archive::{ArchiveMember, FileRead, JoinedVariable};
 use crate::plan::geometry::Geometry;
 use crate::plan::opening::Need;
-use crate::plan::tuning::Tuning;
 use crate::replica::{OpenReplica, ReplicaSource};
-use crate::run::chunks::ChunkCache;
 use crate::run::explain::priced;
 use crate::run::plan::{PlanPiece, ReadPlan};
-use crate::source::{Moment, OpenCell, PendingCell, Settled, Source, StoredLayout};
+use crate::run::read_source::ReadSource;
+use crate::source::{OpenCell, PendingCell, Source, StoredLayout};
 
 /// The most objects that a plan may touch to be resolved for its price; above that its geometry
 /// alone decides.
@@ -26,32 +25,21 @@ pub(super) const PARTS_MAX: usize = 64;
 /// The most objects that are checked for changes.
 pub(super) const CELLS_MAX: u64 = 1 << 12;
 
-/// An array as of the start of a read, as its own source: objects, moment, layout, cache.
+/// The array behind a read that replicas may serve, as of the read's moment: its objects, and its
+/// own source.
 pub(crate) struct BaseArray<'a> {
-    /// The array's own source; `None` for an array that is joined from many files.
-    pub(super) source: Option<&'a dyn Source>,
-    /// The same source with opened objects kept, for prices.
-    pub(super) priced: Option<OpenedOnce<'a>>,
-    pub(super) moment: &'a dyn Moment,
-    pub(super) layout: &'a StoredLayout,
-    pub(super) meaning: u64,
-    /// The fingerprint that the array's replicas must carry, beside those of their objects.
-    pub(super) form: &'a str,
-    pub(super) cache: Option<ChunkCache<'a>>,
-    pub(super) tuning: &'a Tuning,
     pub(super) objects: ArrayObjects<'a>,
+    /// The array itself; `None` for an array that is joined from many files, each with a source of
+    /// its own.
+    pub(super) own: Option<ReadSource<'a>>,
+    /// The same source with opened objects kept, for prices.
+    opened: Option<OpenedOnce<'a>>,
 }
 
 /// A source that opens each object once for all compared plans, because each opening is a wait.
-pub(super) struct OpenedOnce<'a> {
+struct OpenedOnce<'a> {
     source: &'a dyn Source,
     opened: Mutex<BTreeMap<Vec<u64>, Option<OpenCell>>>,
-}
-
-impl<'a> OpenedOnce<'a> {
-    pub(super) fn new(source: &'a dyn Source) -> Self {
-        Self { source, opened: Mutex::default() }
-    }
 }
 
 impl Source for OpenedOnce<'_> {
@@ -112,16 +100,37 @@ pub(super) enum ReadPartSource {
 /// The opened source of a part.
 enum PartSource<'a> {
     Replica(ReplicaSource<'a>),
-    Array(&'a dyn Source),
+    Array(ReadSource<'a>),
     File { joined: &'a JoinedVariable, read: &'a FileRead, member: ArchiveMember<'a> },
 }
 
-impl BaseArray<'_> {
+impl PartSource<'_> {
+    /// The source as reads see it.
+    fn read_source(&self) -> ReadSource<'_> {
+        match self {
+            Self::Array(own) => *own,
+            Self::File { joined, read, member } => joined.read_source(read, member),
+            Self::Replica(replica) => ReadSource {
+                meaning: replica.meaning(),
+                cache: replica.cache(),
+                ..ReadSource::settled(replica, replica.layout(), replica.tuning())
+            },
+        }
+    }
+}
+
+impl<'a> BaseArray<'a> {
+    pub(super) fn new(objects: ArrayObjects<'a>) -> Self {
+        let own = objects.read_source();
+        let opened = own.map(|own| OpenedOnce { source: own.source, opened: Mutex::default() });
+        Self { objects, own, opened }
+    }
+
     /// True if a replica may be of the array as it is; for a file, only if the file is unchanged.
     pub(super) fn may_have(&self, replica: &OpenReplica) -> bool {
-        let (shape, named) = (self.layout.grid.array_shape(), (self.objects.key(), self.form));
+        let (layout, named) = (self.objects.layout(), (self.objects.key(), self.objects.form()));
         let is_file = matches!(self.objects, ArrayObjects::File { .. });
-        replica.may_be_of(shape, self.layout, named)
+        replica.may_be_of(layout.grid.array_shape(), layout, named)
             && (!is_file || self.is_still(replica, &[]).unwrap_or(false))
     }
 
@@ -133,8 +142,9 @@ impl BaseArray<'_> {
         let Some(commit) = replica.commit_if_same(coordinates, looked_at, version)? else {
             return Ok(false);
         };
-        let name = || self.source.map_or_else(String::new, |own| own.object_name(coordinates));
-        match self.moment.cover(coordinates, commit, &name) {
+        // No commits lie over the files of a joined array.
+        let Some(own) = self.own else { return Ok(true) };
+        match own.moment.cover(coordinates, commit, &|| own.source.object_name(coordinates)) {
             Err(error) if error.kind() == ErrorKind::SnapshotMoved => Ok(false),
             cover => Ok(cover?.is_none()),
         }
@@ -173,8 +183,9 @@ impl BaseArray<'_> {
         Some((valid, changed))
     }
 
-    pub(super) fn priced(&self) -> Option<&dyn Source> {
-        self.priced.as_ref().map(|source| source as &dyn Source)
+    /// The array itself, with opened objects kept.
+    pub(super) fn priced(&self) -> Option<ReadSource<'_>> {
+        Some(ReadSource { source: self.opened.as_ref()?, ..self.own? })
     }
 
     pub(super) fn price(&self, parts: &[ReadPart]) -> Option<f64> {
@@ -196,11 +207,12 @@ impl BaseArray<'_> {
         Some(seconds)
     }
 
-    /// Calls `act` with the plan of these parts; `None` if a replica cannot be opened.
+    /// Calls `act` with the plan of these parts, where `own` supplies those of the array; `None` if
+    /// a replica cannot be opened.
     pub(super) fn with_pieces<T>(
         &self,
         parts: &[&ReadPart],
-        own: Option<&dyn Source>,
+        own: Option<ReadSource<'_>>,
         act: impl FnOnce(ReadPlan<'_>) -> Result<T>,
     ) -> Option<Result<T>> {
         let mut sources: Vec<PartSource<'_>> = Vec::with_capacity(parts.len());
@@ -213,43 +225,16 @@ impl BaseArray<'_> {
                 (ReadPartSource::Array | ReadPartSource::File(_), _) => PartSource::Array(own?),
             });
         }
-        let piece = |(part, source)| self.piece(part, source);
+        let pieces = parts.iter().zip(&sources);
         let mut pieces: Vec<PlanPiece<'_>> =
-            parts.iter().copied().zip(&sources).map(piece).collect();
+            pieces.map(|(part, source)| source.read_source().piece(&part.geometry)).collect();
         PlanPiece::number(&mut pieces);
         let all_of_replicas = sources.iter().all(|of| matches!(of, PartSource::Replica(_)));
         let tuning = match sources.first() {
             Some(PartSource::Replica(first)) if all_of_replicas => first.tuning(),
-            _ => self.tuning,
+            _ => self.objects.tuning(),
         };
         Some(act(ReadPlan::new(&pieces, tuning)))
-    }
-
-    fn piece<'p>(&'p self, part: &'p ReadPart, source: &'p PartSource<'p>) -> PlanPiece<'p> {
-        let geometry = &part.geometry;
-        match source {
-            PartSource::File { joined, read, member } => joined.piece(read, member, geometry),
-            PartSource::Replica(source) => PlanPiece {
-                source,
-                moment: &Settled,
-                layout: source.layout(),
-                meaning: source.meaning(),
-                geometry,
-                cache: source.cache(),
-                begins: None,
-                cells_before: 0,
-            },
-            PartSource::Array(source) => PlanPiece {
-                source: *source,
-                moment: self.moment,
-                layout: self.layout,
-                meaning: self.meaning,
-                geometry,
-                cache: self.cache,
-                begins: None,
-                cells_before: 0,
-            },
-        }
     }
 
     /// The parts of a box of a read that the array itself supplies.
@@ -264,7 +249,7 @@ impl BaseArray<'_> {
     }
 
     pub(super) fn geometry(&self, part: &[PlacedAxis], shape: &[u64]) -> Result<Geometry> {
-        let StoredLayout { grid, per_object, item_size, .. } = self.layout;
+        let StoredLayout { grid, per_object, item_size, .. } = self.objects.layout();
         Geometry::placed(grid, per_object, part, shape, *item_size)
     }
 }

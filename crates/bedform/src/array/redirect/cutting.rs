@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bedform_geometry::{AxisSelection, PlacedBox, Selection};
 
+use super::ArrayReplicas;
 use super::base::{BaseArray, PARTS_MAX, ReadPart};
 use crate::error::Result;
 use crate::replica::OpenReplica;
@@ -25,7 +26,7 @@ pub(crate) type Choice = Vec<usize>;
 /// The context of dividing one selection into parts.
 pub(super) struct DivisionContext<'c> {
     pub(super) base: &'c BaseArray<'c>,
-    pub(super) replicas: &'c [Arc<OpenReplica>],
+    pub(super) replicas: ArrayReplicas<'c>,
     pub(super) result_shape: Vec<u64>,
     /// True once a part of some replica was found changed: other reads of the kind may find theirs
     /// unchanged.
@@ -44,13 +45,14 @@ impl DivisionContext<'_> {
     /// Moves the boxes that replica `number` has from the rest to the taken parts; `None` if it has
     /// none of them.
     pub(super) fn with(&self, cut: &BoxDivision, number: usize) -> Option<BoxDivision> {
-        let held = &self.replicas[number].record.held;
+        let replica = &self.replicas.of_array[number];
+        let held = &replica.record.held;
         let mut next = BoxDivision { taken: cut.taken.clone(), left: Vec::new() };
         for part in &cut.left {
             let (inside, rest) = held.split(part);
             next.left.extend(rest);
             let Some(inside) = inside else { continue };
-            let still = self.base.parts_that_are_still(&self.replicas[number], inside);
+            let still = self.base.parts_that_are_still(replica, inside);
             if still.as_ref().is_none_or(|(_, changed)| !changed.is_empty()) {
                 self.has_changed.set(true);
             }
@@ -65,7 +67,8 @@ impl DivisionContext<'_> {
     pub(super) fn parts(&self, cut: &BoxDivision) -> Result<Vec<ReadPart>> {
         let mut parts = Vec::with_capacity(cut.taken.len() + cut.left.len());
         for (number, part) in &cut.taken {
-            parts.push(ReadPart::of_replica(&self.replicas[*number], part, &self.result_shape)?);
+            let replica = &self.replicas.of_array[*number];
+            parts.push(ReadPart::of_replica(replica, part, &self.result_shape)?);
         }
         for part in &cut.left {
             parts.extend(self.base.own_parts(part, &self.result_shape)?);
@@ -86,7 +89,7 @@ impl DivisionContext<'_> {
     /// itself. Decided by geometry alone, before an object of the array is opened for its price.
     fn may_gain(&self, whole: &BoxDivision, cut: &BoxDivision) -> Option<bool> {
         // Covers over the array's objects have a price that geometry does not show.
-        if !self.base.moment.is_settled() {
+        if self.base.own.is_some_and(|own| !own.moment.is_settled()) {
             return Some(true);
         }
         let seconds = |cut: &BoxDivision, of: fn(&ReadPlan<'_>) -> f64| {

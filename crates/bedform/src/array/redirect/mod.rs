@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use bedform_geometry::{AxisSelection, PlacedAxis, PlacedBox, Selection};
 
-use self::base::{BaseArray, OpenedOnce, ReadPart, ReadPartSource};
+use self::base::{BaseArray, ReadPart, ReadPartSource};
 use self::cutting::{BoxDivision, Choice, DivisionContext, axes_of, eighths, key_of, made_for};
 use self::kinds::{ReadKindHash, kind_of};
 use self::objects::{ArrayObjects, StoredObjects};
@@ -40,13 +40,10 @@ pub(crate) use self::objects::{BoundObjects, Standings};
 use self::points::asks_for_points;
 use super::known::ArrayAtRead;
 use crate::error::Result;
-use crate::foreign::facts::Sources;
-use crate::replica::{NamedReplicas, OpenReplica};
+use crate::replica::{NamedReplicas, OpenReplica, Replicas};
 use crate::run::RedirectedRead;
-use crate::run::chunks::ChunkCache;
 use crate::run::explain::priced;
 use crate::run::plan::ReadPlan;
-use crate::source::Settled;
 
 /// A read in parts, some of which replicas supply.
 #[derive(Debug)]
@@ -56,6 +53,26 @@ pub(super) struct Redirected {
 
 /// The names of the replicas that served a read, and the bytes that each supplied.
 pub(super) type ReplicaBytes = Vec<(String, u64)>;
+
+/// The replicas of one array, numbered, and the choices among them.
+#[derive(Clone, Copy)]
+struct ArrayReplicas<'a> {
+    named: &'a NamedReplicas,
+    of_array: &'a [Arc<OpenReplica>],
+    /// The path of the array.
+    array: &'a str,
+}
+
+impl<'a> ArrayReplicas<'a> {
+    fn new(named: &'a NamedReplicas, array: &'a str) -> Self {
+        Self { named, of_array: named.of_array(array), array }
+    }
+
+    /// As [`NamedReplicas::choice`].
+    fn choice(self, key: Vec<u64>, choose: impl FnOnce() -> Choice) -> Choice {
+        self.named.choice(self.array, key, choose)
+    }
+}
 
 /// The ways in which replicas may help a read.
 struct ReplicaProspect {
@@ -67,38 +84,35 @@ struct ReplicaProspect {
 
 impl ReplicaProspect {
     /// Decides cheaply how replicas may help a read; `None` if they do not.
-    fn of(
-        selection: &Selection,
-        (replicas, of_array): (&NamedReplicas, &[Arc<OpenReplica>]),
-        array: &str,
-    ) -> Option<Self> {
+    fn of(selection: &Selection, replicas: ArrayReplicas<'_>) -> Option<Self> {
+        let ArrayReplicas { named, of_array, array } = replicas;
         let of_points = asks_for_points(selection, of_array);
-        let kind = kind_of(array, selection, of_array).filter(|kind| !replicas.are_no_help(*kind));
+        let kind = kind_of(array, selection, of_array).filter(|kind| !named.are_no_help(*kind));
         (of_points || kind.is_some()).then_some(Self { of_points, kind })
     }
 }
 
 impl Redirected {
     /// Finds the parts of a read of `selection` that replicas supply; `None` if they do not make it
-    /// cheaper. `array` is its path.
+    /// cheaper.
     fn find(
         base: &BaseArray<'_>,
-        (selection, hope): (&Selection, &ReplicaProspect),
-        (replicas, of_array): (&NamedReplicas, &[Arc<OpenReplica>]),
-        array: &str,
+        selection: &Selection,
+        prospect: &ReplicaProspect,
+        replicas: ArrayReplicas<'_>,
     ) -> Option<Self> {
-        if hope.of_points
-            && let Some(found) = Self::find_points(base, selection, (replicas, of_array), array)
+        if prospect.of_points
+            && let Some(found) = Self::find_points(base, selection, replicas)
         {
             return Some(found);
         }
-        let (kind, axes) = (hope.kind?, &axes_of(selection)?[..]);
+        let (kind, axes) = (prospect.kind?, &axes_of(selection)?[..]);
         let whole: PlacedBox = axes.iter().map(PlacedAxis::whole).collect();
         let (result_shape, has_changed) = (selection.result_shape(), Cell::new(false));
-        let cutting = DivisionContext { base, replicas: of_array, result_shape, has_changed };
+        let cutting = DivisionContext { base, replicas, result_shape, has_changed };
         let whole = BoxDivision { left: vec![whole], ..BoxDivision::default() };
-        if let Some((choice, left)) = replicas.remembered(kind)
-            && choice.iter().all(|number| base.may_have(&of_array[*number]))
+        if let Some((choice, left)) = replicas.named.remembered(kind)
+            && choice.iter().all(|number| base.may_have(&replicas.of_array[*number]))
         {
             // Objects that have changed since may leave more to the array.
             let cut = cutting.by(whole.clone(), &choice);
@@ -106,9 +120,9 @@ impl Redirected {
                 return Self::of_cut(&cutting, &cut);
             }
         }
-        let (choice, cut) = Self::decide(&cutting, (&whole, axes), (selection, replicas), array);
+        let (choice, cut) = Self::decide(&cutting, selection, &whole, axes);
         if !cutting.has_changed.get() {
-            replicas.remember(kind, (choice, eighths(axes, &cut.left)));
+            replicas.named.remember(kind, (choice, eighths(axes, &cut.left)));
         }
         Self::of_cut(&cutting, &cut)
     }
@@ -121,11 +135,11 @@ impl Redirected {
     /// Chooses replicas for a read of `axes`, and divides the read among them.
     fn decide(
         cutting: &DivisionContext<'_>,
-        (whole, axes): (&BoxDivision, &[AxisSelection]),
-        (selection, replicas): (&Selection, &NamedReplicas),
-        array: &str,
+        selection: &Selection,
+        whole: &BoxDivision,
+        axes: &[AxisSelection],
     ) -> (Choice, BoxDivision) {
-        let (base, of_array) = (cutting.base, cutting.replicas);
+        let (base, of_array) = (cutting.base, cutting.replicas.of_array);
         let meets = |number: &usize| {
             let replica = &of_array[*number];
             let has_runs = replica.record.held.runs().is_some();
@@ -140,7 +154,7 @@ impl Redirected {
             Some(number) => vec![number],
             None => {
                 let key = key_of(axes, &cuts);
-                replicas.choice(array, key, || cutting.choose(whole, &cuts))
+                cutting.replicas.choice(key, || cutting.choose(whole, &cuts))
             }
         };
         let known = cuts.iter().position(|(number, _)| choice == [*number]);
@@ -158,7 +172,7 @@ impl Redirected {
         act: impl FnOnce(ReadPlan<'_>) -> Result<T>,
     ) -> Option<Result<T>> {
         let parts: Vec<&ReadPart> = self.parts.iter().collect();
-        base.with_pieces(&parts, base.source, act)
+        base.with_pieces(&parts, base.own, act)
     }
 
     /// The replicas, and the bytes of the result that each supplies.
@@ -210,6 +224,19 @@ impl ArrayAtRead<'_> {
         Ok(Some(RedirectedRead { replicas, replica_bytes, predicted_seconds_without }))
     }
 
+    /// The replicas that may serve reads; `None` where there can be none.
+    fn replicas(&self) -> Option<&Replicas> {
+        let (replicas, may_have) = match self {
+            Self::Foreign(variable) => {
+                let has_objects = ArrayObjects::of_variable(&***variable).is_some();
+                (&variable.facts().replicas, has_objects)
+            }
+            // The moment of a snapshot may be older than the objects that replicas were made of.
+            Self::Stored(handle, ..) => (&handle.store.replicas, handle.store.held.is_none()),
+        };
+        replicas.as_deref().filter(|_| may_have)
+    }
+
     /// Calls `act` with the array and the parts that replicas supply to a read; `None` if they
     /// supply none.
     ///
@@ -220,67 +247,25 @@ impl ArrayAtRead<'_> {
         selection: &Selection,
         act: impl FnOnce(&BaseArray<'_>, &Redirected) -> Result<T>,
     ) -> Result<Option<T>> {
+        let Some(named) = self.replicas().map(Replicas::now) else { return Ok(None) };
+        let replicas = ArrayReplicas::new(&named, self.path());
+        // A read that no replica can help does not pay for a look at the array.
+        let prospect = ReplicaProspect::of(selection, replicas);
+        let Some(prospect) = prospect else { return Ok(None) };
+        let find = |objects: ArrayObjects<'_>| {
+            let base = BaseArray::new(objects);
+            let found = Redirected::find(&base, selection, &prospect, replicas);
+            found.map(|redirected| act(&base, &redirected)).transpose()
+        };
         match self {
-            Self::Foreign(variable) => {
-                let facts = variable.facts();
-                let objects = ArrayObjects::of_variable(&***variable);
-                let (Some(replicas), Some(objects)) = (&facts.replicas, objects) else {
-                    return Ok(None);
-                };
-                let replicas = &*replicas.now();
-                let of_array = replicas.of_array(&facts.path);
-                // A read that no replica can help does not pay for a look at the file.
-                let hope = ReplicaProspect::of(selection, (replicas, of_array), &facts.path);
-                let Some(hope) = hope else { return Ok(None) };
-                if !variable.is_as_opened(false)? {
-                    return Ok(None);
-                }
-                let source = match variable.sources() {
-                    Sources::One(source) => Some(source),
-                    Sources::Joined(_) => None,
-                };
-                let base = BaseArray {
-                    source,
-                    priced: source.map(OpenedOnce::new),
-                    moment: &Settled,
-                    layout: &facts.layout,
-                    meaning: 0,
-                    form: &facts.meaning,
-                    cache: ChunkCache::new(&facts.cache, &facts.scope),
-                    tuning: &facts.tuning,
-                    objects,
-                };
-                let wanted = (selection, &hope);
-                let found = Redirected::find(&base, wanted, (replicas, of_array), &facts.path);
-                found.map(|redirected| act(&base, &redirected)).transpose()
-            }
+            Self::Foreign(variable) => match ArrayObjects::of_variable(&***variable) {
+                Some(objects) if variable.is_as_opened(false)? => find(objects),
+                _ => Ok(None),
+            },
             Self::Stored(handle, state, snapshot) => {
-                let (store, path) = (&handle.store, handle.path.as_str());
-                // The moment of a snapshot may be older than the objects that replicas were made
-                // of.
-                let replicas = store.replicas.as_ref().filter(|_| store.held.is_none());
-                let Some(replicas) = replicas else { return Ok(None) };
-                let replicas = &*replicas.now();
-                let of_array = replicas.of_array(path);
-                let hope = ReplicaProspect::of(selection, (replicas, of_array), path);
-                let Some(hope) = hope else { return Ok(None) };
-                let snapshot = snapshot.clone().map_or_else(|| store.snapshot(), Ok)?;
-                let state = &handle.closed_by_now(state)?;
-                let pinned = handle.pinned_to(state, snapshot);
-                let base = BaseArray {
-                    source: Some(&pinned.source),
-                    priced: Some(OpenedOnce::new(&pinned.source)),
-                    moment: &pinned.moment,
-                    layout: &state.layout,
-                    meaning: state.meaning,
-                    form: &state.form,
-                    cache: ChunkCache::new(&store.cache, &state.scope),
-                    tuning: &store.tuning,
-                    objects: ArrayObjects::Store(StoredObjects::new(pinned.clone(), state)),
-                };
-                let wanted = (selection, &hope);
-                let found = Redirected::find(&base, wanted, (replicas, of_array), path);
-                found.map(|redirected| act(&base, &redirected)).transpose()
+                let (state, snapshot) = handle.state_to_read(state, snapshot.clone())?;
+                let pinned = handle.pinned_to(&state, snapshot);
+                find(ArrayObjects::Store(StoredObjects::new(&pinned)))
             }
         }
     }

@@ -20,14 +20,14 @@ use crate::cache::{clock_step, is_young};
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::archive::JoinedVariable;
 use crate::foreign::facts::{ForeignVariable, Sources};
-use crate::log::snapshot::{ArrayMoment, PinnedArray};
+use crate::log::snapshot::PinnedArray;
 use crate::plan::opening::Need;
+use crate::plan::tuning::Tuning;
 use crate::replica::{OBJECTS_MAX, ReplicaObject, SourceObject, SourceObjects, Standing};
+use crate::run::read_source::ReadSource;
 use crate::sidecar::source_version;
-use crate::source::{Moment as _, Source as _};
+use crate::source::{Moment as _, Source as _, StoredLayout};
 use crate::threads::workers::check_goes_on;
-use crate::zarr::source::ZarrSource;
-use crate::zarr::state::ArrayState;
 
 /// Longer than a clock step of most file systems: two writes so far apart have different times.
 const LEAST_STEP: Duration = Duration::from_millis(20);
@@ -36,7 +36,7 @@ const LEAST_STEP: Duration = Duration::from_millis(20);
 /// start and end of its file along the joined axis; a single file has none.
 pub(crate) enum ArrayObjects<'a> {
     /// One file, in the state that reads use.
-    File { variable: &'a dyn ForeignVariable, state: &'a SourceVersion },
+    File { variable: &'a dyn ForeignVariable, own: ReadSource<'a>, state: &'a SourceVersion },
     /// Shards of a store.
     Store(StoredObjects<'a>),
     /// Files that are joined along an axis.
@@ -45,21 +45,20 @@ pub(crate) enum ArrayObjects<'a> {
 
 /// The objects of an array of a store.
 pub(crate) struct StoredObjects<'a> {
-    pub(super) source: ZarrSource<'a>,
-    pub(super) moment: ArrayMoment<'a>,
+    pinned: &'a PinnedArray<'a>,
     /// The key of the array, in hexadecimal digits.
-    pub(super) key: String,
+    key: String,
 }
 
 impl<'a> StoredObjects<'a> {
-    pub(super) fn new(pinned: PinnedArray<'a>, state: &ArrayState) -> Self {
-        let key = state.identity().map_or_else(String::new, |own| hex(&own.array));
-        Self { source: pinned.source, moment: pinned.moment, key }
+    pub(super) fn new(pinned: &'a PinnedArray<'a>) -> Self {
+        let identity = pinned.source.state.identity();
+        Self { pinned, key: identity.map_or_else(String::new, |own| hex(&own.array)) }
     }
 
     fn version(&self, coordinates: &[u64]) -> Result<Option<SourceVersion>> {
-        let path = self.source.object_path(coordinates)?;
-        match self.source.hierarchy.storage.stat(&path) {
+        let path = self.pinned.source.object_path(coordinates)?;
+        match self.pinned.source.hierarchy.storage.stat(&path) {
             Ok(version) => Ok(Some(source_version(&version))),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error.into()),
@@ -72,19 +71,19 @@ impl<'a> StoredObjects<'a> {
     /// # Errors
     /// `SnapshotMoved` for an object that is being settled; those of storage.
     fn settled(&self, coordinates: &[u64]) -> Result<Option<SourceObject>> {
-        let opened = self.source.open(coordinates, Need::default(), None, &|| ())?;
+        let PinnedArray { source, moment } = self.pinned;
+        let opened = source.open(coordinates, Need::default(), None, &|| ())?;
         let version = opened.as_ref().map(|cell| source_version(cell.object.version()));
-        let commit = self.moment.contained(opened.map_or(0, |cell| cell.contained));
-        let name = || self.source.object_name_of(coordinates);
-        let cover = self.moment.cover(coordinates, commit, &name)?;
+        let commit = moment.contained(opened.map_or(0, |cell| cell.contained));
+        let cover = moment.cover(coordinates, commit, &|| source.object_name_of(coordinates))?;
         Ok(cover.is_none().then(|| SourceObject { at: coordinates.to_vec(), version, commit }))
     }
 
     /// The number of the moment for which one check of an object suffices. `None` where every read
     /// checks again, as on disks and with freshness before every read.
     fn looked_at(&self) -> Option<u64> {
-        let keeps = self.source.is_remote() && self.source.keeps_shards();
-        keeps.then(|| self.moment.number())
+        let PinnedArray { source, moment } = self.pinned;
+        (source.is_remote() && source.keeps_shards()).then(|| moment.number())
     }
 }
 
@@ -92,8 +91,44 @@ impl<'a> ArrayObjects<'a> {
     /// The objects of a variable; `None` for a variable that a callback reads, which has no state.
     pub(super) fn of_variable(variable: &'a dyn ForeignVariable) -> Option<Self> {
         match variable.sources() {
-            Sources::One(_) => variable.state().map(|state| Self::File { variable, state }),
+            Sources::One(own) => variable.state().map(|state| Self::File { variable, own, state }),
             Sources::Joined(joined) => Some(Self::Archive(joined)),
+        }
+    }
+
+    /// The array as reads see it; `None` for many files, each with a source of its own.
+    pub(super) fn read_source(&self) -> Option<ReadSource<'a>> {
+        match self {
+            Self::File { own, .. } => Some(*own),
+            Self::Store(stored) => Some(stored.pinned.read_source()),
+            Self::Archive(_) => None,
+        }
+    }
+
+    /// Grid, codecs and fill value of the whole array.
+    pub(super) fn layout(&self) -> &'a StoredLayout {
+        match self {
+            Self::File { own, .. } => own.layout,
+            Self::Store(stored) => &stored.pinned.source.state.layout,
+            Self::Archive(joined) => &joined.facts().layout,
+        }
+    }
+
+    /// The parameters for planning reads of the array.
+    pub(super) fn tuning(&self) -> &'a Tuning {
+        match self {
+            Self::File { own, .. } => own.tuning,
+            Self::Store(stored) => &stored.pinned.source.hierarchy.tuning,
+            Self::Archive(joined) => &joined.facts().tuning,
+        }
+    }
+
+    /// The fingerprint that the array's replicas must carry, beside those of their objects.
+    pub(super) fn form(&self) -> &'a str {
+        match self {
+            Self::File { variable, .. } => &variable.facts().meaning,
+            Self::Store(stored) => &stored.pinned.source.state.form,
+            Self::Archive(joined) => &joined.facts().meaning,
         }
     }
 
@@ -101,8 +136,8 @@ impl<'a> ArrayObjects<'a> {
     fn of_selection(&self, selection: &Selection) -> Result<Vec<Vec<u64>>> {
         let found: Vec<Vec<u64>> = match self {
             Self::File { .. } => vec![Vec::new()],
-            Self::Store(stored) => {
-                let geometry = stored.source.state.layout.geometry(selection)?;
+            Self::Store(_) => {
+                let geometry = self.layout().geometry(selection)?;
                 check_count(geometry.cell_count())?;
                 (0..geometry.cell_count()).map(|cell| geometry.cell_coordinates(cell)).collect()
             }
@@ -145,7 +180,7 @@ impl<'a> ArrayObjects<'a> {
         match (self, coordinates) {
             (Self::Store(stored), _) => stored.version(coordinates),
             (Self::Archive(joined), [start, end]) => joined.version((*start, *end), anew),
-            (Self::File { variable, state }, []) => {
+            (Self::File { variable, state, .. }, []) => {
                 let is_same = !anew || variable.is_as_opened(true)?;
                 Ok(is_same.then(|| (*state).clone()))
             }
@@ -155,17 +190,16 @@ impl<'a> ArrayObjects<'a> {
 
     /// The region of the array that an object holds.
     pub(super) fn region(&self, coordinates: &[u64]) -> Option<Region> {
+        let whole = || Region::whole(self.layout().grid.array_shape()).ok();
         match (self, coordinates) {
-            (Self::Store(stored), _) => stored.source.state.layout.object_region(coordinates).ok(),
+            (Self::Store(_), _) => self.layout().object_region(coordinates).ok(),
             (Self::Archive(joined), [start, end]) => {
-                let whole = Region::whole(joined.facts().layout.grid.array_shape()).ok()?;
+                let whole = whole()?;
                 let (mut first, mut shape) = (whole.start().to_vec(), whole.shape().to_vec());
                 (first[joined.axis()], shape[joined.axis()]) = (*start, end - start);
                 Region::new(first, shape).ok()
             }
-            (Self::File { variable, .. }, _) => {
-                Region::whole(variable.facts().layout.grid.array_shape()).ok()
-            }
+            (Self::File { .. }, _) => whole(),
             _ => None,
         }
     }
@@ -282,7 +316,7 @@ impl Array {
 
     /// The current objects of a selection, except those of which no replica may be made at `time`.
     fn settled_objects(&self, selection: &Selection, time: SystemTime) -> Result<SettledObjects> {
-        self.with_objects(|objects, meaning| {
+        self.with_objects(|objects| {
             let coordinates = objects.of_selection(selection)?;
             let (count, mut young) = (coordinates.len(), None);
             let mut found = Vec::with_capacity(count);
@@ -295,11 +329,8 @@ impl Array {
                 }
             }
             let of = SourceObjects { key: objects.key().to_owned(), objects: found };
-            Ok(SettledObjects {
-                bound: BoundObjects { meaning: meaning.to_owned(), of },
-                count,
-                young,
-            })
+            let bound = BoundObjects { meaning: objects.form().to_owned(), of };
+            Ok(SettledObjects { bound, count, young })
         })
     }
 
@@ -312,7 +343,7 @@ impl Array {
         &self,
         selection: &Selection,
     ) -> Result<Option<Vec<SourceObject>>> {
-        self.with_objects(|objects, _| {
+        self.with_objects(|objects| {
             let coordinates = match objects.of_selection(selection) {
                 Err(error) if error.kind() == ErrorKind::LimitExceeded => return Ok(None),
                 coordinates => coordinates?,
@@ -331,8 +362,8 @@ impl Array {
     /// # Errors
     /// Those of storage.
     pub(crate) fn standings(&self, meaning: &str, of: &SourceObjects) -> Result<Standings> {
-        self.with_objects(|objects, now| {
-            if objects.key() != of.key || now != meaning {
+        self.with_objects(|objects| {
+            if objects.key() != of.key || objects.form() != meaning {
                 return Ok(Standings::default());
             }
             let mut found = Standings { listed: of.objects.len(), ..Standings::default() };
@@ -354,16 +385,17 @@ impl Array {
     /// # Errors
     /// Those of storage; `Unsupported` for an array of a foreign file.
     pub(crate) fn own_objects(&self) -> Result<Vec<ReplicaObject>> {
-        self.with_objects(|objects, _| {
+        self.with_objects(|objects| {
             let ArrayObjects::Store(stored) = objects else {
                 return Err(Error::new(ErrorKind::Unsupported, "only stores have objects"));
             };
+            let source = &stored.pinned.source;
             let own = |at: Vec<u64>| {
-                let gone = || Error::corrupt(stored.source.object_name_of(&at), "it is gone");
+                let gone = || Error::corrupt(source.object_name_of(&at), "it is gone");
                 let version = stored.version(&at)?.ok_or_else(gone)?;
                 Ok(ReplicaObject { at, version })
             };
-            stored.source.existing()?.into_iter().map(own).collect()
+            source.existing()?.into_iter().map(own).collect()
         })
     }
 
@@ -372,7 +404,7 @@ impl Array {
     /// # Errors
     /// As [`Array::own_objects`].
     pub(crate) fn own_standing(&self, listed: &[ReplicaObject]) -> Result<Standing> {
-        self.with_objects(|objects, _| {
+        self.with_objects(|objects| {
             let mut worst = Standing::Same;
             for object in listed {
                 let now = objects.version(&object.at, true)?;
@@ -387,7 +419,7 @@ impl Array {
     /// # Errors
     /// Those of looking it up.
     pub(crate) fn key(&self) -> Result<String> {
-        self.with_objects(|objects, _| Ok(objects.key().to_owned()))
+        self.with_objects(|objects| Ok(objects.key().to_owned()))
     }
 
     /// The region of the array that each of these objects holds.
@@ -395,7 +427,7 @@ impl Array {
     /// # Errors
     /// Those of looking it up.
     pub(crate) fn regions_of(&self, objects: &[SourceObject]) -> Result<Vec<Region>> {
-        self.with_objects(|found, _| {
+        self.with_objects(|found| {
             let region = |object: &SourceObject| {
                 found.region(&object.at).ok_or_else(|| Error::invalid("no such object"))
             };
@@ -403,21 +435,20 @@ impl Array {
         })
     }
 
-    /// Calls `act` with the current objects of the array, and the fingerprint of its metadata.
-    fn with_objects<T>(&self, act: impl FnOnce(&ArrayObjects<'_>, &str) -> Result<T>) -> Result<T> {
+    /// Calls `act` with the current objects of the array.
+    fn with_objects<T>(&self, act: impl FnOnce(&ArrayObjects<'_>) -> Result<T>) -> Result<T> {
         match self.known()? {
             ArrayAtRead::Stored(handle, state, _) => {
                 // Handles that do not check before each read check here.
                 handle.store.refresh_if_stale()?;
-                let objects = StoredObjects::new(handle.pinned(&state)?, &state);
-                act(&ArrayObjects::Store(objects), &state.form)
+                act(&ArrayObjects::Store(StoredObjects::new(&handle.pinned(&state)?)))
             }
             ArrayAtRead::Foreign(variable) => {
                 let objects = ArrayObjects::of_variable(&**variable).ok_or_else(|| {
                     let text = "it is read by a library of its own, and has no replicas";
                     Error::new(ErrorKind::Unsupported, text)
                 })?;
-                act(&objects, &variable.facts().meaning)
+                act(&objects)
             }
         }
     }

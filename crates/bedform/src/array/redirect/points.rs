@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use bedform_geometry::{AxisRange, AxisSelection, PlacedAxis, Points, Selection, bounds_of};
 
-use super::Redirected;
 use super::base::{BaseArray, CELLS_MAX, ReadPart, ReadPartSource, of_files};
 use super::cutting::GAIN_MIN;
 use super::objects::ArrayObjects;
+use super::{ArrayReplicas, Redirected};
 use crate::error::Result;
 use crate::plan::geometry::Geometry;
 use crate::plan::price::Cost;
-use crate::replica::{NamedReplicas, OpenReplica, ReplicaElements, SourceObject, fingerprint_of};
+use crate::replica::{OpenReplica, ReplicaElements, SourceObject, fingerprint_of};
 use crate::run::plan::ReadPlan;
 use crate::source::StoredLayout;
 
@@ -78,10 +78,10 @@ impl Redirected {
     pub(super) fn find_points(
         base: &BaseArray<'_>,
         selection: &Selection,
-        (replicas, of_array): (&NamedReplicas, &[Arc<OpenReplica>]),
-        array: &str,
+        replicas: ArrayReplicas<'_>,
     ) -> Option<Self> {
-        let shape = base.layout.grid.array_shape();
+        let of_array = replicas.of_array;
+        let shape = base.objects.layout().grid.array_shape();
         let places = places_of(selection, shape)?;
         let (low, high) = bounds_of(&places)?;
         let meets = |number: &usize| {
@@ -122,7 +122,7 @@ impl Redirected {
         let used = cuts.last()?.taken.iter().map(|(number, _)| *number as u64);
         let key: Vec<u64> =
             [KEY, u64::from(count.ilog2())].into_iter().chain(shares).chain(used).collect();
-        let choice = replicas.choice(array, key, || {
+        let choice = replicas.choice(key, || {
             if let Some(at) = made_for(&cuts, of_array, count) {
                 return vec![at];
             }
@@ -265,10 +265,11 @@ impl BaseArray<'_> {
         if places.is_empty() || count == 0 {
             return Some(0.0);
         }
-        let item = self.layout.item_size as u64;
-        let plan = ReadPlan::new(&[], self.tuning);
+        let StoredLayout { grid, codec, item_size, .. } = self.objects.layout();
+        let item = *item_size as u64;
+        let plan = ReadPlan::new(&[], self.objects.tuning());
         let gap_max = plan.merging().gap_bytes;
-        let chunk = self.layout.grid.chunk_len().max(1);
+        let chunk = grid.chunk_len().max(1);
         let (mut seen, mut requests, mut bytes, mut chunks) = (0_u64, 0_u64, 0_u64, 0_u64);
         for window in places.chunks((places.len() / WINDOWS).max(WINDOW)) {
             let window = &window[..window.len().min(WINDOW)];
@@ -283,9 +284,8 @@ impl BaseArray<'_> {
         }
         let scaled = |part: u64| part.saturating_mul(count) / seen.max(1) + 1;
         let (requests, chunks) = (scaled(requests), scaled(chunks));
-        let decoded = self.layout.codec.decoded_bytes() as u64;
-        let is_one = self.layout.grid.chunk_count() == Some(1);
-        let cost = match self.layout.codec.is_raw() && is_one {
+        let decoded = codec.decoded_bytes() as u64;
+        let cost = match codec.is_raw() && grid.chunk_count() == Some(1) {
             true => Cost { requests, bytes: scaled(bytes), chunks: requests, ..Cost::default() },
             false => Cost {
                 requests: chunks,
@@ -408,7 +408,8 @@ fn rest_parts(
     left: &RequestedPoints<'_>,
     count: u64,
 ) -> Result<Vec<ReadPart>> {
-    let shape = base.layout.grid.array_shape();
+    let StoredLayout { grid, per_object, item_size, .. } = base.objects.layout();
+    let shape = grid.array_shape();
     let results = || (0..left.places.len()).map(|at| left.result_of(at)).collect::<Vec<u64>>();
     if shape.len() == 1 {
         let placed = PlacedAxis::listed(left.places.to_vec(), results());
@@ -418,7 +419,6 @@ fn rest_parts(
     if let ArrayObjects::Archive(joined) = &base.objects {
         return Ok(of_files(joined.parts_of_points(&points, &results())?));
     }
-    let StoredLayout { grid, per_object, item_size, .. } = base.layout;
     let geometry = Geometry::placed_points(grid, per_object, points, &results(), *item_size)?;
     Ok(vec![ReadPart { of: ReadPartSource::Array, geometry }])
 }

@@ -18,7 +18,8 @@ use crate::foreign::source_version;
 use crate::plan::geometry::Geometry;
 use crate::run::chunks::ChunkCache;
 use crate::run::plan::{PlanPiece, ReadPlan};
-use crate::source::{Settled, StoredLayout};
+use crate::run::read_source::ReadSource;
+use crate::source::StoredLayout;
 
 /// A variable whose elements lie in many files.
 #[derive(Debug)]
@@ -89,9 +90,11 @@ impl JoinedVariable {
         let parts = cut().map_err(|error| error.at(&self.facts.path))?;
         let members: Vec<ArchiveMember<'_>> =
             parts.iter().map(|(read, _)| self.member(read)).collect();
-        let pieces = parts.iter().zip(&members);
-        let mut pieces: Vec<PlanPiece<'_>> =
-            pieces.map(|((read, geometry), member)| self.piece(read, member, geometry)).collect();
+        let pieces = parts
+            .iter()
+            .zip(&members)
+            .map(|((read, geometry), member)| self.read_source(read, member).piece(geometry));
+        let mut pieces: Vec<PlanPiece<'_>> = pieces.collect();
         PlanPiece::number(&mut pieces);
         act(ReadPlan::new(&pieces, &self.facts.tuning))
     }
@@ -120,23 +123,18 @@ impl JoinedVariable {
         ArchiveMember { archive: &self.archive, file: read.file, variable: self.number }
     }
 
-    /// Returns the piece of a plan that reads this part.
-    pub(crate) fn piece<'p>(
+    /// Returns the variable in one file as reads see it; `member` is the file's source.
+    pub(crate) fn read_source<'p>(
         &'p self,
         read: &'p FileRead,
         member: &'p ArchiveMember<'p>,
-        geometry: &'p Geometry,
-    ) -> PlanPiece<'p> {
+    ) -> ReadSource<'p> {
+        let layout = &self.archive.form(read.file, self.number).layout;
         let cache = |scope| ChunkCache::new(&self.facts.cache, scope);
-        PlanPiece {
-            source: member,
-            moment: &Settled,
-            layout: &self.archive.form(read.file, self.number).layout,
-            meaning: 0,
-            geometry,
+        ReadSource {
             cache: read.scope.as_ref().and_then(cache),
             begins: Some((self.axis(), self.archive.starts[read.file])),
-            cells_before: 0,
+            ..ReadSource::settled(member, layout, &self.facts.tuning)
         }
     }
 

@@ -18,8 +18,8 @@ use crate::plan::opening::Need;
 use crate::plan::tuning::Tuning;
 use crate::run::deliver::Deliver;
 use crate::run::execute::execute;
-use crate::run::plan::{PlanPiece, ReadPlan};
-use crate::source::{OpenCell, PendingCell, Settled, Source, StoredLayout};
+use crate::run::read_source::ReadSource;
+use crate::source::{OpenCell, PendingCell, Source, StoredLayout};
 
 /// The most bytes of a variable that is compared.
 pub(super) const COMPARED_BYTES_MAX: u64 = 16 << 20;
@@ -231,17 +231,8 @@ pub(super) fn read_whole(source: &dyn Source, layout: &StoredLayout) -> Result<V
     }
     let mut buffer = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
     let tuning = Tuning::with(&OpenOptions { threads: Some(1), ..OpenOptions::default() });
-    let piece = PlanPiece {
-        source,
-        moment: &Settled,
-        layout,
-        meaning: 0,
-        geometry: &geometry,
-        cache: None,
-        begins: None,
-        cells_before: 0,
-    };
-    let plan = ReadPlan::new(std::slice::from_ref(&piece), &tuning);
-    execute(plan, Deliver::Buffer(CopyTarget::new(&mut buffer)))?;
+    let deliver = Deliver::Buffer(CopyTarget::new(&mut buffer));
+    let own = ReadSource::settled(source, layout, &tuning);
+    own.with_plan(&geometry, |plan| execute(plan, deliver))?;
     Ok(buffer)
 }
