@@ -9,7 +9,7 @@ use bedform_geometry::{AxisRange, AxisSelection, ChunkGrid, Region, Selection, s
 use super::Array;
 use super::known::{ArrayAtRead, ArrayRead};
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::copy::copy_box;
+use crate::plan::copy::{Strided, copy_box};
 use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::plan::tuning::block_shape;
 use crate::run::ReadStatistics;
@@ -316,7 +316,9 @@ fn bytes_of<'c>(
         return Ok(front);
     }
     room.resize(bytes, 0);
-    copy_box(region.shape(), (elements, stored), (room, &wanted), (item, codec.swap_size()))?;
+    let source = Strided { bytes: elements, strides: stored };
+    let target = Strided { bytes: room.as_mut_slice(), strides: &wanted };
+    copy_box(region.shape(), source, target, item, codec.swap_size())?;
     Ok(room)
 }
 
@@ -332,7 +334,9 @@ fn texts_of<'c>(chunk: &DecodedChunk<'c>, region: &Region, fill: &'c str) -> Res
     let wanted = byte_strides(region.shape(), item);
     let numbers: Vec<u8> = (0..texts.len() as u64).flat_map(u64::to_le_bytes).collect();
     let mut dense = vec![0; bytes];
-    copy_box(region.shape(), (&numbers, codec.strides()), (&mut dense, &wanted), (item, 1))?;
+    let source = Strided { bytes: numbers.as_slice(), strides: codec.strides() };
+    let target = Strided { bytes: dense.as_mut_slice(), strides: &wanted };
+    copy_box(region.shape(), source, target, item, 1)?;
     let numbers = dense.as_chunks::<8>().0.iter();
     let places = numbers.map(|number| usize::try_from(u64::from_le_bytes(*number)).ok());
     Ok(places.map(|at| at.and_then(|at| texts.get(at).copied()).unwrap_or_default()).collect())

@@ -34,7 +34,7 @@ use super::facts::{ForeignVariable, Sources, VariableFacts};
 use crate::cache::CacheHandle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::OpenOptions;
-use crate::plan::copy::copy_box;
+use crate::plan::copy::{Strided, copy_box};
 use crate::plan::opening::Need;
 use crate::plan::tuning::{Tuning, block_shape};
 use crate::source::{ChunkLocations, OpenCell, PendingCell, Source, StoredLayout};
@@ -405,7 +405,9 @@ impl BoundCallback {
             strides(shape).iter().map(|count| (count * item).cast_signed()).collect()
         };
         let (from, to) = (steps(region.shape()), steps(&self.chunk_shape));
-        copy_box(region.shape(), (&dense, &from), (buffer, &to), (self.item_size, 1))
+        let source = Strided { bytes: dense.as_slice(), strides: &from };
+        let target = Strided { bytes: buffer, strides: &to };
+        copy_box(region.shape(), source, target, self.item_size, 1)
     }
 
     fn chunk_bytes(&self) -> usize {

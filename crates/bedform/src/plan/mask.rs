@@ -5,6 +5,7 @@
 //! The bits use memory only once an entry takes a part of the elements. They then use a bit for
 //! each element: at most an eighth of the bytes of the chunk.
 
+use crate::plan::numbers::index;
 use crate::plan::part::Ranges;
 
 /// A set of elements of a part, each taken or free.
@@ -209,12 +210,6 @@ fn for_each_free_run(words: &[u64], start: u64, length: u64, visit: &mut impl Fn
             visit(first, at - first);
         }
     }
-}
-
-#[allow(clippy::cast_possible_truncation)]
-fn index(value: u64) -> usize {
-    // Elements of a chunk, which fit memory.
-    value as usize
 }
 
 #[cfg(test)]

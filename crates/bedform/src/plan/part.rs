@@ -8,6 +8,7 @@
 use bedform_geometry::{AxisRange, Positions};
 
 use crate::plan::copy::{Axis, Copy};
+use crate::plan::numbers::{index, signed};
 
 /// The first index and the count along each axis of a part.
 pub(crate) type Ranges = Vec<(u64, u64)>;
@@ -255,17 +256,6 @@ fn for_each_combination(runs: &[Vec<(u64, u64)>], visit: &mut impl FnMut(&Ranges
             chosen[axis] = runs[axis][0];
         }
     }
-}
-
-fn signed(value: u64) -> i64 {
-    // Positions in a chunk and a result, whose bytes were counted when the geometry was made.
-    i64::try_from(value).unwrap_or(i64::MAX)
-}
-
-#[allow(clippy::cast_possible_truncation)]
-fn index(value: u64) -> usize {
-    // Counts of things that are in memory.
-    value as usize
 }
 
 #[cfg(test)]

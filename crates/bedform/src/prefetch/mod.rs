@@ -148,7 +148,7 @@ impl HandleReads {
         &self,
         path: &str,
         shape: &[u64],
-        read: (&Selection, u64),
+        (selection, bytes): (&Selection, u64),
         reader: MakeReader<'a>,
     ) -> Option<FollowedRead<'a>> {
         if self.limit == 0 {
@@ -158,9 +158,10 @@ impl HandleReads {
             // A list counts for reads of every thread.
             let has_lists = self.has_lists.load(Ordering::Relaxed);
             let follower = has_lists.then(|| workers::follower_so_far(self, path)).flatten()?;
-            return follower.is_listed().then(|| follower::begin(follower, shape, read, reader));
+            let is_listed = follower.is_listed();
+            return is_listed.then(|| follower::begin(follower, shape, selection, bytes, reader));
         }
-        Some(follower::begin(workers::follower(self, path), shape, read, reader))
+        Some(follower::begin(workers::follower(self, path), shape, selection, bytes, reader))
     }
 
     /// Reads these selections of the array at `path` ahead in turn, as the program uses them; drops

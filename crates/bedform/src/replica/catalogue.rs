@@ -1,11 +1,14 @@
-//! The catalogue as a helper file of a sidecar, and the comparison of its versions with present
-//! ones.
+//! The catalogue as a helper file of a sidecar, the replicas that it names, and the comparison of its
+//! versions with present ones.
+
+use std::path::Path;
 
 use bedform_format::Limits;
 use bedform_format::chunk_map::SourceVersion;
-use bedform_format::replica::Catalogue;
+use bedform_format::replica::{Catalogue, Replica};
 
-use crate::sidecar::Helper;
+use crate::error::Result;
+use crate::sidecar::{Helper, Sidecar, source_version_of};
 
 /// The directory of the catalogue's generations in a sidecar.
 pub(crate) const CATALOGUE: &str = "catalogue";
@@ -23,6 +26,33 @@ impl Helper for Catalogue {
     fn decode(bytes: &[u8], limits: &Limits) -> Option<Self> {
         Self::decode(bytes, limits)
     }
+}
+
+/// Returns the replicas that the newest catalogue of a sidecar names, current or not.
+pub(crate) fn replicas_in(sidecar: &Sidecar, limits: &Limits) -> Vec<Replica> {
+    let newest = sidecar.load_newest(CATALOGUE, &SourceVersion::default(), limits);
+    newest.map(|(_, Catalogue { replicas, .. })| replicas).unwrap_or_default()
+}
+
+/// Returns the names of the replicas, of this user and of the site, that fit the present version of
+/// the file at `path`. For a store it returns all: their objects are compared one by one when they
+/// are read.
+///
+/// # Errors
+/// Those of [`Sidecar::of_path`].
+pub fn current_replicas(path: &Path) -> Result<Vec<String>> {
+    let Ok(found) = std::fs::metadata(path) else { return Ok(Vec::new()) };
+    let Some(sidecar) = Sidecar::of_path(path)? else { return Ok(Vec::new()) };
+    let state = found.is_file().then(|| source_version_of(&found));
+    let limits = Limits::default();
+    let both = std::iter::once(&sidecar).chain(sidecar.site());
+    let listed = both.flat_map(|sidecar| replicas_in(sidecar, &limits));
+    // A replica of one file records that file's version; other objects are not examined here.
+    let is_current = |replica: &Replica| match replica.of.objects.as_slice() {
+        [only] if only.at.is_empty() => only.version == state,
+        _ => true,
+    };
+    Ok(listed.filter(is_current).map(|replica| replica.id).collect())
 }
 
 /// The relation of an object to its recorded version, from best to worst.

@@ -26,16 +26,28 @@
 //! | module | holds |
 //! |---|---|
 //! | `catalogue` | the catalogue as a helper file; `bedform_format::replica` defines its bytes |
-//! | `opened` | the replicas of an opened source, each opened at its first use |
+//! | `replicas` | the replicas of an opened source, and the look for newer catalogues |
+//! | `named_replicas` | the replicas that the catalogues name, and the choices made among them |
+//! | `open_replica` | one replica, opened at its first use |
+//! | `places` | the places of a replica of points |
+//! | `source` | a replica as a `Source` of chunks |
 
 mod catalogue;
-mod opened;
+mod named_replicas;
+mod open_replica;
+mod places;
+mod replicas;
+mod source;
 
 pub use bedform_format::replica::{
     AxisRuns, Catalogue, ExpectedReads, Replica, ReplicaElements, ReplicaObject, ReplicaPositions,
     SourceObject, SourceObjects,
 };
 pub(crate) use bedform_format::replica::{OBJECTS_MAX, fingerprint_of, meaning_of};
-pub(crate) use catalogue::{CATALOGUE, PLACES, Standing};
-pub(crate) use opened::{NamedReplicas, OpenReplica, ReplicaSource, Replicas, replicas_in};
-pub use opened::{ReplicaStatistics, current_replicas};
+pub use catalogue::current_replicas;
+pub(crate) use catalogue::{CATALOGUE, PLACES, Standing, replicas_in};
+pub(crate) use named_replicas::NamedReplicas;
+pub(crate) use open_replica::OpenReplica;
+pub use open_replica::ReplicaStatistics;
+pub(crate) use replicas::Replicas;
+pub(crate) use source::ReplicaSource;

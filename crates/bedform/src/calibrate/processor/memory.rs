@@ -11,7 +11,7 @@ use bedform_storage::Processor;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::stopwatch::Stopwatch;
-use crate::plan::copy::copy_box;
+use crate::plan::copy::{Strided, copy_box};
 
 const CHUNK: usize = 256 << 10;
 const RESULT: usize = 16 << 20;
@@ -41,13 +41,15 @@ pub(super) fn measure(machine: &mut Processor, watch: &mut Stopwatch) {
     // A gather, as a read of a series from chunks, and a scatter, as a read of a plane into rows.
     let shape = [RUNS as u64];
     let gather = watch.seconds(|| {
-        let target = (&mut result[..RUNS * 4], [4_i64].as_slice());
-        let done = copy_box(&shape, (&chunk, &[16]), target, (4, 1));
+        let source = Strided { bytes: chunk.as_slice(), strides: &[16] };
+        let target = Strided { bytes: &mut result[..RUNS * 4], strides: &[4] };
+        let done = copy_box(&shape, source, target, 4, 1);
         let _ = black_box(done);
     });
     let scatter = watch.seconds(|| {
-        let target = (result.as_mut_slice(), [64_i64].as_slice());
-        let done = copy_box(&shape, (&chunk, &[4]), target, (4, 1));
+        let source = Strided { bytes: chunk.as_slice(), strides: &[4] };
+        let target = Strided { bytes: result.as_mut_slice(), strides: &[64] };
+        let done = copy_box(&shape, source, target, 4, 1);
         let _ = black_box(done);
     });
     machine.run_seconds = (gather + scatter) / 2.0 / RUNS as f64;
@@ -68,7 +70,9 @@ fn far_run_seconds(chunk: &[u8], result: &mut [u8], watch: &mut Stopwatch) -> f6
         for first in (0..rows).step_by(chunk_rows) {
             for at in 0..across {
                 let place = result.get_mut(first * row + at * run..).unwrap_or_default();
-                let done = copy_box(&shape, (chunk, &source), (place, &target), (1, 1));
+                let source = Strided { bytes: chunk, strides: &source };
+                let target = Strided { bytes: place, strides: &target };
+                let done = copy_box(&shape, source, target, 1, 1);
                 let _ = black_box(done);
             }
         }
