@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::execute::ReadExecution;
 use super::plan::PlannedCell;
-use super::resolve::NeededChunk;
-use crate::cache::ENTRY_BYTES;
+use super::resolve::{NeededCell, NeededChunk};
+use crate::cache::{ENTRY_BYTES, ObjectKey};
 use crate::error::Result;
 use crate::plan::copy::CopyTarget;
 use crate::plan::geometry::ChunkTask;
@@ -110,21 +110,15 @@ impl Admission {
     }
 
     /// Reserves the budget for `count` entries of `bytes` bytes together. Returns false and counts
-    /// them as refused if the budget is too small.
-    pub(crate) fn admit(&self, count: u64, bytes: u64) -> bool {
+    /// them as refused if the budget is too small, or if they are not cached.
+    fn admit(&self, count: u64, bytes: u64, are_cached: bool) -> bool {
         let bytes = bytes.saturating_add(count.saturating_mul(ENTRY_BYTES));
-        let take = |room: u64| room.checked_sub(bytes);
-        let is_admitted =
-            self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
-        if !is_admitted {
-            self.leave_out(count);
+        let take = |room: u64| room.checked_sub(bytes).filter(|_| are_cached);
+        let taken = self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        if taken.is_err() {
+            self.left_out.fetch_add(count, Ordering::Relaxed);
         }
-        is_admitted
-    }
-
-    /// Counts entries as refused.
-    pub(crate) fn leave_out(&self, count: u64) {
-        self.left_out.fetch_add(count, Ordering::Relaxed);
+        taken.is_ok()
     }
 
     /// Counts a cached chunk of `bytes` bytes, which is to stay in the cache, against the budget.
@@ -138,97 +132,79 @@ impl Admission {
 }
 
 impl ReadExecution<'_> {
-    /// Delivers a decoded chunk: all elements to a visitor, the selected elements to a buffer. A
-    /// visitor gets the chunk with `cover` laid over it, in the memory `laid`.
+    /// Delivers a chunk: all elements to a visitor, the selected elements to a buffer. `elements`
+    /// is `None` for a chunk that was never written; its elements are fill values. A visitor gets
+    /// the chunk with `cover` laid over it, in the memory `laid`.
     pub(super) fn deliver_chunk(
         &self,
         cell: PlannedCell<'_>,
         wanted: &NeededChunk,
-        elements: &[u8],
+        elements: Option<&[u8]>,
         cover: Option<&dyn Cover>,
         laid: &mut Vec<u8>,
     ) -> Result<()> {
-        match self.deliver {
-            Deliver::Buffer(_) => self.copy_chunk(cell, wanted, elements),
-            Deliver::Visitor(visitor) => {
-                visit(visitor, (cell, wanted.task), Some(elements), cover, laid)
+        match (self.deliver, elements) {
+            (Deliver::Buffer(_), Some(elements)) => self.copy_chunk(cell, wanted, elements, 0),
+            (Deliver::Buffer(target), None) => self.fill_chunk(cell, wanted, target),
+            (Deliver::Visitor(visitor), _) => {
+                let chunk = DecodedChunk { cell, task: wanted.task, elements };
+                visit(visitor, chunk, cover, laid)
             }
-            Deliver::Cache(_) => Ok(()),
+            (Deliver::Cache(_), _) => Ok(()),
         }
     }
 
-    /// Delivers a chunk that was never written, as fill values.
-    pub(super) fn deliver_missing(
-        &self,
-        cell: PlannedCell<'_>,
-        wanted: &NeededChunk,
-        cover: Option<&dyn Cover>,
-    ) -> Result<()> {
-        match self.deliver {
-            Deliver::Buffer(target) => self.fill_chunk(cell, wanted, target),
-            Deliver::Visitor(visitor) => {
-                visit(visitor, (cell, wanted.task), None, cover, &mut Vec::new())
+    /// Delivers the chunks of an opened cell that the cache has, and removes them from those to
+    /// fetch. A read for the cache alone counts them before it admits others. One chunk at a time
+    /// is held, because the cache may evict it meanwhile.
+    pub(super) fn deliver_cached(&self, open: &mut NeededCell<'_>) -> Result<()> {
+        let Some(cache) = self.caching.cache_of(open.cell) else { return Ok(()) };
+        let (object, version) =
+            (ObjectKey::at(&open.cell.coordinates()), open.opened.object.version());
+        let (mut laid, mut outcome) = (Vec::new(), Ok(()));
+        open.stored.retain(|wanted| {
+            let kept = || cache.get(&object, version, wanted.task.position);
+            let Some(elements) = outcome.is_ok().then(kept).flatten() else { return true };
+            if let Deliver::Cache(admission) = self.deliver {
+                admission.count_present(elements.len() as u64);
             }
-            Deliver::Cache(_) => Ok(()),
-        }
-    }
-
-    /// Delivers a cached chunk; returns false if `kept` is `None`.
-    pub(super) fn deliver_kept(
-        &self,
-        cell: PlannedCell<'_>,
-        wanted: &NeededChunk,
-        kept: Option<&[u8]>,
-        cover: Option<&dyn Cover>,
-    ) -> Result<bool> {
-        let Some(elements) = kept else { return Ok(false) };
-        if let Deliver::Cache(admission) = self.deliver {
-            admission.count_present(elements.len() as u64);
-        }
-        self.deliver_chunk(cell, wanted, elements, cover, &mut Vec::new()).map(|()| true)
+            let cover = open.cover.as_deref();
+            outcome = self.deliver_chunk(open.cell, wanted, Some(&elements), cover, &mut laid);
+            false
+        });
+        outcome
     }
 
     /// Returns true if a stored chunk of a cell may be fetched. A read for the cache alone refuses
     /// chunks beyond its budget.
     pub(super) fn admits(&self, cell: PlannedCell<'_>) -> bool {
         let Deliver::Cache(admission) = self.deliver else { return true };
-        if self.cache_of(cell).is_none() {
-            admission.leave_out(1);
-            return false;
-        }
-        admission.admit(1, cell.codec().decoded_bytes() as u64)
+        let are_cached = self.caching.cache_of(cell).is_some();
+        admission.admit(1, cell.codec().decoded_bytes() as u64, are_cached)
     }
 
     /// Returns true if blocks of a log may be fetched. A read for the cache alone refuses blocks
     /// beyond its budget.
     pub(super) fn admits_payload(&self, payload: &dyn Payload) -> bool {
         let Deliver::Cache(admission) = self.deliver else { return true };
-        let count = payload.block_count();
-        if !payload.keeps() {
-            admission.leave_out(count);
-            return false;
-        }
-        admission.admit(count, payload.decoded_bytes())
+        admission.admit(payload.block_count(), payload.decoded_bytes(), payload.keeps())
     }
 }
 
 /// Passes a chunk to a visitor, with its cover laid over it.
 fn visit(
     visitor: &dyn ChunkVisitor,
-    (cell, task): (PlannedCell<'_>, ChunkTask),
-    elements: Option<&[u8]>,
+    chunk: DecodedChunk<'_>,
     cover: Option<&dyn Cover>,
     laid: &mut Vec<u8>,
 ) -> Result<()> {
-    let Some(cover) = cover else {
-        return visitor.take(DecodedChunk { cell, task, elements });
-    };
-    let coordinates = cell.piece.geometry.chunk_coordinates(cell.number, task);
+    let (cell, Some(cover)) = (chunk.cell, cover) else { return visitor.take(chunk) };
+    let coordinates = cell.piece.geometry.chunk_coordinates(cell.number, chunk.task);
     if !cover.touches(&coordinates) {
-        return visitor.take(DecodedChunk { cell, task, elements });
+        return visitor.take(chunk);
     }
     laid.clear();
-    match elements {
+    match chunk.elements {
         Some(elements) => laid.extend_from_slice(elements),
         None => {
             let (fill, bytes) = (cell.piece.layout.stored_fill(), cell.codec().decoded_bytes());
@@ -236,5 +212,5 @@ fn visit(
         }
     }
     cover.lay(&coordinates, laid)?;
-    visitor.take(DecodedChunk { cell, task, elements: Some(laid) })
+    visitor.take(DecodedChunk { elements: Some(laid), ..chunk })
 }

@@ -9,9 +9,7 @@ use serde::Serialize;
 
 use super::names::LookupWaits;
 use super::plan::{PlannedCell, ReadPlan, in_nanos};
-use super::resolve::{
-    CellOpening, ResolveHooks, ResolvedCell, Unit, payload_cost, payload_units, resolve,
-};
+use super::resolve::{CellOpening, ResolveHooks, ResolvedCell, Unit, open_cell, payload_units};
 use crate::codec::cost::{Decoding, decoding_seconds};
 use crate::error::Result;
 use crate::plan::opening::Need;
@@ -160,7 +158,7 @@ pub(crate) fn priced(plan: ReadPlan<'_>) -> Result<(Cost, Price)> {
                 }
                 own
             }
-            Fetch::Payload { object, unit } => payload_cost(&**object, unit),
+            Fetch::Payload { object, unit } => unit.cost(Some(&**object), None),
         };
         Ok(())
     })?;
@@ -199,7 +197,7 @@ fn runs(cell: PlannedCell<'_>, resolved: &ResolvedCell) -> Result<u64> {
     let (geometry, strides) = (cell.piece.geometry, cell.codec().strides());
     let (mut sampled, mut runs) = (0, 0);
     for chunk in chunks().step_by(count.div_ceil(SAMPLED_CHUNKS).max(1)) {
-        chunk.wanted.for_each_copy(geometry, cell.number, strides, |mut copy| {
+        chunk.wanted.for_each_copy(cell, strides, |mut copy| {
             copy.tidy();
             runs += copy.run_count(geometry.item_size());
             Ok(())
@@ -249,11 +247,11 @@ pub(crate) fn for_each_fetch(
         let need = cell.need(tasks.len());
         // Only the index is fetched here.
         let opening = CellOpening { need: Need { chunks: 0, ..need }, asked: None };
-        let resolved = resolve(plan, cell, &tasks, opening, &mut payloads, &DryRun)?;
-        let Some(resolved) = resolved else {
+        let Some(open) = open_cell(cell, &tasks, opening, &mut payloads, &DryRun)? else {
             visit(Fetch::Nothing { chunks: tasks.len() as u64 })?;
             continue;
         };
+        let resolved = open.resolve(plan.merging(), &DryRun)?;
         let source = cell.piece.source;
         let comes_whole = resolved.opened.index_requests > 0 && source.comes_whole(need);
         visit(Fetch::Object { cell, resolved: &resolved, comes_whole })?;

@@ -13,28 +13,38 @@
 //! | `explain` | a plan as figures and a price |
 //! | `workload` | a plan as requests of simulated clients |
 //! | `names` | waits for path lookups of objects that no cache knows |
-//! | `execute` | the threads of a read and their shared state |
-//! | `queue` | objects still to open, units still to run, requests in flight to a server |
-//! | `unit` | fetches, decodes and delivers one unit |
+//! | `execute` | the threads of a read and the steps that they take |
+//! | `thread_policy` | how many threads a read has |
+//! | `queue` | objects still to open, units still to run, requests in flight; waits and failure |
+//! | `collected` | payloads of covers, collected over many cells |
+//! | `statistics` | counts of the work of a read |
+//! | `unit` | decodes and delivers one unit |
+//! | `fetch` | fetches bytes of an object |
 //! | `deliver` | destinations of decoded chunks: a buffer, a visitor, the cache alone |
+//! | `caching` | which decoded chunks a read caches |
 //! | `chunks` | decoded chunks in the cache of the process |
 //! | `buffers` | memory that threads reuse |
 
 mod buffers;
+mod caching;
 pub(crate) mod chunks;
+mod collected;
 pub(crate) mod deliver;
 pub(crate) mod execute;
 pub(crate) mod explain;
+mod fetch;
 mod names;
 pub(crate) mod plan;
 mod queue;
 mod raw;
 pub(crate) mod read_source;
 pub(crate) mod resolve;
+mod statistics;
 #[cfg(test)]
 mod tests;
+mod thread_policy;
 mod unit;
 pub(crate) mod workload;
 
-pub use execute::ReadStatistics;
 pub use explain::{Explanation, FollowedReads, RedirectedRead};
+pub use statistics::ReadStatistics;

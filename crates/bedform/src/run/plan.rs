@@ -4,7 +4,6 @@
 //! its selection: no chunk is listed before its cell is resolved (see [`super::resolve`]). Each
 //! piece serves one source, with its own geometry, decoding and moment. Together the pieces fill
 //! the result, and no element is in two of them.
-//! result, no element of it twice.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -13,8 +12,8 @@ use bedform_codec::ChunkCodec;
 use bedform_storage::{FactorKind, Refined, Version};
 
 use super::chunks::ChunkCache;
-use super::execute::ReadStatistics;
 use super::names::{DOCUMENT_WAITS, LookupWaits};
+use super::statistics::ReadStatistics;
 use crate::cache::was_too_young;
 use crate::codec::cost::{Decoding, chain_name, decoding_seconds};
 use crate::error::Result;
@@ -220,7 +219,7 @@ impl<'a> ReadPlan<'a> {
     }
 
     /// Returns the bytes of all chunks once they are decoded.
-    fn decoded_bytes(&self) -> u64 {
+    pub(super) fn decoded_bytes(&self) -> u64 {
         let decoded = self.pieces.iter().map(|piece| {
             piece.geometry.chunk_count().saturating_mul(piece.layout.codec.decoded_bytes() as u64)
         });

@@ -1,9 +1,10 @@
-//! Resolution of a plan: one opened cell becomes units and their cost.
+//! Resolution of a plan: one cell becomes units and their cost.
 //!
 //! Executions, explanations, simulations and comparisons of plans all resolve cells here, alone or
-//! in parallel. A cell is opened, and its cover takes the elements that it has. The remaining
-//! chunks are looked up and merged into units where a gap is cheaper to read than to skip. No chunk
-//! is read.
+//! in parallel, in two steps. [`open_cell`] opens the object, and its cover takes the elements that
+//! it has. [`NeededCell::resolve`] locates the remaining chunks and merges them into units where a
+//! gap is cheaper to read than to skip. No chunk is read. Between the steps, an execution delivers
+//! the chunks that the cache has.
 
 use std::sync::Arc;
 
@@ -11,11 +12,11 @@ use bedform_codec::ChunkCodec;
 use bedform_format::shard::Extent;
 use bedform_storage::Object;
 
-use super::plan::{PlannedCell, ReadPlan};
+use super::plan::PlannedCell;
 use super::raw::gather_raw;
 use crate::error::{Error, Result};
 use crate::plan::copy::Copy;
-use crate::plan::geometry::{ChunkTask, Geometry};
+use crate::plan::geometry::ChunkTask;
 use crate::plan::mask::Mask;
 use crate::plan::opening::Need;
 use crate::plan::part::Origin;
@@ -23,7 +24,6 @@ use crate::plan::price::Cost;
 use crate::plan::tuning::MergeRules;
 use crate::source::{
     ChunkLocations, Cover, Location, OpenCell, Payload, Payloads, PendingCell, Uncovered,
-    UncoveredRest,
 };
 
 /// Smaller extents are better read ahead into the page cache than waited for one by one. A block of
@@ -70,12 +70,6 @@ pub(crate) struct FetchedChunk {
 }
 
 impl Unit {
-    /// Makes the unit of a payload.
-    fn of_payload(payload: Box<dyn Payload>) -> Self {
-        let extents = payload.extents().to_vec();
-        Self { extents, payload: Some(payload), ..Self::default() }
-    }
-
     /// Returns the bytes of the buffer.
     pub(crate) fn bytes(&self) -> u64 {
         self.extents.iter().map(|extent| extent.length).sum()
@@ -103,8 +97,8 @@ impl Unit {
     }
 
     /// Returns the cost of fetching and decoding the unit. `object` is `None` if the whole object
-    /// came when it was opened; the unit then makes no requests.
-    fn cost(&self, object: Option<&dyn Object>, codec: Option<&ChunkCodec>) -> Cost {
+    /// came when it was opened; the unit then makes no requests. A payload has no codec.
+    pub(super) fn cost(&self, object: Option<&dyn Object>, codec: Option<&ChunkCodec>) -> Cost {
         let (requests, bytes) = object.map_or((0, 0), |object| self.requests(object));
         let largest = match requests {
             0 => 0,
@@ -148,16 +142,16 @@ impl NeededChunk {
     /// bytes apart.
     pub(crate) fn for_each_copy(
         &self,
-        geometry: &Geometry,
-        cell: u64,
+        cell: PlannedCell<'_>,
         strides: &[i64],
         mut visit: impl FnMut(Copy) -> Result<()>,
     ) -> Result<()> {
+        let (geometry, number) = (cell.piece.geometry, cell.number);
         let Some(free) = &self.free else {
-            return geometry.for_each_copy(cell, self.task, strides, visit);
+            return geometry.for_each_copy(number, self.task, strides, visit);
         };
         let mut masks = free.iter();
-        geometry.for_each_part(cell, self.task, |part| {
+        geometry.for_each_part(number, self.task, |part| {
             let mut outcome = Ok(());
             if let Some(mask) = masks.next() {
                 mask.for_each_free(&mut |ranges| {
@@ -171,8 +165,7 @@ impl NeededChunk {
     }
 }
 
-/// Hooks of [`resolve`]: cache lookup, admission, payloads, and counts of waits and missing
-/// objects.
+/// Hooks of the resolution of a cell: admission, payloads, and counts of waits and missing objects.
 pub(crate) trait ResolveHooks {
     /// Called before a wait for the device.
     fn waits(&self) {}
@@ -193,22 +186,6 @@ pub(crate) trait ResolveHooks {
     /// them.
     fn takes_whole(&self) -> bool {
         false
-    }
-
-    /// Returns true if the chunk need not be fetched, because the cache had it. `cover` is laid
-    /// over it if it is delivered whole.
-    ///
-    /// # Errors
-    /// The hook's own errors, which end the resolution.
-    fn is_at_hand(
-        &self,
-        cell: PlannedCell<'_>,
-        object: &dyn Object,
-        of: &NeededChunk,
-        cover: Option<&dyn Cover>,
-    ) -> Result<bool> {
-        let _ = (cell, object, of, cover);
-        Ok(false)
     }
 
     /// Returns true if a stored chunk of the cell may be fetched.
@@ -233,19 +210,31 @@ pub(crate) struct CellOpening {
     pub(crate) asked: Option<PendingCell>,
 }
 
-/// Opens a cell and returns the units to fetch from it. `None` if it has neither object nor cover:
-/// all its chunks are fill values. Payloads of its cover are added to `payloads`.
+/// An opened cell, and the chunks that the read needs of it beyond the elements of its cover.
+pub(crate) struct NeededCell<'p> {
+    pub(super) cell: PlannedCell<'p>,
+    pub(super) opened: OpenCell,
+    is_absent: bool,
+    /// The cover, if chunks are delivered whole. It is then laid over them.
+    pub(super) cover: Option<Arc<dyn Cover>>,
+    /// Chunks whose stored elements count.
+    pub(super) stored: Vec<NeededChunk>,
+    /// Chunks whose elements are fill values, whatever is stored.
+    fill: Vec<NeededChunk>,
+}
+
+/// Opens a cell and lets its cover take elements, whose payloads are added to `payloads`. `None` if
+/// the cell has neither object nor cover: all its chunks are fill values.
 ///
 /// # Errors
 /// `Corrupt` by an index or a log; `SnapshotMoved`; those of storage and of `resolving`.
-pub(crate) fn resolve(
-    plan: ReadPlan<'_>,
-    cell: PlannedCell<'_>,
+pub(crate) fn open_cell<'p>(
+    cell: PlannedCell<'p>,
     tasks: &[ChunkTask],
     opening: CellOpening,
     payloads: &mut Payloads,
     resolving: &dyn ResolveHooks,
-) -> Result<Option<ResolvedCell>> {
+) -> Result<Option<NeededCell<'p>>> {
     let coordinates = cell.coordinates();
     let source = cell.piece.source;
     let opened = source.open(&coordinates, opening.need, opening.asked, &|| resolving.waits())?;
@@ -257,33 +246,78 @@ pub(crate) fn resolve(
         resolving.note_absent();
         return Ok(None);
     };
-    let (over, whole) = match resolving.takes_whole() {
+    let (over, cover) = match resolving.takes_whole() {
         true => (None, cover),
         false => (cover, None),
     };
-    let mut wanted = uncovered(cell, tasks, over.as_deref(), payloads, resolving)?;
-    let mut outcome = Ok(());
-    wanted.stored.retain(|one| {
-        let is_at_hand = || resolving.is_at_hand(cell, &*opened.object, one, whole.as_deref());
-        outcome.is_ok()
-            && is_at_hand().map_or_else(
-                |error| {
-                    outcome = Err(error);
-                    false
-                },
-                |is_at_hand| !is_at_hand,
-            )
-    });
-    outcome?;
-    let mut units = units(cell, wanted, &opened.locations, plan.merging(), resolving)
-        .map_err(|error| error.at(source.object_name(&coordinates)))?;
-    if is_absent && units.iter().any(|unit| !unit.missing.is_empty()) {
-        resolving.note_absent();
+    let (mut stored, mut fill) = (Vec::new(), Vec::new());
+    match over {
+        None => stored.extend(tasks.iter().map(|task| NeededChunk::all(*task))),
+        Some(over) => {
+            for &task in tasks {
+                let rest = over.take(cell.piece.geometry, cell.number, task, payloads)?;
+                stored.extend(NeededChunk::rest(task, rest.stored));
+                fill.extend(NeededChunk::rest(task, rest.fill));
+                resolving.take_payloads(payloads)?;
+            }
+        }
     }
-    if whole.is_some() {
-        units.iter_mut().for_each(|unit| unit.cover.clone_from(&whole));
+    Ok(Some(NeededCell { cell, opened, is_absent, cover, stored, fill }))
+}
+
+impl NeededCell<'_> {
+    /// Locates the needed chunks and returns the units to fetch.
+    ///
+    /// # Errors
+    /// `Corrupt` by an index, also if an extent is larger than a chunk of the array can be.
+    pub(crate) fn resolve(
+        mut self,
+        merging: MergeRules<'_>,
+        resolving: &dyn ResolveHooks,
+    ) -> Result<ResolvedCell> {
+        let units = self.take_units(merging, resolving);
+        let mut units = units.map_err(|error| error.at(self.cell.object_name()))?;
+        if self.is_absent && units.iter().any(|unit| !unit.missing.is_empty()) {
+            resolving.note_absent();
+        }
+        if self.cover.is_some() {
+            units.iter_mut().for_each(|unit| unit.cover.clone_from(&self.cover));
+        }
+        Ok(ResolvedCell { opened: self.opened, units })
     }
-    Ok(Some(ResolvedCell { opened, units }))
+
+    fn take_units(
+        &mut self,
+        merging: MergeRules<'_>,
+        resolving: &dyn ResolveHooks,
+    ) -> Result<Vec<Unit>> {
+        let (cell, codec, mut units) = (self.cell, self.cell.codec(), Vec::new());
+        let stored = std::mem::take(&mut self.stored);
+        let (mut found, mut missing) = locate_all(stored, &self.opened.locations)?;
+        found.retain(|_| resolving.admits(cell));
+        let is_whole = resolving.takes_whole();
+        if is_whole && codec.is_raw() {
+            // Padding that a format adds behind a chunk is no part of it.
+            let decoded = codec.decoded_bytes() as u64;
+            found.iter_mut().for_each(|(at, _)| at.extent.length = at.extent.length.min(decoded));
+        }
+        let needed = found.iter().map(|(at, _)| at.bytes()).fold(0, u64::saturating_add);
+        let bytes_max = merging.request_bytes(needed);
+        missing.append(&mut self.fill);
+        if !missing.is_empty() {
+            units.push(Unit { missing, ..Unit::default() });
+        }
+        found.sort_by_key(|(at, _)| at.extent);
+        if cell.piece.is_raw() && !is_whole {
+            let (whole, parts): (Vec<_>, Vec<_>) = found
+                .into_iter()
+                .partition(|(at, wanted)| wanted.free.is_none() && at.rest.is_empty());
+            merge_chunks(parts, codec, merging, bytes_max, &mut units)?;
+            return gather_raw(cell, whole, merging, units);
+        }
+        merge_chunks(found, codec, merging, bytes_max, &mut units)?;
+        Ok(units)
+    }
 }
 
 /// Returns the units of the payloads of covers, each with the object that it reads.
@@ -292,7 +326,11 @@ pub(crate) fn resolve(
 /// `Corrupt` if a block lies outside its object.
 pub(crate) fn payload_units(payloads: Payloads) -> Result<Vec<(Arc<dyn Object>, Unit)>> {
     let payloads = payloads.into_payloads()?.into_iter();
-    Ok(payloads.map(|payload| (payload.object(), Unit::of_payload(payload))).collect())
+    let unit_of = |payload: Box<dyn Payload>| {
+        let (object, extents) = (payload.object(), payload.extents().to_vec());
+        (object, Unit { extents, payload: Some(payload), ..Unit::default() })
+    };
+    Ok(payloads.map(unit_of).collect())
 }
 
 impl ResolvedCell {
@@ -313,83 +351,6 @@ impl ResolvedCell {
         units.for_each(|unit| cost += unit);
         cost
     }
-}
-
-/// Returns the cost of fetching and decoding the unit of a payload.
-pub(crate) fn payload_cost(object: &dyn Object, unit: &Unit) -> Cost {
-    unit.cost(Some(object), None)
-}
-
-/// The chunks of an object that a read needs.
-#[derive(Debug, Default)]
-struct NeededChunks {
-    /// Chunks whose stored elements count.
-    stored: Vec<NeededChunk>,
-    /// Chunks whose elements are fill values, whatever is stored.
-    fill: Vec<NeededChunk>,
-}
-
-/// Returns the chunks of an object that a read needs beyond the elements of its cover.
-fn uncovered(
-    cell: PlannedCell<'_>,
-    tasks: &[ChunkTask],
-    cover: Option<&dyn Cover>,
-    payloads: &mut Payloads,
-    resolving: &dyn ResolveHooks,
-) -> Result<NeededChunks> {
-    let mut wanted = NeededChunks::default();
-    let Some(cover) = cover else {
-        wanted.stored.extend(tasks.iter().map(|task| NeededChunk::all(*task)));
-        return Ok(wanted);
-    };
-    for &task in tasks {
-        let UncoveredRest { stored, fill } =
-            cover.take(cell.piece.geometry, cell.number, task, payloads)?;
-        wanted.stored.extend(NeededChunk::rest(task, stored));
-        wanted.fill.extend(NeededChunk::rest(task, fill));
-        resolving.take_payloads(payloads)?;
-    }
-    Ok(wanted)
-}
-
-/// Returns the units of the chunks of one object.
-///
-/// # Errors
-/// If an extent is larger than a chunk of the array can be.
-fn units(
-    cell: PlannedCell<'_>,
-    wanted: NeededChunks,
-    locations: &ChunkLocations,
-    merging: MergeRules<'_>,
-    resolving: &dyn ResolveHooks,
-) -> Result<Vec<Unit>> {
-    let mut units = Vec::new();
-    let codec = cell.codec();
-    let gap_max = merging.gap_bytes;
-    let (mut found, mut missing) = locate_all(wanted.stored, locations)?;
-    found.retain(|_| resolving.admits(cell));
-    let is_whole = resolving.takes_whole();
-    if is_whole && codec.is_raw() {
-        // Padding that a format adds behind a chunk is no part of it.
-        let decoded = codec.decoded_bytes() as u64;
-        found.iter_mut().for_each(|(at, _)| at.extent.length = at.extent.length.min(decoded));
-    }
-    let needed = found.iter().map(|(at, _)| at.bytes()).fold(0, u64::saturating_add);
-    let bytes_max = merging.request_bytes(needed);
-    missing.extend(wanted.fill);
-    if !missing.is_empty() {
-        units.push(Unit { missing, ..Unit::default() });
-    }
-    found.sort_by_key(|(at, _)| at.extent);
-    if cell.piece.is_raw() && !is_whole {
-        let (whole, parts): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|(at, wanted)| wanted.free.is_none() && at.rest.is_empty());
-        merge_chunks(parts, codec, (gap_max, bytes_max), &mut units)?;
-        units = gather_raw(cell, whole, merging, units)?;
-    } else {
-        merge_chunks(found, codec, (gap_max, bytes_max), &mut units)?;
-    }
-    Ok(units)
 }
 
 /// Chunks with their locations, and chunks that were never written.
@@ -414,20 +375,17 @@ fn locate_all(all: Vec<NeededChunk>, locations: &ChunkLocations) -> Result<Locat
 fn merge_chunks(
     found: Vec<(Location, NeededChunk)>,
     codec: &ChunkCodec,
-    (gap_max, bytes_max): (u64, u64),
+    merging: MergeRules<'_>,
+    bytes_max: u64,
     units: &mut Vec<Unit>,
 ) -> Result<()> {
     let mut current = Unit::default();
     for (location, wanted) in found {
         let bytes = location.bytes();
         if bytes > codec.encoded_bytes_max() {
-            return Err(Error::corrupt(
-                format!("chunk {}", wanted.task.position),
-                format!(
-                    "{bytes} bytes are more than a chunk of {} can have",
-                    codec.decoded_bytes()
-                ),
-            ));
+            let decoded = codec.decoded_bytes();
+            let message = format!("{bytes} bytes are more than a chunk of {decoded} can have");
+            return Err(Error::corrupt(format!("chunk {}", wanted.task.position), message));
         }
         let (extent, skip, length) = (location.extent, location.skip, index(bytes));
         if !location.rest.is_empty() {
@@ -439,19 +397,17 @@ fn merge_chunks(
         let start = match current.extents.last_mut() {
             Some(last)
                 if extent.offset >= last.offset
-                    && extent.offset <= last.end().saturating_add(gap_max)
+                    && extent.offset <= last.end().saturating_add(merging.gap_bytes)
                     && extent.end().saturating_sub(last.offset) <= bytes_max =>
             {
                 let start = extent.offset - last.offset;
                 last.length = last.length.max(extent.end() - last.offset);
                 start
             }
-            Some(_) => {
-                units.push(std::mem::take(&mut current));
-                current.extents.push(extent);
-                0
-            }
-            None => {
+            last => {
+                if last.is_some() {
+                    units.push(std::mem::take(&mut current));
+                }
                 current.extents.push(extent);
                 0
             }

@@ -1,17 +1,16 @@
-//! The work on one unit: fetch, check, decode and deliver.
+//! The work on one unit: fetch (see `fetch`), check, decode and deliver.
 
 use std::ops::Range;
-use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
 
 use bedform_codec::{CodecError, Scratch};
 use bedform_format::checksum::Crc32c;
 use bedform_format::shard::Extent;
-use bedform_storage::{Answer, Bytes, Object, ReadBlock};
+use bedform_storage::{Answer, Object};
 
-use super::buffers::{KeptBuffers, ThreadBuffers, grow};
+use super::buffers::{DecodingBuffers, ThreadBuffers, grow};
 use super::deliver::Deliver;
 use super::execute::{ReadExecution, ThreadStarter};
+use super::fetch::{ObjectReader, length_of};
 use super::plan::PlannedCell;
 use super::queue::QueuedUnit;
 use super::resolve::{FetchedChunk, NeededChunk, SCATTERED_BYTES_MIN, Unit};
@@ -34,32 +33,33 @@ impl ReadExecution<'_> {
         let QueuedUnit { object, cell, unit, answers } = queued;
         let (object, unit) = (&*object, &unit);
         let Some(cell) = self.plan.cell(cell) else { return Ok(()) };
+        let ThreadBuffers { fetched, block, piece, decoding } = buffers;
         for wanted in &unit.missing {
-            self.deliver_missing(cell, wanted, unit.cover.as_deref())?;
+            let cover = unit.cover.as_deref();
+            self.deliver_chunk(cell, wanted, None, cover, &mut Vec::new())?;
         }
+        let mut reader = ObjectReader { run: self, object, block, helpers };
         let is_asked = !answers.is_empty();
         if let [chunk] = unit.chunks.as_slice()
             && !is_asked
             && unit.extents.len() == 1
             && self.can_stream(cell, chunk)
-            && self.stream_chunk(object, cell, chunk, buffers, helpers)?
+            && self.stream_chunk(cell, chunk, &mut reader, fetched, piece)?
         {
             return Ok(());
         }
         let scattered = unit.payload.as_deref().filter(|_| unit.is_scattered() && !is_asked);
         if let Some(payload) = scattered {
             self.count(object, unit);
-            buffers.block.set_scattered(true);
-            let outcome = self.run_scattered(object, payload, buffers, helpers);
-            buffers.block.set_scattered(false);
+            let outcome = self.run_scattered(payload, &mut reader, fetched, &mut decoding.scratch);
+            reader.block.set_scattered(false);
             return outcome;
         }
         let target = self.deliver.target().filter(|_| !is_asked);
         if let Some(rooms) = target.and_then(|target| self.rooms_in_place(target, cell, unit)) {
             self.count(object, unit);
-            return self.fill_all(object, unit, (rooms, None), &mut buffers.block, helpers);
+            return reader.fill_all(unit, rooms, None);
         }
-        let ThreadBuffers { fetched, block, elements, scratch, .. } = buffers;
         let mut answers = answers.into_iter();
         let alone = match unit.extents.len() {
             1 => answers.next().flatten().map(Answer::take).transpose()?,
@@ -67,21 +67,14 @@ impl ReadExecution<'_> {
         };
         let bytes = match &alone {
             Some(bytes) => bytes,
-            None => self.fetch_unit(object, unit, answers, (fetched, block), helpers)?,
+            None => reader.fetch_unit(unit, answers, fetched)?,
         };
         self.count(object, unit);
-        match &self.turns {
-            None => self.decode_unit(object, cell, unit, bytes, (elements, scratch)),
-            Some(turns) => {
-                let _turn = turns.take();
-                let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-                let known = spare().pop();
-                let mut kept = known.unwrap_or_else(KeptBuffers::take);
-                let ThreadBuffers { elements, scratch, .. } = &mut kept.0;
-                let outcome = self.decode_unit(object, cell, unit, bytes, (elements, scratch));
-                spare().push(kept);
-                outcome
-            }
+        let decode =
+            |buffers: &mut DecodingBuffers| self.decode_unit(object, cell, unit, bytes, buffers);
+        match &self.remote {
+            None => decode(decoding),
+            Some(remote) => remote.decoding.with(decode),
         }
     }
 
@@ -92,19 +85,19 @@ impl ReadExecution<'_> {
         cell: PlannedCell<'_>,
         unit: &Unit,
         bytes: &[u8],
-        (elements, scratch): (&mut Vec<u8>, &mut Scratch),
+        decoding: &mut DecodingBuffers,
     ) -> Result<()> {
+        let DecodingBuffers { scratch, laid } = decoding;
         if let Some(payload) = &unit.payload {
             return payload.run_part(0, bytes, scratch, &self.destination());
         }
         for copy in &unit.raw {
             self.copy(cell, copy, bytes)?;
         }
-        let cache = self.cache_of(cell);
+        let cache = self.caching.cache_of(cell);
         let coordinates = cache.map(|_| ObjectKey::at(&cell.coordinates()));
         for chunk in &unit.chunks {
             let encoded = &bytes[chunk.start..chunk.start + chunk.length];
-            let place = || self.place_of(cell, chunk);
             let needed = match (self.deliver, cache) {
                 (Deliver::Buffer(_), None) => self.needed_bytes(cell, &chunk.wanted)?.end,
                 _ => cell.codec().decoded_bytes(),
@@ -112,15 +105,15 @@ impl ReadExecution<'_> {
             let decoded = cell
                 .codec()
                 .decode_front(encoded, chunk.skip, needed, scratch)
-                .map_err(|error| Error::decoding(place(), error))?;
+                .map_err(|error| Error::decoding(self.place_of(cell, chunk), error))?;
             let is_whole = || self.takes_all(cell, &chunk.wanted);
             if let Some((cache, coordinates)) = cache.zip(coordinates.as_ref())
-                && self.keeps(cell.codec(), chunk.length, is_whole)?
+                && self.caching.keeps(cell.codec(), chunk.length, is_whole)?
             {
                 cache.put(coordinates, object.version(), chunk.wanted.task.position, decoded);
             }
             let cover = unit.cover.as_deref();
-            self.deliver_chunk(cell, &chunk.wanted, decoded, cover, elements)?;
+            self.deliver_chunk(cell, &chunk.wanted, Some(decoded), cover, laid)?;
         }
         Ok(())
     }
@@ -128,13 +121,12 @@ impl ReadExecution<'_> {
     /// Adds the requests, bytes and chunks of a unit to the counts of the read.
     fn count(&self, object: &dyn Object, unit: &Unit) {
         let (requests, bytes) = unit.requests(object);
-        self.requests.fetch_add(requests, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.chunks.fetch_add(
+        self.counters.requests.add(requests);
+        self.counters.bytes.add(bytes);
+        self.counters.chunks.add(
             unit.chunks.len() as u64
                 + u64::from(!unit.raw.is_empty())
                 + unit.payload.as_ref().map_or(0, |payload| payload.block_count()),
-            Ordering::Relaxed,
         );
     }
 
@@ -153,7 +145,7 @@ impl ReadExecution<'_> {
     /// takes.
     fn needed_bytes(&self, cell: PlannedCell<'_>, wanted: &NeededChunk) -> Result<Range<usize>> {
         let (mut start, mut end) = (usize::MAX, 0);
-        wanted.for_each_copy(cell.piece.geometry, cell.number, cell.codec().strides(), |copy| {
+        wanted.for_each_copy(cell, cell.codec().strides(), |copy| {
             let range = copy.source_range(self.plan.item_size());
             (start, end) = (start.min(range.start), end.max(range.end));
             Ok(())
@@ -164,7 +156,7 @@ impl ReadExecution<'_> {
     /// Returns true if the read takes every element of a chunk.
     fn takes_all(&self, cell: PlannedCell<'_>, wanted: &NeededChunk) -> Result<bool> {
         let mut taken = 0_u64;
-        wanted.for_each_copy(cell.piece.geometry, cell.number, cell.codec().strides(), |copy| {
+        wanted.for_each_copy(cell, cell.codec().strides(), |copy| {
             taken += copy.axes.iter().map(Axis::count).product::<u64>();
             Ok(())
         })?;
@@ -176,11 +168,11 @@ impl ReadExecution<'_> {
     /// cached. Only the needed part of it has to be held in memory.
     fn can_stream(&self, cell: PlannedCell<'_>, chunk: &FetchedChunk) -> bool {
         self.deliver.target().is_some()
-            && self.cache_of(cell).is_none()
+            && self.caching.cache_of(cell).is_none()
             && chunk.skip == 0
             && chunk.length >= 2 * PIECE_BYTES
             && cell.codec().is_checksummed_raw()
-            && !self.waiting.load(Ordering::Relaxed)
+            && !self.threads.has_waited()
     }
 
     /// Reads a chunk piece by piece, checks each piece while it is in the core's cache, and keeps
@@ -188,11 +180,11 @@ impl ReadExecution<'_> {
     /// cache.
     fn stream_chunk(
         &self,
-        object: &dyn Object,
         cell: PlannedCell<'_>,
         chunk: &FetchedChunk,
-        buffers: &mut ThreadBuffers,
-        helpers: ThreadStarter<'_>,
+        reader: &mut ObjectReader<'_, '_>,
+        fetched: &mut Vec<u8>,
+        piece: &mut Vec<u8>,
     ) -> Result<bool> {
         let damaged = |error| Error::corrupt(self.place_of(cell, chunk), error);
         let expected = cell.codec().decoded_bytes();
@@ -201,26 +193,25 @@ impl ReadExecution<'_> {
             return Err(damaged(CodecError::Length { codec: "bytes", expected, found: payload }));
         }
         let needed = self.needed_bytes(cell, &chunk.wanted)?;
-        grow(&mut buffers.fetched, needed.len());
-        grow(&mut buffers.piece, PIECE_BYTES);
+        grow(fetched, needed.len());
+        grow(piece, PIECE_BYTES);
         let mut checksum = Crc32c::new();
         let mut at = 0;
         while at < payload {
-            let (inside, border) = match at {
-                at if at < needed.start => (false, needed.start),
-                at if at < needed.end => (true, needed.end),
-                _ => (false, payload),
+            let border = match at {
+                at if at < needed.start => needed.start,
+                at if at < needed.end => needed.end,
+                _ => payload,
             };
             let end = border.min(at + PIECE_BYTES).min(payload);
-            let piece = if inside {
-                &mut buffers.fetched[at - needed.start..end - needed.start]
-            } else {
-                &mut buffers.piece[..end - at]
+            let piece = match needed.contains(&at) {
+                true => &mut fetched[at - needed.start..end - needed.start],
+                false => &mut piece[..end - at],
             };
             let offset = chunk.extent.offset + at as u64;
             if at > 0 {
-                self.fill(object, offset, piece, &mut buffers.block, helpers)?;
-            } else if object.read_resident(offset, piece)? < piece.len() {
+                reader.fill(offset, piece)?;
+            } else if reader.object.read_resident(offset, piece)? < piece.len() {
                 return Ok(false);
             }
             checksum.update(piece);
@@ -228,85 +219,39 @@ impl ReadExecution<'_> {
         }
         let mut stored = [0; 4];
         let end = chunk.extent.offset + payload as u64;
-        self.fill(object, end, &mut stored, &mut buffers.block, helpers)?;
+        reader.fill(end, &mut stored)?;
         let (expected, found) = (u32::from_le_bytes(stored), checksum.finish());
         if expected != found {
             return Err(damaged(CodecError::Checksum { codec: "crc32c", expected, found }));
         }
-        let known = object.at_hand();
+        let known = reader.object.at_hand();
         if known.start > chunk.extent.offset || known.end < chunk.extent.end() {
-            self.requests.fetch_add(1, Ordering::Relaxed);
-            self.bytes.fetch_add(chunk.extent.length, Ordering::Relaxed);
+            self.counters.requests.add(1);
+            self.counters.bytes.add(chunk.extent.length);
         }
-        self.chunks.fetch_add(1, Ordering::Relaxed);
-        chunk.wanted.for_each_copy(
-            cell.piece.geometry,
-            cell.number,
-            cell.codec().strides(),
-            |mut copy| {
-                copy.source_start -= i64::try_from(needed.start).unwrap_or(i64::MAX);
-                copy.tidy();
-                self.copy(cell, &copy, &buffers.fetched[..needed.len()])
-            },
-        )?;
+        self.counters.chunks.add(1);
+        self.copy_chunk(cell, &chunk.wanted, &fetched[..needed.len()], needed.start)?;
         Ok(true)
     }
 
+    /// Copies the selected elements of a chunk, whose bytes from `start` on are in `elements`.
     pub(super) fn copy_chunk(
         &self,
         cell: PlannedCell<'_>,
         wanted: &NeededChunk,
         elements: &[u8],
+        start: usize,
     ) -> Result<()> {
-        wanted.for_each_copy(
-            cell.piece.geometry,
-            cell.number,
-            cell.codec().strides(),
-            |mut copy| {
-                copy.tidy();
-                self.copy(cell, &copy, elements)
-            },
-        )
+        wanted.for_each_copy(cell, cell.codec().strides(), |mut copy| {
+            copy.source_start -= i64::try_from(start).unwrap_or(i64::MAX);
+            copy.tidy();
+            self.copy(cell, &copy, elements)
+        })
     }
 
     /// Returns the destination of elements of a log, which are in the machine's byte order.
     pub(crate) fn destination(&self) -> Destination<'_> {
         Destination { target: self.deliver.target(), item: self.plan.item_size(), swap: 1 }
-    }
-
-    /// Returns the bytes of a unit, its extents concatenated. They lie in the object's own memory
-    /// if they came with its opening, in the block if the device put them there, and else in
-    /// `fetched`. Extents with an answer are taken from it.
-    fn fetch_unit<'b>(
-        &self,
-        object: &'b dyn Object,
-        unit: &Unit,
-        answers: impl Iterator<Item = Option<Answer<Bytes>>>,
-        (fetched, block): (&'b mut Vec<u8>, &'b mut ReadBlock),
-        helpers: ThreadStarter<'_>,
-    ) -> Result<&'b [u8]> {
-        let length = usize::try_from(unit.bytes()).unwrap_or(usize::MAX);
-        if let [extent] = unit.extents.as_slice()
-            && let Some(known) = object.known(extent.offset, length)
-        {
-            return Ok(known);
-        }
-        grow(fetched, length);
-        if let [extent] = unit.extents.as_slice() {
-            let buffer = &mut fetched[..length];
-            if let Some(bytes) = self.fetch(object, extent.offset, buffer, block, helpers)? {
-                return Ok(bytes);
-            }
-            return Ok(&fetched[..length]);
-        }
-        let mut left = &mut fetched[..length];
-        let rooms = unit.extents.iter().map(|extent| {
-            let (room, rest) = std::mem::take(&mut left).split_at_mut(length_of(extent));
-            left = rest;
-            room
-        });
-        self.fill_all(object, unit, (rooms, answers), block, helpers)?;
-        Ok(&fetched[..length])
     }
 
     /// Returns the slices of the result for the extents of a unit. `None` unless each extent is one
@@ -334,135 +279,48 @@ impl ReadExecution<'_> {
         is_plain.then(|| unit.raw.iter().zip(&unit.extents).map(room_of).collect()).flatten()
     }
 
-    /// Fills one slice for each extent of a unit, from the extent's answer if it has one. Before
-    /// the first wait, the storage gets readahead hints for the others, so that the device serves
-    /// them at the same time.
-    fn fill_all<'r>(
-        &self,
-        object: &dyn Object,
-        unit: &Unit,
-        (rooms, answers): (
-            impl IntoIterator<Item = &'r mut [u8]>,
-            impl IntoIterator<Item = Option<Answer<Bytes>>>,
-        ),
-        block: &mut ReadBlock,
-        helpers: ThreadStarter<'_>,
-    ) -> Result<()> {
-        let (mut answers, mut is_told) = (answers.into_iter(), false);
-        for ((extent, room), next) in unit.extents.iter().zip(rooms).zip(1..) {
-            if let Some(answer) = answers.next().flatten() {
-                room.copy_from_slice(&answer.take()?);
-                continue;
-            }
-            let at_hand = object.read_resident(extent.offset, room)?;
-            if at_hand == room.len() {
-                continue;
-            }
-            if !std::mem::replace(&mut is_told, true) {
-                for other in &unit.extents[next..] {
-                    object.read_ahead(other.offset, other.length);
-                }
-            }
-            let found = self.wait_for(object, extent.offset, (room, at_hand), block, helpers)?;
-            if let Some(bytes) = found {
-                room.copy_from_slice(bytes);
-            }
-        }
-        Ok(())
-    }
-
     /// Fetches the extents of a log. It reads past the page cache until a large extent is partly
-    /// cached,
-    /// and from then on through it. Each extent is checked and copied from the device's block
+    /// cached, and from then on through it. Each extent is checked and copied from the device's block
     /// before the next request. So its bytes are copied once, and a thread needs no more memory
     /// than one extent takes.
     fn run_scattered(
         &self,
-        object: &dyn Object,
         payload: &dyn Payload,
-        buffers: &mut ThreadBuffers,
-        helpers: ThreadStarter<'_>,
+        reader: &mut ObjectReader<'_, '_>,
+        fetched: &mut Vec<u8>,
+        scratch: &mut Scratch,
     ) -> Result<()> {
-        let ThreadBuffers { fetched, block, scratch, .. } = buffers;
+        let object = reader.object;
         let (mut start, mut goes_past, mut is_told) = (0, true, false);
         for (number, extent) in payload.extents().iter().enumerate() {
-            let length = usize::try_from(extent.length).unwrap_or(usize::MAX);
+            let length = length_of(extent);
             let part = start;
             start += length;
-            block.set_scattered(goes_past);
-            if goes_past && let Some(bytes) = object.read_past(extent.offset, length, block)? {
-                self.waits(helpers);
+            reader.block.set_scattered(goes_past);
+            if goes_past
+                && let Some(bytes) = object.read_past(extent.offset, length, reader.block)?
+            {
+                self.waits(reader.helpers);
                 payload.run_part(part, bytes, scratch, &self.destination())?;
                 continue;
             }
-            block.set_scattered(false);
+            reader.block.set_scattered(false);
             // A short extent always goes through the page cache, and tells nothing about the
             // others.
             goes_past &= extent.length < SCATTERED_BYTES_MIN;
             grow(fetched, length);
             let buffer = &mut fetched[..length];
             if object.read_resident(extent.offset, buffer)? < length {
-                if !goes_past && !is_told {
-                    is_told = true;
+                if !goes_past && !std::mem::replace(&mut is_told, true) {
                     for next in &payload.extents()[number..] {
                         object.read_ahead(next.offset, next.length);
                     }
                 }
-                self.fill(object, extent.offset, buffer, block, helpers)?;
+                reader.fill(extent.offset, buffer)?;
             }
             payload.run_part(part, buffer, scratch, &self.destination())?;
         }
         Ok(())
-    }
-
-    /// Fills `buffer` with the bytes from `offset` on.
-    fn fill(
-        &self,
-        object: &dyn Object,
-        offset: u64,
-        buffer: &mut [u8],
-        block: &mut ReadBlock,
-        helpers: ThreadStarter<'_>,
-    ) -> Result<()> {
-        if let Some(bytes) = self.fetch(object, offset, buffer, block, helpers)? {
-            buffer.copy_from_slice(bytes);
-        }
-        Ok(())
-    }
-
-    /// Fills `buffer` with the bytes from `offset` on and returns `None`, or returns a slice of the
-    /// block if the device put the bytes there.
-    fn fetch<'b>(
-        &self,
-        object: &dyn Object,
-        offset: u64,
-        buffer: &mut [u8],
-        block: &'b mut ReadBlock,
-        helpers: ThreadStarter<'_>,
-    ) -> Result<Option<&'b [u8]>> {
-        let at_hand = object.read_resident(offset, buffer)?;
-        match at_hand == buffer.len() {
-            true => Ok(None),
-            false => self.wait_for(object, offset, (buffer, at_hand), block, helpers),
-        }
-    }
-
-    /// Waits for the bytes from `offset` on, as [`Self::fetch`] does. The first `at_hand` bytes are
-    /// in the buffer already.
-    fn wait_for<'b>(
-        &self,
-        object: &dyn Object,
-        offset: u64,
-        (buffer, at_hand): (&mut [u8], usize),
-        block: &'b mut ReadBlock,
-        helpers: ThreadStarter<'_>,
-    ) -> Result<Option<&'b [u8]>> {
-        self.waits(helpers);
-        if let Some(bytes) = object.read_past(offset, buffer.len(), block)? {
-            return Ok(Some(bytes));
-        }
-        object.read(offset + at_hand as u64, &mut buffer[at_hand..])?;
-        Ok(None)
     }
 
     fn copy(&self, cell: PlannedCell<'_>, copy: &Copy, source: &[u8]) -> Result<()> {
@@ -479,7 +337,7 @@ impl ReadExecution<'_> {
         target: CopyTarget<'_>,
     ) -> Result<()> {
         let still = vec![0; cell.codec().strides().len()];
-        wanted.for_each_copy(cell.piece.geometry, cell.number, &still, |mut copy| {
+        wanted.for_each_copy(cell, &still, |mut copy| {
             if let [Axis::Table { offsets, .. }] = copy.axes.as_mut_slice() {
                 offsets.iter_mut().for_each(|pair| pair.0 = 0);
             }
@@ -491,8 +349,4 @@ impl ReadExecution<'_> {
             }
         })
     }
-}
-
-fn length_of(extent: &Extent) -> usize {
-    usize::try_from(extent.length).unwrap_or(usize::MAX)
 }
