@@ -30,7 +30,9 @@
 //! | `lanes` | opened segments, and the lanes of the writers that share one |
 //! | `stream` | the output of one writer: data, and the sections that describe them |
 //! | [`session`] | sessions: the writes and declarations of the members of a job |
+//! | `member` | one member of a session: its segment, and whether it can go on |
 //! | `commit` | the collective steps of a commit |
+//! | `coordinator` | the steps of a commit that the coordinator takes for all |
 //! | `node` | one segment and one section for all members of a node |
 //! | `parts` | segments that were copied away from an object store, as files |
 //! | [`recover`] | recovery of the data of dead writers |
@@ -43,10 +45,12 @@ mod buffer;
 pub mod burst;
 pub(crate) mod check;
 mod commit;
+mod coordinator;
 mod drain;
 mod fetch;
 mod held;
 mod lanes;
+mod member;
 mod node;
 pub(crate) mod opened;
 mod overlay;

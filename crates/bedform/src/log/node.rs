@@ -6,90 +6,51 @@
 //! descriptions to the leader. The leader joins these, appends the result to its own lane, and
 //! syncs the file once for all. `docs/log-explained.md` argues that nothing is lost by that.
 
-use bedform_format::log::{Directory, Lanes, Section, SectionBuilder, SegmentName};
+use bedform_format::log::{Lanes, Section, SectionBuilder, SegmentName};
 
-use super::commit::{BegunCommit, cut_short};
+use super::coordinator::cut_short;
+use super::member::SessionMember;
 use super::segment::{LaneShare, to_error};
-use super::session::Session;
-use super::staged::CommitReach;
+use super::session::{CommitReach, Session};
 use crate::comm::{COORDINATOR, GatherStep, agree};
 use crate::error::{Error, Result};
 
-impl Session {
+impl SessionMember {
     /// Lets the members of each node share a segment, if a node has several. Collective.
     ///
     /// # Errors
     /// Of storage, the first of any member on all.
     pub(super) fn share_segment(&mut self) -> Result<()> {
-        let members = self.members.clone();
-        let place = members.node().and_then(|node| {
+        let group = self.group.clone();
+        let Some(node) = group.node() else { return agree(&*group, Ok(())) };
+        let place = Lanes::new(node.size()).and_then(|lanes| {
             // A node with one member takes the same steps as the others.
-            let lanes = Lanes::new(node.size())?;
-            let name = SegmentName { session: self.id, rank: members.leader(), lanes };
-            Some((node, LaneShare { name, lane: lanes.lane(node.rank())?, identity: None }))
+            let name = SegmentName { session: self.id, rank: group.leader(), lanes };
+            Some(LaneShare { name, lane: lanes.lane(node.rank())?, identity: None })
         });
-        let mut begun = match (members.node(), &place) {
-            (Some(node), None) => {
-                Err(Error::invalid(format!("{} processes of one node are too many", node.size())))
+        let too_many = || format!("{} processes of one node are too many", node.size());
+        let begun = match place {
+            None => Err(Error::invalid(too_many())),
+            Some(share) if share.lane.number() == 0 => {
+                self.share = Some(share);
+                self.stream().map(|stream| {
+                    let (device, number) = stream.segment().identity();
+                    [device.to_le_bytes(), number.to_le_bytes()].concat()
+                })
             }
-            _ => Ok(Vec::new()),
+            Some(_) => Ok(Vec::new()),
         };
-        if let Some((_, share)) = &place
-            && share.lane.number() == 0
-        {
-            self.share = Some(*share);
-            begun = self.stream().map(|stream| {
-                let (device, number) = stream.segment().identity();
-                [device.to_le_bytes(), number.to_le_bytes()].concat()
-            });
-        }
-        let begun = agree(&*members, begun)?;
-        if let Some((node, share)) = place {
-            let told = node.broadcast(begun, COORDINATOR)?;
-            let &[device, number] = told.as_chunks().0 else {
-                return Err(Error::invalid("the leader of the node erred"));
-            };
-            let identity = (u64::from_le_bytes(device), u64::from_le_bytes(number));
+        let begun = agree(&*group, begun)?;
+        let told = node.broadcast(begun, COORDINATOR)?;
+        let &[device, number] = told.as_chunks().0 else {
+            return Err(Error::invalid("the leader of the node erred"));
+        };
+        let identity = (u64::from_le_bytes(device), u64::from_le_bytes(number));
+        self.share = place.map(|share| {
             let is_first = share.lane.number() == 0;
-            self.share = Some(LaneShare { identity: (!is_first).then_some(identity), ..share });
-        }
-        Ok(())
-    }
-
-    /// Hands this member's data to the operating system, and returns its part of the commit,
-    /// encoded.
-    pub(super) fn hand_over(&mut self) -> Result<Vec<u8>> {
-        let BegunCommit { grown, finishing } = self.take_begun()?;
-        let mut mine = Directory { commit: self.commit_id(), grown, ..Directory::default() };
-        let mut kept = Vec::new();
-        if let (Some(stream), Some(finishing)) = (&mut self.stream, finishing) {
-            let finished = stream.segment().finished(&finishing)?;
-            mine.segments.push(stream.segment().name().to_owned());
-            self.sections.extend(finished.sections);
-            mine.sections = std::mem::take(&mut self.sections);
-            kept = finished.kept;
-        }
-        let directory = match mine.sections.is_empty() && mine.grown.is_empty() {
-            true => Vec::new(),
-            false => mine.encode(&self.store.options.limits).map_err(to_error)?,
-        };
-        let parts = [directory].into_iter().chain(kept);
-        Ok(parts
-            .flat_map(|part| [&(part.len() as u64).to_le_bytes(), &part[..]].concat())
-            .collect())
-    }
-
-    /// Commits the parts of all members; `mine` is the part that this member has handed over.
-    pub(super) fn commit_by_node(&mut self, mine: Result<Vec<u8>>) -> Result<u64> {
-        let members = self.members.clone();
-        let told = members.decide_by_node(mine, &mut |gathered| match gathered {
-            GatherStep::Node(parts) => self.join_node(&parts),
-            GatherStep::All(nodes) => {
-                let number = self.commit_all(&nodes)?;
-                self.commit_message(number)
-            }
+            LaneShare { identity: (!is_first).then_some(identity), ..share }
         });
-        self.after_commit(told)
+        Ok(())
     }
 
     /// Makes the data that the node's members handed over durable, described by as few sections as
@@ -111,7 +72,7 @@ impl Session {
         if !sections.is_empty() || !node.sections.is_empty() {
             // With one node alone, the sync of the directory that follows makes all of it durable.
             let is_complete = parts.iter().all(Option::is_some);
-            let is_last = self.members.leader_count() == Some(1) && is_complete;
+            let is_last = self.group.leader_count() == Some(1) && is_complete;
             let segment = self.stream()?.segment();
             for builder in sections {
                 segment.whole(builder.finish(commit))?;
@@ -129,11 +90,32 @@ impl Session {
                 section
             }));
         }
-        let mut part = self.drained_epoch().to_le_bytes().to_vec();
-        if !node.sections.is_empty() || !node.grown.is_empty() {
-            part.extend(node.encode(&limits).map_err(to_error)?);
-        }
-        Ok(part)
+        let drained = self.drained_epoch();
+        Ok([&drained.to_le_bytes()[..], &self.encoded(&node)?].concat())
+    }
+}
+
+impl Session {
+    /// Hands this member's data to the operating system, and returns its part of the commit,
+    /// encoded.
+    pub(super) fn hand_over(&mut self) -> Result<Vec<u8>> {
+        let begun = self.take_begun()?;
+        let (mine, finished) = self.member.finish(begun)?;
+        let kept = finished.map(|finished| finished.kept).unwrap_or_default();
+        let parts = [self.member.encoded(&mine)?].into_iter().chain(kept);
+        Ok(parts
+            .flat_map(|part| [&(part.len() as u64).to_le_bytes(), &part[..]].concat())
+            .collect())
+    }
+
+    /// Commits the parts of all members; `mine` is the part that this member has handed over.
+    pub(super) fn commit_by_node(&mut self, mine: Result<Vec<u8>>) -> Result<u64> {
+        let group = self.member.group.clone();
+        let told = group.decide_by_node(mine, &mut |gathered| match gathered {
+            GatherStep::Node(parts) => self.member.join_node(&parts),
+            GatherStep::All(nodes) => self.as_coordinator()?.commit(&nodes),
+        });
+        self.after_commit(told)
     }
 }
 

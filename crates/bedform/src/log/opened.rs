@@ -165,7 +165,7 @@ impl OpenedStore {
                 self.storage.name()
             ))
         })?;
-        LogPlace::beside(&*self.storage, key, &self.options.limits)
+        LogPlace::of_store(&*self.storage, key, &self.options.limits)
     }
 
     /// Fails if a dead writer may have promised commits through a burst tier: they have to become

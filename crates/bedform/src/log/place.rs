@@ -46,12 +46,13 @@ pub(crate) struct LogPlace {
 }
 
 impl LogPlace {
-    /// Returns the log beside the store in `storage`, whether or not it exists.
+    /// Returns the place of the log of the store in `storage` with this key, whether or not a log
+    /// exists.
     ///
     /// # Errors
     /// If nothing can lie beside the store.
-    pub(crate) fn beside(storage: &dyn Storage, store: [u8; 16], limits: &Limits) -> Result<Self> {
-        Ok(Self { storage: storage.beside(SUFFIX)?, store, limits: limits.clone() })
+    pub(crate) fn of_store(storage: &dyn Storage, key: [u8; 16], limits: &Limits) -> Result<Self> {
+        Ok(Self { storage: storage.beside(SUFFIX)?, store: key, limits: limits.clone() })
     }
 
     /// Returns the name of the place for users.
@@ -415,7 +416,7 @@ impl LogPlace {
         storage: &dyn Storage,
         limits: &Limits,
     ) -> Result<Option<Root>> {
-        let Ok(place) = Self::beside(storage, [0; 16], limits) else { return Ok(None) };
+        let Ok(place) = Self::of_store(storage, [0; 16], limits) else { return Ok(None) };
         for _ in 0..ATTEMPTS_MAX {
             let Some(newest) = place.newest_number(LogState::default())? else { return Ok(None) };
             if let Some(root) = place.root_of_any(newest)? {

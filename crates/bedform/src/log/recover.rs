@@ -32,7 +32,7 @@ use self::promised::{Examiner, PromiseOutcome, PromisedCommit, claims};
 use self::scan::{FoundDirectory, FoundSection, Scan, known_epoch_now, scan};
 pub(super) use self::scan::{has_leftover, has_more};
 use super::burst::{Burst, BurstPlace};
-use super::commit::{AppendedAxes, note_appended};
+use super::coordinator::{AppendedAxes, PreparedCommit};
 use super::place::LogPlace;
 use super::promises::SegmentPromises;
 use super::session::{Session, SessionOptions};
@@ -399,12 +399,13 @@ fn complete_promised(
     recovered: &mut Recovered,
 ) -> Result<BTreeSet<[u8; 16]>> {
     let claims: BTreeMap<CommitId, PromisedCommit> = claims(orphans);
-    let store = session.store.clone();
+    let mut coordinator = session.as_coordinator()?;
+    let store = coordinator.member.store.clone();
     let known = |id: &[u8; 16]| known_epoch_now(&store, log, id);
     let limits = &store.options.limits;
     let examiner = Examiner { log, limits, orphans, brought };
     let outcome = examiner.publish(claims, gives_up, &known, &mut |directory, record| {
-        session.complete_promised_of(directory, record).map(drop)
+        coordinator.complete(PreparedCommit { directory, record, appended: None }).map(drop)
     })?;
     let PromiseOutcome { completed, completed_count, given_up, damaged, undecided } = outcome;
     for orphan in orphans {
@@ -432,12 +433,13 @@ fn commit_leftover(
     for orphan in orphans.iter().filter(is_ready).filter(|orphan| !orphan.sections.is_empty()) {
         by_session.entry(orphan.session).or_default().push(orphan);
     }
+    let mut coordinator = session.as_coordinator()?;
     let mut committed = 0;
     let mut refused = None;
     for (id, parts) in by_session {
         let mut directory = Directory::default();
         let mut shapes = BTreeMap::<[u8; 16], Vec<u64>>::new();
-        let mut appended = AppendedAxes::new();
+        let mut appended = AppendedAxes::default();
         for (number, orphan) in (0..).zip(&parts) {
             directory.segments.push(orphan.name.clone());
             for FoundSection { commit, place, arrays } in &orphan.sections {
@@ -445,7 +447,7 @@ fn commit_leftover(
                 directory.sections.push(SectionPlace { segment: number, ..place.clone() });
                 for SectionArray { key, shape, base, .. } in arrays {
                     enlarge(shapes.entry(*key).or_insert_with(|| shape.clone()), shape);
-                    note_appended(&mut appended, *key, shape, base);
+                    appended.note(*key, shape, base);
                 }
             }
         }
@@ -454,7 +456,7 @@ fn commit_leftover(
             .into_iter()
             .map(|(key, shape)| GrownArray { key, base: vec![0; shape.len()], shape })
             .collect();
-        match session.commit_directory(directory, appended) {
+        match coordinator.commit_directory(directory, appended) {
             Err(error) if error.kind() == ErrorKind::Conflict => {
                 let text = format!("what session {} left can only be discarded: {error}", hex(&id));
                 refused.get_or_insert(Error::new(ErrorKind::Conflict, text));

@@ -13,11 +13,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use bedform_format::ObjectPath;
 use bedform_format::log::{CommitId, Lane, Section, SectionBuilder, SegmentHeader, SegmentName};
-use bedform_format::{Limits, ObjectPath};
-use bedform_storage::{
-    ASK_EVERY, Durability, GracePeriod, GrowingObject, Lock, StorageError, stopped_by,
-};
+use bedform_storage::{ASK_EVERY, GracePeriod, GrowingObject, Lock, StorageError, stopped_by};
 
 pub(super) use self::file::{RecordLocation, SyncOutcome};
 use self::file::{SegmentWriter, WriteOrder};
@@ -104,10 +102,8 @@ impl OrderCounter {
 pub(super) struct SegmentOptions {
     pub(super) header: SegmentHeader,
     pub(super) share: LaneShare,
-    pub(super) durability: Durability,
     /// Bytes of blocks that may wait to be written.
     pub(super) buffer_bytes: usize,
-    pub(super) limits: Limits,
     /// The burst tier that the segment goes through.
     pub(super) burst: Option<Burst>,
     /// How far data have to get before a commit returns.
@@ -181,7 +177,6 @@ impl LogFile {
         store: &OpenedStore,
         place: &LogPlace,
         share: LaneShare,
-        durability: Durability,
         tier: Option<&str>,
     ) -> Result<Self> {
         let LaneShare { name, lane, identity: expected } = share;
@@ -202,7 +197,7 @@ impl LogFile {
             // tier.
             place.note_tier(&name, tier)?;
         }
-        let object = place.named(place.storage.grow_lane(&path, lane, durability))?;
+        let object = place.named(place.storage.grow_lane(&path, lane, store.options.durability))?;
         let lock = match expected {
             None => Some(place.named(place.storage.lock(&LogPlace::segment_directory(&name)?))?),
             Some(_) => None,
@@ -234,10 +229,11 @@ impl Segment {
     pub(super) fn create(place: &LogPlace, options: SegmentOptions) -> Result<Self> {
         let (share, lane) = (options.share, options.share.lane);
         let name = share.name.to_string();
-        let (store, durability) = (options.store, options.durability);
+        let store = options.store;
+        let limits = store.options.limits.clone();
         let (sink, identity, lock) = match &options.burst {
             None => {
-                let file = LogFile::create(&store, place, share, durability, None)?;
+                let file = LogFile::create(&store, place, share, None)?;
                 (SegmentSink::Direct(file.object), file.identity, file.lock)
             }
             Some(burst) => {
@@ -253,7 +249,7 @@ impl Segment {
                 // The drain calls this, so that the writer does not wait for the slow tier.
                 let create = move || {
                     let tier = tier.as_deref();
-                    let file = LogFile::create(&store, &log, share, durability, tier)?;
+                    let file = LogFile::create(&store, &log, share, tier)?;
                     if coordinates {
                         prepare_log_early(&store, &log)?;
                     }
@@ -271,7 +267,7 @@ impl Segment {
         let (orders, todo) = sync_channel(buffers.count(buffer_bytes));
         let (back, spare) = channel();
         let progress = Arc::<OrderCounter>::default();
-        let file = SegmentWriter::new(sink, lane, options.limits, back);
+        let file = SegmentWriter::new(sink, lane, limits, back);
         let (header, done) = (options.header, progress.clone());
         let mut segment = Self {
             name,

@@ -2,49 +2,49 @@
 //!
 //! A session takes boxes of arrays in the order of the calls. No data are visible before
 //! [`Session::commit`], and then all of them at once; `docs/log-explained.md` explains how, and why
-//! that holds when a step fails. `write` has the calls that write, `create` those that create
-//! arrays, `end` the ends of a session; `stream` has the data of one member, `commit` the
-//! collective steps.
+//! that holds when a step fails.
+//!
+//! A [`Session`] has a `member`, the `arrays` that it has looked up and, on one member alone, the
+//! state of the `coordinator`. `write` has the calls that write, `create` those that create arrays,
+//! `end` the ends of a session, `background` its settling meanwhile, `commit` the collective steps
+//! of a commit.
 //!
 //! A collective call begins with its name (`Session::enter`), so that differing calls are detected
 //! before they take effect.
 
 mod alike;
+mod arrays;
 mod background;
 mod create;
 mod end;
 mod options;
 mod write;
 
-use crate::log::array::ArrayHandle;
-use crate::log::opened::OpenedStore;
-use crate::zarr::publish::random_key;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
-use bedform_format::log::{CommitId, GrownArray, Lane, SectionPlace, SegmentHeader, SegmentName};
 
-use self::background::SettleBacklog;
+use self::arrays::SessionArrays;
+pub(super) use self::background::SettleBacklog;
 pub use self::background::SettleLimits;
-use self::create::ArrayCreation;
-pub(super) use self::create::{prepare_log, prepare_log_early};
+pub(super) use self::create::{ArrayCreation, prepare_log, prepare_log_early};
+pub use self::end::{AtEnd, decline};
 pub use self::options::SessionOptions;
 use self::options::check_alike;
 pub use super::burst::Burst;
 use super::burst::BurstPlace;
-use super::commit::{AppendedAxes, BegunCommit, DocumentShapes, PreparedCommit};
-use super::place::LogPlace;
+use super::commit::BegunCommit;
+use super::coordinator::CoordinatorState;
+use super::member::{Health, SessionMember};
+use super::opened::OpenedStore;
 pub use super::segment::LentData;
-use super::segment::{LaneShare, Segment, SegmentOptions};
-use super::shapes::enlarge;
 pub use super::staged::CommitReach;
-use super::stream::{DeclaredBoxes, SectionStream, WritePrecedence, WriteTarget};
+use super::stream::DeclaredBoxes;
 use crate::comm::{COORDINATOR, CollectiveCall, Communicator, MemberGroup, decide};
 use crate::error::{Error, ErrorKind, Result};
-
-pub use end::{AtEnd, decline};
+use crate::zarr::publish::random_key;
 
 /// A position in the writes of a session, for [`Session::wait`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -120,96 +120,21 @@ impl Decomposition {
 /// # Ok::<(), bedform::Error>(())
 /// ```
 pub struct Session {
-    pub(super) store: Arc<OpenedStore>,
-    pub(super) members: Arc<MemberGroup>,
-    pub(super) options: SessionOptions,
-    pub(super) log: LogPlace,
-    /// Identifier of the session, the same on all members.
-    pub(super) id: [u8; 16],
-    pub(super) stream: Option<SectionStream>,
-    /// The segment that this member shares with others of its node, and its lane there; `None` if
-    /// it has a segment of its own.
-    pub(super) share: Option<LaneShare>,
-    /// Written sections that are part of no commit yet.
-    pub(super) sections: Vec<SectionPlace>,
+    pub(super) member: SessionMember,
+    pub(super) arrays: SessionArrays,
     declared: Vec<DeclaredBoxes>,
-    pub(super) arrays: HashMap<ObjectPath, SessionArray>,
-    /// The keys of all arrays that the session has looked up: an array that takes the place of one
-    /// of them is refused.
-    keys: HashMap<ObjectPath, [u8; 16]>,
-    /// The axes along which the commit under way appends.
-    pub(super) appended: AppendedAxes,
-    pub(super) shapes: DocumentShapes,
-    /// The shapes that promised commits give to arrays.
-    pub(super) promised_shapes: BTreeMap<[u8; 16], Vec<u64>>,
-    /// End of each of this member's commits in its segment (epoch, byte), as far as they may not be
-    /// drained.
-    pub(super) ends: VecDeque<(u32, u64)>,
-    /// True if a promised commit may not be visible yet.
-    pub(super) has_promises: bool,
-    /// On the coordinator: arrays that appear with the next commit.
-    pub(super) creations: Vec<ArrayCreation>,
-    /// On the coordinator: commits that wait until they are drained, in order.
-    pub(super) prepared: VecDeque<PreparedCommit>,
-    /// On the coordinator: the last commit that was visible when the last collective call began.
-    pub(super) visible: u64,
-    /// On the coordinator: commits that wait to be settled in the background.
-    pub(super) waiting: Option<SettleBacklog>,
-    /// Number of orders given to earlier segments of this session.
-    given_before: u64,
+    /// `None` on all members except the coordinator.
+    pub(super) coordinator: Option<CoordinatorState>,
     /// The commit that has begun and on which the members have not agreed.
     pub(super) begun: Option<Result<BegunCommit>>,
-    /// On the coordinator: arrays whose lock files were kept.
-    pub(super) locked: BTreeSet<ObjectPath>,
-    /// On the coordinator: number of commits that the last root it published names directly.
-    pub(super) tail_length: usize,
-    /// Number of collective calls so far.
-    epoch: u32,
-    health: Health,
-    /// The process that began the session. A forked child has a copy of it, but none of the
-    /// threads.
-    process: u32,
-}
-
-/// Whether a session can be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Health {
-    Sound,
-    /// A commit was refused: its data are lost, and another attempt would commit nothing.
-    Refused,
-    /// An error left the session in an unknown state.
-    Failed,
-}
-
-/// An array that this session has written to.
-pub(super) struct SessionArray {
-    pub(super) target: WriteTarget,
-    /// The shape before this session enlarged it.
-    before: Vec<u64>,
-    /// The epoch in which it was looked up: others may have enlarged it since.
-    epoch: u32,
-    /// True if the array appears with the next commit: no other session knows it.
-    pub(super) is_new: bool,
-}
-
-impl SessionArray {
-    /// Returns the entry of a commit's directory for the array, if it becomes larger.
-    pub(super) fn grown(&self) -> Option<GrownArray> {
-        let WriteTarget { key, shape, .. } = &self.target;
-        (*shape != self.before).then(|| GrownArray {
-            key: *key,
-            base: self.before.clone(),
-            shape: shape.clone(),
-        })
-    }
 }
 
 impl std::fmt::Debug for Session {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("Session")
-            .field("store", &self.store.storage.name())
-            .field("rank", &self.members.rank())
+            .field("store", &self.member.store.storage.name())
+            .field("rank", &self.member.group.rank())
             .finish_non_exhaustive()
     }
 }
@@ -270,38 +195,32 @@ impl OpenedStore {
             options.reach = CommitReach::Shared;
         }
         let is_coordinator = members.rank() == COORDINATOR;
-        let waiting = options.background.filter(|_| is_coordinator).map(SettleBacklog::new);
+        let coordinator = is_coordinator.then(|| CoordinatorState::new(options.background));
         let mut session = Session {
-            store: Arc::clone(self),
-            members,
-            options,
-            log,
-            id: *id,
-            stream: None,
-            share: None,
-            sections: Vec::new(),
+            member: SessionMember {
+                store: Arc::clone(self),
+                group: members,
+                options,
+                log,
+                id: *id,
+                epoch: 0,
+                stream: None,
+                share: None,
+                sections: Vec::new(),
+                ends: VecDeque::new(),
+                promised_shapes: BTreeMap::new(),
+                given_before: 0,
+                has_promises: false,
+                health: Health::Sound,
+                process: std::process::id(),
+            },
+            arrays: SessionArrays::default(),
             declared: Vec::new(),
-            arrays: HashMap::new(),
-            keys: HashMap::new(),
-            appended: AppendedAxes::new(),
-            shapes: DocumentShapes::default(),
-            promised_shapes: BTreeMap::new(),
-            ends: VecDeque::new(),
-            has_promises: false,
-            creations: Vec::new(),
-            prepared: VecDeque::new(),
-            visible: 0,
-            waiting,
-            given_before: 0,
+            coordinator,
             begun: None,
-            locked: BTreeSet::new(),
-            tail_length: 0,
-            epoch: 0,
-            health: Health::Sound,
-            process: std::process::id(),
         };
         if is_apart == 0 {
-            session.share_segment()?;
+            session.member.share_segment()?;
         }
         Ok(session)
     }
@@ -319,13 +238,13 @@ impl OpenedStore {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if self.check_process().is_err() {
+        if self.member.check_process().is_err() {
             self.leave_behind();
             return;
         }
         // A second panic during unwinding would abort the process.
-        let may_drain = self.is_sound() && !std::thread::panicking();
-        if self.has_promises && may_drain && self.members.size() == 1 {
+        let may_drain = self.member.is_sound() && !std::thread::panicking();
+        if self.member.has_promises && may_drain && self.member.group.size() == 1 {
             // Promises that cannot be completed now remain for `bedform recover`.
             let _ = self.drain();
         }
@@ -336,33 +255,14 @@ impl Drop for Session {
 impl Session {
     /// Begins a collective call, described by `text`, that all members have to make.
     pub(super) fn enter(&self, text: impl Into<Cow<'static, str>>) {
-        self.members.enter(CollectiveCall::of("session", self.id, text));
+        self.member.group.enter(CollectiveCall::of("session", self.member.id, text));
     }
 
     /// As [`Session::enter`], for a call that needs data which members hand over before it. If the
     /// members' calls differ then, the session can only end.
     pub(super) fn enter_handing_over(&self, text: &'static str) {
-        self.members.enter(CollectiveCall::of("session", self.id, text).handing_over());
-    }
-
-    /// Returns the state of the array at `path`. Looks it up again if its shape is from before the
-    /// last commit and not `enough`, since others may have enlarged the array.
-    fn array_large_enough(
-        &mut self,
-        path: &ObjectPath,
-        enough: impl Fn(&[u64]) -> bool,
-    ) -> Result<&mut SessionArray> {
-        let epoch = self.epoch;
-        let is_old = |known: &SessionArray| {
-            known.epoch != epoch
-                && known.grown().is_none()
-                && !known.is_new
-                && !enough(&known.target.shape)
-        };
-        if self.arrays.get(path).is_some_and(is_old) {
-            self.arrays.remove(path);
-        }
-        self.array_at(path)
+        let call = CollectiveCall::of("session", self.member.id, text);
+        self.member.group.enter(call.handing_over());
     }
 
     /// Looks up an array for later writes. From now on another array that takes its place is
@@ -373,50 +273,7 @@ impl Session {
     /// arrays that sessions cannot write.
     pub fn look_up(&mut self, path: &ObjectPath) -> Result<()> {
         self.check_sound()?;
-        self.array_at(path).map(drop)
-    }
-
-    /// Returns the state of the array at `path`, which the first write looks up.
-    fn array_at(&mut self, path: &ObjectPath) -> Result<&mut SessionArray> {
-        if !self.arrays.contains_key(path) {
-            self.store.refresh_if_stale()?;
-            let array = ArrayHandle::open(self.store.clone(), path.clone())?;
-            let state = array.state()?;
-            let Some(identity) = state.identity().filter(|_| state.shard().is_some()) else {
-                return Err(Error::new(
-                    ErrorKind::Unsupported,
-                    format!(
-                        "{} has no shards of Bedform's, so a session cannot write to it; convert \
-                         the store with 'bedform convert', or write to the array directly",
-                        array.name()
-                    ),
-                ));
-            };
-            if identity.store != self.log.store {
-                return Err(Error::new(
-                    ErrorKind::Unsupported,
-                    format!(
-                        "{} came here from another store, so a session cannot write to it; copy it \
-                         into a new array, or write to it directly",
-                        array.name()
-                    ),
-                ));
-            }
-            if state.is_text() {
-                return Err(holds_text(path));
-            }
-            if *self.keys.entry(path.clone()).or_insert(identity.array) != identity.array {
-                return Err(self.conflict(&format!("{path} was replaced by another array")));
-            }
-            let mut shape = state.metadata.shape.clone();
-            if let Some(promised) = self.promised_shapes.get(&identity.array) {
-                enlarge(&mut shape, promised);
-            }
-            let target = WriteTarget::new(identity.array, state.layout.item_size, shape);
-            let (before, epoch) = (target.shape.clone(), self.epoch);
-            self.arrays.insert(path.clone(), SessionArray { target, before, epoch, is_new: false });
-        }
-        self.arrays.get_mut(path).ok_or_else(|| Error::invalid("no such array"))
+        self.arrays.at(&self.member, path).map(drop)
     }
 
     /// Waits until all writes up to `token` are handed to the operating system and lent data are
@@ -426,14 +283,15 @@ impl Session {
     /// `InvalidArgument` for a token that no write of this session has returned; the error of a
     /// write in the background.
     pub fn wait(&mut self, token: Token) -> Result<()> {
-        self.check_process()?;
-        if token > self.token() && self.is_sound() {
+        self.member.check_process()?;
+        let member = &mut self.member;
+        if token > member.token() && member.is_sound() {
             let text = format!("no write of this session has given token {}", token.0);
             return Err(Error::invalid(text));
         }
-        let given = token.0.saturating_sub(self.given_before);
-        let outcome = self.stream.as_mut().map_or(Ok(()), |stream| stream.wait(given));
-        self.fail_with(&outcome);
+        let given = token.0.saturating_sub(member.given_before);
+        let outcome = member.stream.as_mut().map_or(Ok(()), |stream| stream.wait(given));
+        member.fail_with(&outcome);
         outcome
     }
 
@@ -444,94 +302,14 @@ impl Session {
     /// As [`Session::wait`].
     pub fn flush(&mut self) -> Result<()> {
         self.check_sound()?;
-        let commit = self.commit_id();
-        let Some(stream) = self.stream.as_mut() else { return Ok(()) };
+        let commit = self.member.commit_id();
+        let Some(stream) = self.member.stream.as_mut() else { return Ok(()) };
         let outcome = stream.cut(commit).and_then(|()| stream.segment().flush());
-        self.end_write(outcome).map(drop)
-    }
-
-    fn token(&self) -> Token {
-        Token(self.given_before + self.stream.as_ref().map_or(0, SectionStream::position))
-    }
-
-    fn turn(&self) -> WritePrecedence {
-        WritePrecedence { epoch: self.epoch, rank: self.members.rank() }
-    }
-
-    /// Returns the identifier of the next commit.
-    pub(super) fn commit_id(&self) -> CommitId {
-        CommitId { session: self.id, epoch: self.epoch + 1 }
-    }
-
-    pub(super) fn count_epoch(&mut self) {
-        self.epoch += 1;
-    }
-
-    /// Returns the number of commits and other collective calls so far.
-    pub(super) fn epoch(&self) -> u32 {
-        self.epoch
-    }
-
-    /// Ends the use of the session if `outcome` is an error: the state of its data is unknown then.
-    fn fail_with<T>(&mut self, outcome: &Result<T>) {
-        if outcome.is_err() {
-            self.health = Health::Failed;
-        }
-    }
-
-    /// Ends the use of the session after a failed commit.
-    pub(super) fn end_with(&mut self, error: &Error) {
-        // A later commit would hide that an earlier one was promised or left behind.
-        let is_alone = self.members.size() == 1;
-        // An interrupted wait for a lock has published nothing.
-        let is_refused = error.kind() == ErrorKind::Conflict
-            || self.members.has_lost_data()
-            || (is_alone && error.kind() == ErrorKind::Interrupted);
-        let is_refused = is_refused && self.options.reach != CommitReach::Node;
-        if self.health == Health::Sound {
-            self.health = if is_refused { Health::Refused } else { Health::Failed };
-        }
-    }
-
-    pub(super) fn is_sound(&self) -> bool {
-        self.health == Health::Sound
-    }
-
-    /// Returns the stream, which the first write creates.
-    pub(super) fn stream(&mut self) -> Result<&mut SectionStream> {
-        if self.stream.is_none() {
-            let stream = self.begin_stream();
-            self.fail_with(&stream);
-            self.stream = Some(stream?);
-        }
-        self.stream.as_mut().ok_or_else(|| Error::invalid("no segment"))
-    }
-
-    fn begin_stream(&self) -> Result<SectionStream> {
-        let writers = self.members.node().map_or(1, |node| node.size());
-        let burst = self.options.burst.clone().map(|burst| burst.shared_by(writers)).transpose()?;
-        let header =
-            SegmentHeader { store: self.log.store, session: self.id, rank: self.members.rank() };
-        let name = SegmentName::from(&header);
-        let alone = LaneShare { name, lane: Lane::ONLY, identity: None };
-        let share = self.share.unwrap_or(alone);
-        let options = SegmentOptions {
-            header,
-            share,
-            durability: self.store.options.durability,
-            buffer_bytes: self.options.buffer_bytes,
-            limits: self.store.options.limits.clone(),
-            burst,
-            reach: self.options.reach,
-            store: self.store.clone(),
-            in_background: self.options.in_background,
-        };
-        let segment = Segment::create(&self.log, options);
-        Ok(SectionStream::new(segment?))
+        self.member.end_write(outcome).map(drop)
     }
 
     pub(super) fn check_sound(&self) -> Result<()> {
-        self.check_healthy()?;
+        self.member.check_healthy()?;
         self.check_not_begun()
     }
 
@@ -544,27 +322,6 @@ impl Session {
                 "a commit of this session has begun: call commit_wait before anything else",
             )),
         }
-    }
-
-    /// As [`Session::check_sound`], but allowed while a commit is under way.
-    pub(super) fn check_healthy(&self) -> Result<()> {
-        self.check_process()?;
-        let text = match self.health {
-            Health::Sound if !self.members.has_lost_data() => return Ok(()),
-            Health::Sound | Health::Refused => {
-                "a commit of this session was refused, and what was written for it is gone; what was \
-                 committed before stands: start a new session and write it again"
-            }
-            Health::Failed if self.has_promises => {
-                "an earlier call of this session failed; what was committed before stands, and what of \
-                 it is not visible yet 'bedform recover' brings: start a new session after that"
-            }
-            Health::Failed => {
-                "an earlier call of this session failed; what was committed before stands: start a new \
-                 session"
-            }
-        };
-        Err(Error::new(ErrorKind::Poisoned, text))
     }
 }
 

@@ -80,15 +80,15 @@ pub(super) enum WriteData<'a> {
 }
 
 impl WriteData<'_> {
-    pub(super) fn len(&self) -> usize {
+    pub(super) fn bytes(&self) -> &[u8] {
         match self {
-            Self::Copied(bytes) => bytes.len(),
-            Self::Lent(data) => held(data).len(),
+            Self::Copied(bytes) => bytes,
+            Self::Lent(data) => held(data),
         }
     }
 }
 
-pub(super) fn held(data: &LentData) -> &[u8] {
+fn held(data: &LentData) -> &[u8] {
     let data: &(dyn AsRef<[u8]> + Send) = &**data;
     data.as_ref()
 }

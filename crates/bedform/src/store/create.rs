@@ -318,7 +318,7 @@ impl Store {
 /// Fails if the log of another store lies in this one's place: no session could commit to it.
 fn check_no_log(opened: &OpenedStore) -> Result<()> {
     // Listing does not use the key of the store.
-    let Ok(log) = LogPlace::beside(&*opened.storage, [0; 16], &opened.options.limits) else {
+    let Ok(log) = LogPlace::of_store(&*opened.storage, [0; 16], &opened.options.limits) else {
         return Ok(());
     };
     if log.newest_number(LogState::default())?.is_none() {

@@ -19,6 +19,7 @@ use bedform_storage::{Storage, stopped_by, threads_that_fit};
 use super::{CommitReach, Session};
 use crate::config::Configuration;
 use crate::error::Result;
+use crate::log::coordinator::{Coordinator, CoordinatorState};
 use crate::log::opened::OpenedStore;
 use crate::log::place::LogPlace;
 use crate::log::settle::SettleOptions;
@@ -88,7 +89,7 @@ impl Drop for BackgroundSettle {
 }
 
 impl SettleBacklog {
-    pub(super) fn new(most: SettleLimits) -> Self {
+    pub(in crate::log) fn new(most: SettleLimits) -> Self {
         Self { most, commits: VecDeque::new(), bytes: 0, work: None }
     }
 
@@ -109,7 +110,7 @@ impl SettleBacklog {
     ///
     /// # Errors
     /// `Interrupted`; those of reading the root.
-    fn look(&mut self, store: &OpenedStore, log: &LogPlace) -> Result<()> {
+    pub(in crate::log) fn wait(&mut self, store: &OpenedStore, log: &LogPlace) -> Result<()> {
         while let Some(work) = &self.work {
             let done = match self.has(1) {
                 true => workers::answer(&work.outcome)?.is_some(),
@@ -151,57 +152,53 @@ impl SettleBacklog {
     }
 }
 
-impl Session {
-    /// On the coordinator, returns the message about a commit for all members. It has the commit's
-    /// number and, if settling is about to begin, the id of the session as which they go on in new
-    /// segments. At [`CommitReach::Node`] they keep their segments, which may hold promised data
-    /// that are not drained.
-    pub(in crate::log) fn commit_message(&mut self, number: u64) -> Result<Vec<u8>> {
-        let mut told = number.to_le_bytes().to_vec();
-        if let Some(waiting) = &mut self.waiting
-            && waiting.work.is_none()
-            && waiting.has(2)
+impl Coordinator<'_> {
+    /// Commits the members' parts, as [`Coordinator::commit_all`], and returns the message about it
+    /// for all members. It has the commit's number and, if settling is about to begin, the id of
+    /// the session as which they go on in new segments. At [`CommitReach::Node`] they keep their
+    /// segments, which may hold promised data that are not drained.
+    pub(in crate::log) fn commit(&mut self, parts: &[Vec<u8>]) -> Result<Vec<u8>> {
+        let mut told = self.commit_all(parts)?.to_le_bytes().to_vec();
+        if let Some(backlog) = &mut self.state.backlog
+            && backlog.work.is_none()
+            && backlog.has(2)
         {
-            match self.options.reach {
-                CommitReach::Node => waiting.begin(&self.store),
+            match self.member.options.reach {
+                CommitReach::Node => backlog.begin(&self.member.store),
                 CommitReach::Shared => told.extend(random_key()?),
             }
         }
         Ok(told)
     }
+}
 
-    /// On the coordinator, waits while too much is unsettled.
-    pub(in crate::log) fn wait_for_settling(&mut self) -> Result<()> {
-        match &mut self.waiting {
-            Some(waiting) => waiting.look(&self.store, &self.log),
-            None => Ok(()),
-        }
-    }
-
+impl Session {
     /// Goes on as session `id`, in new segments; the coordinator settles all commits so far.
     /// Collective.
     ///
     /// # Errors
     /// Of storage, on all members. The session can only end then; its commits stand.
     pub(in crate::log) fn continue_as(&mut self, id: [u8; 16]) -> Result<()> {
-        let is_shared = self.share.is_some();
-        self.given_before = self.token().0;
+        let is_shared = self.member.share.is_some();
+        self.member.given_before = self.member.token().number();
         self.end_stream();
-        (self.id, self.share) = (id, None);
-        self.ends.clear();
+        let member = &mut self.member;
+        (member.id, member.share) = (id, None);
+        member.ends.clear();
         self.declared.iter_mut().for_each(|declared| declared.forget());
         if is_shared {
-            self.share_segment()?;
+            member.share_segment()?;
         }
-        if let Some(waiting) = &mut self.waiting {
-            waiting.begin(&self.store);
+        if let Some(CoordinatorState { backlog: Some(backlog), .. }) = &mut self.coordinator {
+            backlog.begin(&member.store);
         }
         Ok(())
     }
 
     /// Waits until settling in the background has ended.
     pub(super) fn end_settling(&mut self) {
-        if let Some(work) = self.waiting.take().and_then(|waiting| waiting.work) {
+        let backlog = self.coordinator.as_mut().and_then(|state| state.backlog.take());
+        if let Some(work) = backlog.and_then(|backlog| backlog.work) {
             let _ = work.outcome.recv();
         }
     }

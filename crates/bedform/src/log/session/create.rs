@@ -16,12 +16,13 @@ use bedform_format::metadata::LogState;
 use bedform_storage::{Version, stopped_by};
 use serde_json::{Value, json};
 
-use super::super::commit::{check_place, first_root};
-use super::super::place::LogPlace;
 use super::alike::{GivenArrays, are_alike};
-use super::{Session, SessionArray, WriteTarget, holds_text};
+use super::{Session, SessionMember, holds_text};
 use crate::comm::decide;
 use crate::error::{Error, ErrorKind, Result};
+use crate::log::coordinator::{Coordinator, check_place, first_root};
+use crate::log::place::LogPlace;
+use crate::log::stream::WriteTarget;
 use crate::options::OpenOptions;
 use crate::threads::workers;
 
@@ -38,44 +39,36 @@ pub(in crate::log) struct ArrayCreation {
     work: Option<CreationTask>,
 }
 
-#[derive(Debug)]
-enum CreationTask {
-    /// The channel with the result of a thread, and the flag that ends the thread's waits.
-    Thread(Receiver<Result<Vec<Version>>>, Arc<AtomicBool>),
-    Done(Result<Vec<Version>>),
-}
+/// The channel with the result of a thread, and the flag that ends the thread's waits.
+type CreationTask = (Receiver<Result<Vec<Version>>>, Arc<AtomicBool>);
 
 impl ArrayCreation {
     fn begin(store: &Arc<OpenedStore>, log: &LogPlace, new: NewArrayBatch) -> Result<Self> {
         let (store, new) = (store.clone(), Arc::new(new));
-        let work = if store.options.threads == Some(1) {
-            CreationTask::Done(write_all(&store, log, &new))
-        } else {
+        let (stop, (written, answer)) = (Arc::<AtomicBool>::default(), sync_channel(1));
+        let write = {
             let (store, log, new) = (store.clone(), log.clone(), new.clone());
-            let (stop, (written, answer)) = (Arc::<AtomicBool>::default(), sync_channel(1));
-            let stopped = stop.clone();
-            let write = move || {
-                // The receiver waits for it, unless the program has ended that wait.
-                let _ = written.send(stopped_by(&stopped, || write_all(&store, &log, &new)));
-            };
-            let started = Builder::new().name("bedform-create".to_owned()).spawn(write);
-            started.map_err(|error| Error::no_thread(&error))?;
-            CreationTask::Thread(answer, stop)
+            // The receiver waits for it, unless the program has ended that wait.
+            move || drop(written.send(write_all(&store, &log, &new)))
         };
-        Ok(Self { store, new, work: Some(work) })
+        if store.options.threads == Some(1) {
+            write();
+        } else {
+            let stopped = stop.clone();
+            let thread = Builder::new().name("bedform-create".to_owned());
+            let started = thread.spawn(move || stopped_by(&stopped, write));
+            started.map_err(|error| Error::no_thread(&error))?;
+        }
+        Ok(Self { store, new, work: Some((answer, stop)) })
     }
 
     /// Waits until all documents are written, and returns their versions.
     fn written(&mut self) -> Result<Vec<Version>> {
-        let outcome = match self.work.take() {
-            Some(CreationTask::Thread(answer, stop)) => {
-                workers::answer(&answer).inspect_err(|_| stop.store(true, Ordering::Relaxed))?
-            }
-            Some(CreationTask::Done(outcome)) => Some(outcome),
-            None => None,
-        };
         let ended = || Error::new(ErrorKind::Poisoned, "the arrays could not be created");
-        outcome.unwrap_or_else(|| Err(ended()))
+        let (answer, stop) = self.work.take().ok_or_else(ended)?;
+        let written =
+            workers::answer(&answer).inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
+        written.unwrap_or_else(|| Err(ended()))
     }
 }
 
@@ -112,7 +105,7 @@ fn write_all(
 impl Session {
     /// Returns the options with which the session's store was opened.
     pub fn options(&self) -> &OpenOptions {
-        &self.store.options
+        &self.member.store.options
     }
 
     /// Creates arrays. All members can write to them at once. They become visible with the next
@@ -139,41 +132,41 @@ impl Session {
         &mut self,
         arrays: Result<impl AsRef<[(ObjectPath, NewArray)]>>,
     ) -> Result<()> {
-        self.check_process()?;
+        self.member.check_process()?;
         self.enter("create_arrays()");
-        let members = self.members.clone();
+        let members = self.member.group.clone();
         let given = GivenArrays::of(&members, arrays.as_ref().map_or(&[], AsRef::as_ref));
         let sound = self.check_sound().map(|()| given.digest(&members));
         let told = decide(&*members, sound, |digests| {
             let arrays = arrays?;
             match are_alike(&digests) {
-                true => self.begin_creation(arrays.as_ref()),
+                true => {
+                    self.arrays.check_not_created(arrays.as_ref())?;
+                    self.as_coordinator()?.begin_creation(arrays.as_ref())
+                }
                 false => Ok(Vec::new()),
             }
         })?;
         if told.is_empty() {
             return Err(given.explain(&members));
         }
-        self.count_epoch();
-        let epoch = self.epoch();
+        self.member.epoch += 1;
         for one in serde_json::from_slice::<Vec<Value>>(&told).map_err(|_| erred())? {
             let (path, target) = parse(&one).ok_or_else(erred)?;
-            let before = target.shape.clone();
-            self.keys.insert(path.clone(), target.key);
-            self.arrays.insert(path, SessionArray { target, before, epoch, is_new: true });
+            self.arrays.add_created(path, target, self.member.epoch);
         }
         Ok(())
     }
+}
 
-    /// On the coordinator, starts to write the arrays, and returns their description for all
-    /// members.
+impl Coordinator<'_> {
+    /// Starts to write the arrays, and returns their description for all members.
     fn begin_creation(&mut self, arrays: &[(ObjectPath, NewArray)]) -> Result<Vec<u8>> {
-        self.check_not_created(arrays)?;
-        let store = self.store.clone();
+        let SessionMember { store, log, .. } = &*self.member;
         let mut known = Vec::with_capacity(arrays.len());
         let new = {
             let _lock = store.lock(&ObjectPath::root())?;
-            NewArrayBatch::new(&store, arrays)?
+            NewArrayBatch::new(store, arrays)?
         };
         for ((path, array), key) in arrays.iter().zip(new.keys()) {
             let Some(item) = array.data_type.item_size() else {
@@ -181,44 +174,22 @@ impl Session {
             };
             known.push(json!([path.as_str(), key, item, array.shape]));
         }
-        let creation = ArrayCreation::begin(&self.store, &self.log, new)?;
-        self.creations.push(creation);
+        self.state.creations.push(ArrayCreation::begin(store, log, new)?);
         Ok(Value::Array(known).to_string().into_bytes())
     }
 
-    /// Fails if an array has the path of one that this session has created and not committed, or
-    /// lies below or above such a path.
-    fn check_not_created(&self, arrays: &[(ObjectPath, NewArray)]) -> Result<()> {
-        let is_within = |inner: &ObjectPath, outer: &ObjectPath| {
-            let rest = inner.as_str().strip_prefix(outer.as_str());
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        let created = || self.arrays.iter().filter(|(_, known)| known.is_new).map(|(path, _)| path);
-        for (path, _) in arrays {
-            let is_taken =
-                |created: &&ObjectPath| is_within(path, created) || is_within(created, path);
-            if let Some(created) = created().find(is_taken) {
-                return Err(Error::new(
-                    ErrorKind::Exists,
-                    format!("{path} cannot be created: this session has created {created}"),
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    /// On the coordinator, makes the arrays visible that the session has created. `visible` gets
-    /// the paths of those that are, even if others fail.
+    /// Makes the arrays visible that the session has created. `visible` gets the paths of those
+    /// that are, even if others fail.
     pub(in crate::log) fn commit_creations(&mut self, visible: &mut Vec<ObjectPath>) -> Result<()> {
-        for mut creation in std::mem::take(&mut self.creations) {
+        let SessionMember { store, log, .. } = &*self.member;
+        for mut creation in std::mem::take(&mut self.state.creations) {
             let versions = creation.written()?;
-            let store = &*self.store;
             let _lock = store.lock(&ObjectPath::root())?;
             let outcome = creation
                 .new
                 .check_untouched(store, &versions)
-                .and_then(|()| prepare_log(store, &self.log, 0))
-                .and_then(|log| creation.new.commit(store, log));
+                .and_then(|()| prepare_log(store, log, 0))
+                .and_then(|state| creation.new.commit(store, state));
             if outcome.is_err() {
                 creation.new.discard(store, &versions);
                 return outcome;

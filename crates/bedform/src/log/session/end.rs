@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use bedform_storage::within;
 
-use super::{CommitReach, Health, Session};
+use super::{CommitReach, Session};
 use crate::comm::{Communicator, MemberGroup, agree, decide};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
+use crate::log::member::{Health, SessionMember};
 use crate::log::settle::SettleOptions;
 
 /// Time that a failed session may take to release its resources.
@@ -44,7 +45,7 @@ impl Session {
     /// As [`Session::commit`] and [`Store::settle`](crate::Store::settle), on all members; errors
     /// of settling say that the commits stand. The session has ended even then.
     pub fn close(mut self) -> Result<()> {
-        let outcome = self.check_process().and_then(|()| self.end_together());
+        let outcome = self.member.check_process().and_then(|()| self.end_together());
         self.leave();
         outcome
     }
@@ -53,8 +54,11 @@ impl Session {
         self.enter_handing_over("end()");
         self.commit_entered()?;
         self.end_settling();
-        self.keep_promises()?;
-        match self.options.at_end {
+        if self.member.options.reach == CommitReach::Node {
+            // All promised commits become visible.
+            self.drain_entered()?;
+        }
+        match self.member.options.at_end {
             AtEnd::Settle => self
                 .settle_together()
                 .map_err(|error| error.followed_by(self.remaining_commits_text())),
@@ -66,46 +70,22 @@ impl Session {
     /// do so when its program fails: the next collective call of the others then fails, so no
     /// member waits. Dropping a session of several members is not enough.
     pub fn leave(self) {
-        if self.check_process().is_ok() {
-            self.members.leave();
+        if self.member.check_process().is_ok() {
+            self.member.group.leave();
         }
-    }
-
-    /// Fails in a process that was forked from the session's. Its calls would mix with the
-    /// parent's, since both share the segment and the messages of the members.
-    ///
-    /// # Errors
-    /// `Poisoned`.
-    pub(in crate::log) fn check_process(&self) -> Result<()> {
-        if self.process == std::process::id() {
-            return Ok(());
-        }
-        Err(Error::new(
-            ErrorKind::Poisoned,
-            "the session is that of the process from which this one was forked: start a new session",
-        ))
     }
 
     /// Releases nothing, in a forked process: the threads to join do not exist here, and files,
     /// locks and messages are the parent's.
     pub(super) fn leave_behind(&mut self) {
-        let parents =
-            (self.stream.take(), self.waiting.take(), std::mem::take(&mut self.creations));
-        let store = (self.members.clone(), self.store.clone(), self.log.clone());
-        std::mem::forget((parents, store, self.options.burst.take()));
-    }
-
-    /// Waits until all promised commits are visible.
-    fn keep_promises(&mut self) -> Result<()> {
-        match self.options.reach {
-            CommitReach::Node => self.drain_entered().map(drop),
-            CommitReach::Shared => Ok(()),
-        }
+        let SessionMember { store, group, options, log, stream, .. } = &mut self.member;
+        let parents = (stream.take(), self.coordinator.take(), options.burst.take());
+        std::mem::forget((parents, store.clone(), group.clone(), log.clone()));
     }
 
     /// Releases the segment.
     pub(super) fn end_stream(&mut self) {
-        match self.health {
+        match self.member.health {
             Health::Sound => self.let_go(),
             // For a limited time, since an unresponsive server may be the cause. Locks that are not
             // released expire.
@@ -113,34 +93,11 @@ impl Session {
         }
     }
 
-    /// Releases the segment. Marks it as closed, so that its data without a commit may be removed,
-    /// unless a step failed or a commit was promised.
     fn let_go(&mut self) {
-        for path in std::mem::take(&mut self.locked) {
-            // Locked and released at once, which removes the lock file. If another writer holds it,
-            // that writer removes it.
-            drop(self.store.storage.try_lock(&path));
+        if let Some(state) = &mut self.coordinator {
+            state.remove_lock_files(&self.member.store);
         }
-        let is_first = self.share.is_none_or(|share| share.lane.number() == 0);
-        if let Some(mut stream) = self.stream.take()
-            && is_first
-            && self.health != Health::Failed
-            && !self.has_promises
-            // Nothing is created where the store was before it was moved.
-            && self.store.log_place().is_ok_and(|now| now.name() == self.log.name())
-        {
-            let name = stream.segment().name();
-            // Without the mark the segment is searched before it is removed, which only costs time.
-            let _ = self.log.mark_closed(name);
-            if self.options.reach == CommitReach::Node && self.options.burst.is_some() {
-                // If the note stays, as after a power cut, `recover` must run before other sessions
-                // begin.
-                let is_forgotten = self.log.forget_tier(name).is_ok();
-                if let Some(drain) = stream.segment().drain().filter(|_| is_forgotten) {
-                    drain.give_up();
-                }
-            }
-        }
+        self.member.end_segment();
     }
 
     /// Describes the state of commits that are not fully settled, and the remedy.
@@ -148,7 +105,7 @@ impl Session {
         format!(
             "all that was committed is durable and can be read, and what was not settled, or not removed, \
              stays in {}: 'bedform settle', by who may, goes on",
-            self.log.name()
+            self.member.log.name()
         )
     }
 
@@ -156,9 +113,10 @@ impl Session {
     fn settle_together(&mut self) -> Result<()> {
         // The log is removed when no member holds a segment.
         self.end_stream();
-        agree(&*self.members, Ok(()))?;
+        let SessionMember { store, group, .. } = &self.member;
+        agree(&**group, Ok(()))?;
         let options = SettleOptions::default();
-        self.store.settle_together(&self.members, &options, &|_, _| ()).map(drop)
+        store.settle_together(group, &options, &|_, _| ()).map(drop)
     }
 }
 
@@ -200,7 +158,7 @@ mod tests {
         let mut session = begun(&store, members.pop().unwrap());
         let _other = other.join().unwrap();
 
-        session.process += 1;
+        session.member.process += 1;
         let again = Elements::Bytes(&[5; 4]);
         let refused = [
             session.write(&path, &Selection::all(&[4]), again).map(drop),
@@ -217,8 +175,8 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Poisoned);
             assert!(error.to_string().contains("forked"), "{error}");
         }
-        let name = session.stream().unwrap().segment().name().to_owned();
-        let log = session.log.clone();
+        let name = session.member.stream().unwrap().segment().name().to_owned();
+        let log = session.member.log.clone();
         session.leave();
         assert!(!log.is_closed(&name).unwrap(), "its writer goes on");
         let lock = ObjectPath::parse(&format!("segments/{name}")).unwrap();

@@ -9,7 +9,7 @@ use crate::comm::{Communicator, decide};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::boxes::parts_of;
 use crate::log::segment::{LentData, to_error};
-use crate::log::stream::{DeclaredBoxes, SectionStream, WriteData, WriteTarget, held};
+use crate::log::stream::{DeclaredBoxes, SectionStream, WriteData, WriteTarget};
 use crate::plan::copy;
 use crate::write::elements::Elements;
 
@@ -53,27 +53,21 @@ impl Session {
         data: WriteData<'_>,
     ) -> Result<Token> {
         self.check_sound()?;
-        let known = self.array_large_enough(path, |shape| selection.validate(shape).is_ok())?;
+        let (arrays, member) = (&mut self.arrays, &mut self.member);
+        let known = arrays.large_enough(member, path, |shape| selection.validate(shape).is_ok())?;
         let (shape, item) = (&known.target.shape, known.target.item_size);
         selection.validate(shape).map_err(|error| Error::from(error).at(path.to_string()))?;
-        check_bytes(path, data.len(), selection.len(), item)?;
-        if data.len() == 0 {
-            return Ok(self.token());
+        check_bytes(path, data.bytes().len(), selection.len(), item)?;
+        if data.bytes().is_empty() {
+            return Ok(member.token());
         }
         let parts = parts_of(selection, shape.len(), item)?;
-        self.begin(path, parts.boxes)?;
-        let stream = self.stream()?;
+        let stream = member.begin_write(&known.target, parts.boxes)?;
         let outcome = match parts.copies {
             None => stream.add(data),
-            Some(copies) => {
-                let bytes = match &data {
-                    WriteData::Copied(bytes) => bytes,
-                    WriteData::Lent(data) => held(data),
-                };
-                add_gathered(stream, bytes, copies, item)
-            }
+            Some(copies) => add_gathered(stream, data.bytes(), copies, item),
         };
-        self.end_write(outcome)
+        member.end_write(outcome)
     }
 
     /// As [`Session::write`], for several boxes: their elements follow each other, each box in C
@@ -88,13 +82,14 @@ impl Session {
         elements: &[u8],
     ) -> Result<Token> {
         self.check_sound()?;
-        let known = self.array_large_enough(path, |shape| boxes.validate(shape).is_ok())?;
+        let (arrays, member) = (&mut self.arrays, &mut self.member);
+        let known = arrays.large_enough(member, path, |shape| boxes.validate(shape).is_ok())?;
         boxes.validate(&known.target.shape).map_err(|error| outside(path, &error))?;
         let count = boxes.elements().map_err(to_error)?;
         check_bytes(path, elements.len(), Some(count), known.target.item_size)?;
-        self.begin(path, boxes)?;
-        let outcome = self.stream()?.add(WriteData::Copied(elements));
-        self.end_write(outcome)
+        let stream = member.begin_write(&known.target, boxes)?;
+        let outcome = stream.add(WriteData::Copied(elements));
+        member.end_write(outcome)
     }
 
     /// Declares boxes once, for many writes of this member, to any array and record in which they
@@ -148,26 +143,20 @@ impl Session {
     ) -> Result<Token> {
         self.check_sound()?;
         let unknown = || Error::invalid("this decomposition was not declared in this session");
-        let boxes = self.declared.get(decomposition.0).ok_or_else(unknown)?.boxes.clone();
-        let known = self
-            .array_large_enough(path, |shape| check_boxes_within(&boxes, record, shape).is_ok())?;
-        check_boxes_within(&boxes, record, &known.target.shape)
-            .map_err(|error| error.at(path.to_string()))?;
-        let (turn, commit) = (self.turn(), self.commit_id());
-        self.stream()?;
-        let declared = self.declared.get_mut(decomposition.0);
-        let (Some(known), Some(stream), Some(declared)) =
-            (self.arrays.get(path), self.stream.as_mut(), declared)
-        else {
-            return Err(Error::invalid("no such array"));
-        };
-        let count = boxes.elements().map_err(to_error)?;
-        check_bytes(path, data.len(), Some(count), known.target.item_size)?;
+        let declared = self.declared.get_mut(decomposition.0).ok_or_else(unknown)?;
+        let (arrays, member) = (&mut self.arrays, &mut self.member);
+        let check = |shape: &[u64]| check_boxes_within(&declared.boxes, record, shape);
+        let known = arrays.large_enough(member, path, |shape| check(shape).is_ok())?;
+        check(&known.target.shape).map_err(|error| error.at(path.to_string()))?;
+        let (turn, commit) = (member.turn(), member.commit_id());
+        let stream = member.stream()?;
+        let count = declared.boxes.elements().map_err(to_error)?;
+        check_bytes(path, data.bytes().len(), Some(count), known.target.item_size)?;
         stream
             .begin_declared(&known.target, record, declared, turn, commit)
             .map_err(|error| error.at(path.to_string()))?;
         let outcome = stream.add(data);
-        self.end_write(outcome)
+        member.end_write(outcome)
     }
 
     /// Makes the array at `path` larger from the next commit on; new elements that are not written
@@ -178,7 +167,7 @@ impl Session {
     /// `InvalidArgument` for another rank, or a shape that is smaller along some axis.
     pub fn resize(&mut self, path: &ObjectPath, shape: &[u64]) -> Result<()> {
         self.check_sound()?;
-        let known = self.array_large_enough(path, |_| false)?;
+        let known = self.arrays.large_enough(&self.member, path, |_| false)?;
         let old = &known.target.shape;
         let grows = shape.len() == old.len() && old.iter().zip(shape).all(|(old, new)| old <= new);
         if !grows || shape.iter().any(|length| i64::try_from(*length).is_err()) {
@@ -206,23 +195,22 @@ impl Session {
         shape: &[u64],
         elements: Elements<'_>,
     ) -> Result<u64> {
-        self.check_process()?;
+        self.member.check_process()?;
         self.enter(format!("append({:?}, axis {axis})", path.as_str()));
         let mine = self.append_request(path, axis, shape, elements);
-        let members = self.members.clone();
-        let told = decide(&*members, mine, |parts| {
+        let told = decide(&*self.member.group, mine, |parts| {
             check_one_array(path, &parts)?;
             Ok(append_starts(&parts))
         })?;
-        self.epoch += 1;
+        self.member.epoch += 1;
         let numbers: Vec<u64> =
             told.as_chunks::<8>().0.iter().copied().map(u64::from_le_bytes).collect();
         let (Some(end), Some(start)) =
-            (numbers.first(), numbers.get(self.members.rank() as usize + 1))
+            (numbers.first(), numbers.get(self.member.group.rank() as usize + 1))
         else {
             return Err(Error::invalid("the members' coordinator erred"));
         };
-        let known = self.array_at(path)?;
+        let known = self.arrays.at(&self.member, path)?;
         known.target.base[axis] = known.before[axis];
         known.target.shape[axis] = *end;
         let mut corner = vec![0; known.target.shape.len()];
@@ -246,7 +234,7 @@ impl Session {
     ) -> Result<Vec<u8>> {
         self.check_sound()?;
         let WriteTarget { key, item_size, shape: old, .. } =
-            &self.array_large_enough(path, |_| false)?.target;
+            &self.arrays.large_enough(&self.member, path, |_| false)?.target;
         let fits = shape.len() == old.len()
             && axis < old.len()
             && (0..old.len()).all(|other| other == axis || shape[other] == old[other]);
@@ -262,24 +250,6 @@ impl Session {
             check_bytes(path, bytes.len(), Some(count), *item_size)?;
         }
         Ok([&old[axis].to_le_bytes()[..], &shape[axis].to_le_bytes(), key].concat())
-    }
-
-    fn begin(&mut self, path: &ObjectPath, boxes: Boxes) -> Result<()> {
-        let (turn, commit) = (self.turn(), self.commit_id());
-        self.stream()?;
-        match (self.arrays.get(path), self.stream.as_mut()) {
-            (Some(known), Some(stream)) => stream.begin(&known.target, boxes, turn, commit),
-            _ => Err(Error::invalid("no such array")),
-        }
-    }
-
-    /// Ends a write. If it failed between its description and its last byte, the session cannot be
-    /// used any more.
-    pub(super) fn end_write(&mut self, outcome: Result<()>) -> Result<Token> {
-        let commit = self.commit_id();
-        let outcome = outcome.and_then(|()| self.stream()?.cut_if_large(commit));
-        self.fail_with(&outcome);
-        outcome.map(|()| self.token())
     }
 }
 

@@ -18,7 +18,7 @@ use bedform_storage::{Condition, Durability};
 use serde_json::{Value, json};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::commit::first_root;
+use crate::log::coordinator::first_root;
 use crate::log::place::LogPlace;
 use crate::log::recover::{has_leftover, has_more};
 use crate::log::view::RootView;
