@@ -6,7 +6,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `known` | an array as of the start of a read: layout, source, snapshot |
+//! | `known` | an array as of the start of a read: handle, state, snapshot; its reads and plans |
 //! | `read` | reads into a buffer; explanations, prices, simulated requests |
 //! | `ahead` | readahead |
 //! | `redirect` | reads that replicas make cheaper |
