@@ -43,18 +43,17 @@ impl SidecarSite {
         let mut all: Vec<Self> = Vec::new();
         for item in items {
             let start = item.span().start;
+            let bad = |text: String| Err(at_line(whole.text, start, text));
             let Some(table) = item.get_ref().as_table() else {
-                return Err(at_line(whole.text, start, format!("sidecars takes {what}")));
+                return bad(format!("sidecars takes {what}"));
             };
             let section = SettingsTable { text: whole.text, name: "[[sidecars]] ", table };
             let own = Self::read(&section, start)?;
             if all.iter().any(|other| other.root == own.root) {
-                let text = format!("[[sidecars]] has the root {} twice", own.root.display());
-                return Err(at_line(whole.text, start, text));
+                return bad(format!("[[sidecars]] has the root {} twice", own.root.display()));
             }
             if all.len() == SITES_MAX {
-                let text = format!("more than {SITES_MAX} [[sidecars]]");
-                return Err(at_line(whole.text, start, text));
+                return bad(format!("more than {SITES_MAX} [[sidecars]]"));
             }
             all.push(own);
         }
