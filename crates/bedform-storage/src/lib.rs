@@ -42,7 +42,6 @@ pub mod os_file_system;
 pub mod price;
 pub mod profile;
 pub mod recording;
-mod shared;
 pub mod simulated;
 pub mod storage;
 pub mod throttle;

@@ -27,8 +27,10 @@ use std::sync::Arc;
 use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
+use crate::implement::if_found;
 use crate::{
     Bell, Condition, GrowingObject, Object, ObjectWriter, PendingObject, StorageError, Version,
+    forward,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -103,8 +105,9 @@ pub type SyncAll<'a> = Box<dyn Fn() -> Result<()> + Send + Sync + 'a>;
 /// A place that keeps objects under paths. Cheap to share between threads.
 ///
 /// No method has a default body: an implementation states each missing ability, and a wrapper that
-/// omits a method does not compile. Shorthands are in [`StorageExt`], building blocks of
-/// implementations in [`implement`](crate::implement).
+/// omits a method does not compile. A new method needs a row in the table of
+/// [`implement`](crate::implement), which has the building blocks of implementations. Shorthands are
+/// in [`StorageExt`].
 pub trait Storage: Send + Sync + Debug {
     /// Returns the name by which a user knows this place: a directory or URL.
     fn name(&self) -> String;
@@ -386,7 +389,7 @@ pub trait StorageExt: Storage {
     /// # Errors
     /// As [`Storage::open`], without `NotFound`.
     fn find(&self, path: &ObjectPath) -> Result<Option<Box<dyn Object>>> {
-        found(self.open(path))
+        if_found(self.open(path))
     }
 
     /// As [`Storage::open_end`]; `None` if there is no such object.
@@ -394,18 +397,19 @@ pub trait StorageExt: Storage {
     /// # Errors
     /// As [`StorageExt::find`].
     fn find_end(&self, path: &ObjectPath, bytes: u64) -> Result<Option<Box<dyn Object>>> {
-        found(self.open_end(path, bytes))
+        if_found(self.open_end(path, bytes))
     }
 }
 
 impl<S: Storage + ?Sized> StorageExt for S {}
 
-fn found(opened: Result<Box<dyn Object>>) -> Result<Option<Box<dyn Object>>> {
-    match opened {
-        Ok(object) => Ok(Some(object)),
-        Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error),
-    }
+/// Wrappers accept a shared storage as any other.
+impl<S: Storage + ?Sized> Storage for Arc<S> {
+    forward!(**self as Storage: name, identity, is_remote, now, beside, within);
+    forward!(**self as Storage: open, open_end, ask_end, stat, modified_ns, is_current);
+    forward!(**self as Storage: create, put, grow, grow_lane, delete, delete_tree);
+    forward!(**self as Storage: workspace, publish_tree, publish_object, list, sweep);
+    forward!(**self as Storage: sync, can_sync_all, sync_all, lock, try_lock, try_lock_of_dead);
 }
 
 /// A directory in which a tree is staged before publication. See [`Storage::workspace`].

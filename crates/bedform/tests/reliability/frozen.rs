@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use bedform_format::ObjectPath;
 use bedform_storage::{
-    ListedEntry, Lock, Object, Storage, StorageError, StorageErrorKind, Version, implement, lacks,
+    ListedEntry, Lock, Object, Storage, StorageError, StorageErrorKind, Version, forward,
+    implement, lacks,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -90,16 +91,8 @@ impl Storage for Frozen {
         false
     }
 
-    fn modified_ns(&self, path: &ObjectPath) -> Result<i64> {
-        implement::modified_ns(self, path)
-    }
-
     fn now(&self) -> Result<i64> {
         Ok(0)
-    }
-
-    fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
-        implement::is_current(self, path, version)
     }
 
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
@@ -150,4 +143,5 @@ impl Storage for Frozen {
     lacks!(open_end, ask_end, try_lock, try_lock_of_dead);
     lacks!(workspace, publish_tree, publish_object, can_sync_all, sync_all);
     lacks!(create, put, grow, grow_lane, delete, delete_tree);
+    forward!(implement as Storage: modified_ns, is_current);
 }
