@@ -155,8 +155,8 @@ impl Object for FailingObject {
         self.faults.call(StorageOperation::Read, &self.path, || Ok(Some(bytes)))
     }
 
-    fn ask(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
-        let asked = self.inner.ask(offset, length, bell);
+    fn request(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
+        let asked = self.inner.request(offset, length, bell);
         self.faults.call_later(StorageOperation::Read, &self.path, asked)
     }
 
@@ -175,7 +175,7 @@ impl Object for FailingObject {
     }
 
     // A hint does not fail.
-    forward!(self.inner as Object: version, read_ahead, at_hand, known);
+    forward!(self.inner as Object: version, read_ahead, buffered_range, buffered_bytes);
 }
 
 struct FailingWriter<'a> {
@@ -269,8 +269,13 @@ impl<S: Storage> Storage for Failing<S> {
         Ok(FailingObject::boxed(inner, path.clone(), Arc::clone(&self.faults)))
     }
 
-    fn ask_end(&self, path: &ObjectPath, bytes: u64, bell: &Arc<Bell>) -> Option<PendingObject> {
-        let asked = self.inner.ask_end(path, bytes, bell);
+    fn request_end(
+        &self,
+        path: &ObjectPath,
+        bytes: u64,
+        bell: &Arc<Bell>,
+    ) -> Option<PendingObject> {
+        let asked = self.inner.request_end(path, bytes, bell);
         let asked = self.faults.call_later(StorageOperation::Open, path, asked)?;
         let (path, faults) = (path.clone(), Arc::clone(&self.faults));
         Some(asked.then(|found| Ok(found?.map(|inner| FailingObject::boxed(inner, path, faults)))))
@@ -328,8 +333,8 @@ impl<S: Storage> Storage for Failing<S> {
         Ok(Box::new(FailingGrowing { inner, path: path.clone(), faults, failed: None }))
     }
 
-    fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
-        let inner = self.inner.beside(suffix)?;
+    fn sibling(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
+        let inner = self.inner.sibling(suffix)?;
         Ok(Arc::new(Failing { inner, faults: Arc::clone(&self.faults) }))
     }
 

@@ -15,8 +15,8 @@ use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
 use crate::{
-    Condition, Durability, Object, ObjectWriter, SYNC_ALIGNMENT, Storage, StorageError,
-    StorageErrorKind, SyncAll, Version, WriteHint,
+    Condition, Durability, ObjectWriter, SYNC_ALIGNMENT, Storage, StorageError, StorageErrorKind,
+    SyncAll, Version, WriteHint,
 };
 
 /// The result of a call of the storage traits.
@@ -83,18 +83,6 @@ pub fn sync_all<'a>(
     _directories: &[ObjectPath],
 ) -> Result<SyncAll<'a>> {
     Err(unsupported("sync", storage.name(), "there is no sync of all objects"))
-}
-
-/// Returns the object of a successful opening; `None` if it is missing.
-///
-/// # Errors
-/// Other errors of the opening.
-pub fn if_found(opened: Result<Box<dyn Object>>) -> Result<Option<Box<dyn Object>>> {
-    match opened {
-        Ok(object) => Ok(Some(object)),
-        Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 /// Returns the error of an operation that a place does not support, with the reason.
@@ -174,7 +162,7 @@ pub fn checked_suffix(suffix: &str) -> Result<&str> {
 ///   [this module](crate::implement).
 ///
 /// ```
-/// use bedform_storage::{GrowingObject, ObjectPath, StorageError, forward};
+/// use bedform_storage::{GrowingObject, StorageError, forward};
 ///
 /// /// An object that counts its syncs.
 /// struct Counting {
@@ -191,6 +179,18 @@ pub fn checked_suffix(suffix: &str) -> Result<&str> {
 ///     forward!(self.inner as GrowingObject: position, append, flush);
 /// }
 /// ```
+///
+/// An omitted method is an error:
+///
+/// ```compile_fail,E0046
+/// use bedform_storage::{GrowingObject, forward};
+///
+/// struct Lossy(Box<dyn GrowingObject>);
+///
+/// impl GrowingObject for Lossy {
+///     forward!(self.0 as GrowingObject: position, append, flush);
+/// }
+/// ```
 #[macro_export]
 macro_rules! forward {
     (implement as $trait:ident: $($method:ident),+ $(,)?) => {
@@ -199,10 +199,10 @@ macro_rules! forward {
     (**self as $trait:ident: $($method:ident),+ $(,)?) => {
         $($crate::storage_method!([**] $trait $method);)+
     };
-    (self.$field:ident as $trait:ident: $($method:ident),+ $(,)?) => {
+    (self.$field:tt as $trait:ident: $($method:ident),+ $(,)?) => {
         $($crate::storage_method!([. $field] $trait $method);)+
     };
-    (self.$field:ident as $trait:ident through $hook:ident: $($method:ident),+ $(,)?) => {
+    (self.$field:tt as $trait:ident through $hook:ident: $($method:ident),+ $(,)?) => {
         $($crate::storage_method!([. $field through $hook] $trait $method);)+
     };
 }
@@ -233,7 +233,7 @@ macro_rules! forward {
 ///         Ok(true)
 ///     }
 ///
-///     lacks!(read_past, read_ahead, ask, read_resident, at_hand, known, kept);
+///     lacks!(read_past, read_ahead, request, read_resident, buffered_range, buffered_bytes, kept);
 /// }
 /// ```
 #[macro_export]
@@ -242,13 +242,13 @@ macro_rules! lacks {
 
     (@ read_past) => { $crate::storage_method!([gives Ok(None)] Object read_past); };
     (@ read_ahead) => { $crate::storage_method!([gives false] Object read_ahead); };
-    (@ ask) => { $crate::storage_method!([gives None] Object ask); };
+    (@ request) => { $crate::storage_method!([gives None] Object request); };
     (@ read_resident) => { $crate::storage_method!([gives Ok(0)] Object read_resident); };
-    (@ at_hand) => { $crate::storage_method!([gives 0..0] Object at_hand); };
-    (@ known) => { $crate::storage_method!([gives None] Object known); };
+    (@ buffered_range) => { $crate::storage_method!([gives 0..0] Object buffered_range); };
+    (@ buffered_bytes) => { $crate::storage_method!([gives None] Object buffered_bytes); };
     (@ kept) => { $crate::storage_method!([gives None] Object kept); };
 
-    (@ ask_end) => { $crate::storage_method!([gives None] Storage ask_end); };
+    (@ request_end) => { $crate::storage_method!([gives None] Storage request_end); };
     (@ can_sync_all) => { $crate::storage_method!([gives false] Storage can_sync_all); };
     (@ sync) => { $crate::storage_method!([gives Ok(())] Storage sync); };
     (@ sync_all) => { $crate::storage_method!([implement] Storage sync_all); };

@@ -375,10 +375,10 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         Ok(Box::new(LocalGrowing::create(&self.shared, path, lane, durability, None)?))
     }
 
-    fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
+    fn sibling(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
         let shared = &*self.shared;
         let suffix = checked_suffix(suffix)?;
-        let system = uninterrupted(|| shared.system.beside(suffix)).map_err(|error| {
+        let system = uninterrupted(|| shared.system.sibling(suffix)).map_err(|error| {
             StorageError::from_io("open", format!("{}{suffix}", self.name()), error)
         })?;
         Ok(Arc::new(self.elsewhere(system)))
@@ -573,6 +573,6 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         Ok(swept)
     }
 
-    lacks!(open_end, ask_end);
+    lacks!(open_end, request_end);
     forward!(implement as Storage: put);
 }

@@ -267,7 +267,7 @@ impl Object for MemoryObject {
         Ok(state.objects.get(&self.key).is_some_and(|now| now.version == self.content.version))
     }
 
-    lacks!(read_past, read_ahead, ask, at_hand, known, kept);
+    lacks!(read_past, read_ahead, request, buffered_range, buffered_bytes, kept);
 }
 
 struct MemoryWriter {
@@ -471,7 +471,7 @@ impl Storage for MemoryStorage {
         Ok(Box::new(MemoryGrowing { shared, path, key, lane, bytes, position: 0, identity }))
     }
 
-    fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
+    fn sibling(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
         let place = format!("{}{}", self.place, checked_suffix(suffix)?);
         Ok(Arc::new(Self { shared: Arc::clone(&self.shared), place }))
     }
@@ -570,6 +570,6 @@ impl Storage for MemoryStorage {
         Ok(self.lock_free(&mut state, path))
     }
 
-    lacks!(open_end, ask_end, sync, can_sync_all, sync_all, try_lock_of_dead, sweep);
+    lacks!(open_end, request_end, sync, can_sync_all, sync_all, try_lock_of_dead, sweep);
     forward!(implement as Storage: is_current, put);
 }

@@ -263,9 +263,14 @@ impl<S: Storage> Storage for Recording<S> {
         Ok(self.opened(path, inner))
     }
 
-    fn ask_end(&self, path: &ObjectPath, bytes: u64, bell: &Arc<Bell>) -> Option<PendingObject> {
+    fn request_end(
+        &self,
+        path: &ObjectPath,
+        bytes: u64,
+        bell: &Arc<Bell>,
+    ) -> Option<PendingObject> {
         let (path, log) = (path.clone(), self.log.clone());
-        Some(self.inner.ask_end(&path.clone(), bytes, bell)?.then(move |outcome| {
+        Some(self.inner.request_end(&path.clone(), bytes, bell)?.then(move |outcome| {
             let Some(inner) = outcome? else { return Ok(None) };
             log.record(StorageOperation::Open, &path, 0..0, false, (0, 0));
             Ok(Some(RecordedObject::boxed(inner, path, log)))
@@ -330,8 +335,8 @@ impl<S: Storage> Storage for Recording<S> {
         Ok(Box::new(RecordedGrowing { inner, path, lane, is_durable, synced: 0, log }))
     }
 
-    fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
-        let inner = self.inner.beside(suffix)?;
+    fn sibling(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
+        let inner = self.inner.sibling(suffix)?;
         let place = format!("{}{suffix}", self.log.place).into();
         let log = Log { events: Arc::clone(&self.log.events), place };
         Ok(Arc::new(Recording { inner, log }))

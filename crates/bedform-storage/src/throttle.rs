@@ -212,8 +212,8 @@ impl<F> Throttled<F> {
 impl<F: FileSystem> FileSystem for Throttled<F> {
     type Handle = F::Handle;
 
-    fn beside(&self, suffix: &str) -> io::Result<Self> {
-        Ok(Self { inner: self.inner.beside(suffix)?, pace: Arc::clone(&self.pace) })
+    fn sibling(&self, suffix: &str) -> io::Result<Self> {
+        Ok(Self { inner: self.inner.sibling(suffix)?, pace: Arc::clone(&self.pace) })
     }
 
     fn within(&self, path: &str, links: LinkPolicy) -> io::Result<Self> {
@@ -334,9 +334,9 @@ mod tests {
         let pace = ThrottleSchedule::by_clock(throttle(), clock.clone());
         let system = Throttled::new(SimulatedFileSystem::new(), pace);
         let storage = LocalStorage::over(system, Mode::ReadWrite, Staging::default());
-        let beside = storage.beside("-log").unwrap();
+        let sibling = storage.sibling("-log").unwrap();
         let path = ObjectPath::parse("a").unwrap();
-        for place in [&storage as &dyn Storage, &*beside] {
+        for place in [&storage as &dyn Storage, &*sibling] {
             let mut growing = place.grow(&path, Durability::Process, None).unwrap();
             growing.append(&[1; 4096]).unwrap();
             growing.sync().unwrap();

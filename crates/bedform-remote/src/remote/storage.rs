@@ -9,6 +9,7 @@ use ::object_store::{Error, ObjectStoreExt, PutPayload};
 use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 use bedform_storage::implement::{self, checked_suffix};
+use bedform_storage::storage::if_found;
 use bedform_storage::{
     Bell, Condition, Durability, GrowingObject, ListedEntry, Lock, Object, ObjectWriter,
     PendingObject, Storage, StorageError, StorageErrorKind, Version, WriteHint, forward, lacks,
@@ -46,10 +47,15 @@ impl Storage for RemoteStorage {
         runtime::run("open", &shown, opening)
     }
 
-    fn ask_end(&self, path: &ObjectPath, bytes: u64, bell: &Arc<Bell>) -> Option<PendingObject> {
+    fn request_end(
+        &self,
+        path: &ObjectPath,
+        bytes: u64,
+        bell: &Arc<Bell>,
+    ) -> Option<PendingObject> {
         let name = self.name_of("open", path).ok()?;
         let opening = self.shared.clone().open(name, self.shown_of(path), bytes);
-        runtime::answer(bell, async { implement::if_found(opening.await) })
+        runtime::answer(bell, async { if_found(opening.await) })
     }
 
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
@@ -121,7 +127,7 @@ impl Storage for RemoteStorage {
         Err(implement::unsupported("create", path, "an object of a server grows for one writer"))
     }
 
-    fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
+    fn sibling(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
         let suffix = checked_suffix(suffix)?;
         if self.prefix.is_empty() {
             let reason = io::Error::other("nothing can lie beside a whole bucket");

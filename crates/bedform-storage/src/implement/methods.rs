@@ -24,8 +24,8 @@ macro_rules! storage_method {
         $crate::write_method!($how fn open_end(&self, path: &$crate::ObjectPath, bytes: u64)
             -> $crate::implement::Result<Box<dyn $crate::Object>>; Open path);
     };
-    ($how:tt Storage ask_end) => {
-        $crate::write_method!($how fn ask_end(
+    ($how:tt Storage request_end) => {
+        $crate::write_method!($how fn request_end(
             &self, path: &$crate::ObjectPath, bytes: u64, bell: &::std::sync::Arc<$crate::Bell>,
         ) -> Option<$crate::PendingObject>);
     };
@@ -69,8 +69,8 @@ macro_rules! storage_method {
             &self, path: &$crate::ObjectPath, lane: $crate::Lane, durability: $crate::Durability,
         ) -> $crate::implement::Result<Box<dyn $crate::GrowingObject>>; Grow path durability);
     };
-    ($how:tt Storage beside) => {
-        $crate::write_method!($how fn beside(&self, suffix: &str)
+    ($how:tt Storage sibling) => {
+        $crate::write_method!($how fn sibling(&self, suffix: &str)
             -> $crate::implement::Result<::std::sync::Arc<dyn $crate::Storage>>);
     };
     ($how:tt Storage within) => {
@@ -152,8 +152,8 @@ macro_rules! storage_method {
     ($how:tt Object read_ahead) => {
         $crate::write_method!($how fn read_ahead(&self, offset: u64, length: u64) -> bool);
     };
-    ($how:tt Object ask) => {
-        $crate::write_method!($how fn ask(
+    ($how:tt Object request) => {
+        $crate::write_method!($how fn request(
             &self, offset: u64, length: u64, bell: &::std::sync::Arc<$crate::Bell>,
         ) -> Option<$crate::Answer<$crate::Bytes>>);
     };
@@ -161,11 +161,11 @@ macro_rules! storage_method {
         $crate::write_method!($how fn read_resident(&self, offset: u64, buffer: &mut [u8])
             -> $crate::implement::Result<usize>);
     };
-    ($how:tt Object at_hand) => {
-        $crate::write_method!($how fn at_hand(&self) -> ::std::ops::Range<u64>);
+    ($how:tt Object buffered_range) => {
+        $crate::write_method!($how fn buffered_range(&self) -> ::std::ops::Range<u64>);
     };
-    ($how:tt Object known) => {
-        $crate::write_method!($how fn known(&self, offset: u64, length: usize) -> Option<&[u8]>);
+    ($how:tt Object buffered_bytes) => {
+        $crate::write_method!($how fn buffered_bytes(&self, offset: u64, length: usize) -> Option<&[u8]>);
     };
     ($how:tt Object kept) => {
         $crate::write_method!($how fn kept(&self) -> Option<::std::sync::Arc<dyn $crate::Object>>);
@@ -396,14 +396,14 @@ macro_rules! write_method {
         }
     };
 
-    (@ [. $field:ident] $self:ident $name:ident $arguments:tt $($hook:tt)*) => {
+    (@ [. $field:tt] $self:ident $name:ident $arguments:tt $($hook:tt)*) => {
         $self.$field.$name $arguments
     };
     (@ [**] $self:ident $name:ident $arguments:tt $($hook:tt)*) => { (**$self).$name $arguments };
-    (@ [. $field:ident through $hook:ident] $self:ident $name:ident $arguments:tt ($bytes:expr)) => {
+    (@ [. $field:tt through $hook:ident] $self:ident $name:ident $arguments:tt ($bytes:expr)) => {
         $self.$hook($bytes, || $self.$field.$name $arguments)
     };
-    (@ [. $field:ident through $hook:ident] $self:ident $name:ident $arguments:tt
+    (@ [. $field:tt through $hook:ident] $self:ident $name:ident $arguments:tt
         $operation:ident $path:ident $($durability:ident)?) => {
         $self.$hook(
             $crate::StorageOperation::$operation,

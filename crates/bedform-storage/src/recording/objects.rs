@@ -50,17 +50,17 @@ impl Object for RecordedObject {
         Ok(bytes)
     }
 
-    fn ask(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
+    fn request(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
         let this = self.clone();
-        Some(self.inner.ask(offset, length, bell)?.then(move |outcome| {
+        Some(self.inner.request(offset, length, bell)?.then(move |outcome| {
             let bytes = outcome?;
             this.event(StorageOperation::Read, offset, bytes.len());
             Ok(bytes)
         }))
     }
 
-    fn known(&self, offset: u64, length: usize) -> Option<&[u8]> {
-        let bytes = self.inner.known(offset, length)?;
+    fn buffered_bytes(&self, offset: u64, length: usize) -> Option<&[u8]> {
+        let bytes = self.inner.buffered_bytes(offset, length)?;
         self.event(StorageOperation::ReadResident, offset, length);
         Some(bytes)
     }
@@ -89,7 +89,7 @@ impl Object for RecordedObject {
         Ok(is_current)
     }
 
-    forward!(self.inner as Object: version, at_hand);
+    forward!(self.inner as Object: version, buffered_range);
 }
 
 pub(super) struct RecordedWriter<'a> {

@@ -166,7 +166,7 @@ impl Object for LaneObject {
         Ok(count)
     }
 
-    lacks!(ask, at_hand, known, kept);
+    lacks!(request, buffered_range, buffered_bytes, kept);
 
     forward!(self.file as Object: version, is_current);
 }

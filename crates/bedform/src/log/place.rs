@@ -51,7 +51,7 @@ impl LogPlace {
     /// # Errors
     /// If nothing can lie beside the store.
     pub(crate) fn beside(storage: &dyn Storage, store: [u8; 16], limits: &Limits) -> Result<Self> {
-        Ok(Self { storage: storage.beside(SUFFIX)?, store, limits: limits.clone() })
+        Ok(Self { storage: storage.sibling(SUFFIX)?, store, limits: limits.clone() })
     }
 
     /// Returns the name of the place for users.

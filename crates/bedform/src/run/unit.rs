@@ -233,7 +233,7 @@ impl ReadExecution<'_> {
         if expected != found {
             return Err(damaged(CodecError::Checksum { codec: "crc32c", expected, found }));
         }
-        let known = object.at_hand();
+        let known = object.buffered_range();
         if known.start > chunk.extent.offset || known.end < chunk.extent.end() {
             self.requests.fetch_add(1, Ordering::Relaxed);
             self.bytes.fetch_add(chunk.extent.length, Ordering::Relaxed);
@@ -287,7 +287,7 @@ impl ReadExecution<'_> {
     ) -> Result<&'b [u8]> {
         let length = usize::try_from(unit.bytes()).unwrap_or(usize::MAX);
         if let [extent] = unit.extents.as_slice()
-            && let Some(known) = object.known(extent.offset, length)
+            && let Some(known) = object.buffered_bytes(extent.offset, length)
         {
             return Ok(known);
         }

@@ -63,7 +63,7 @@ impl Watched {
 impl FileSystem for Watched {
     type Handle = OwnedFd;
 
-    fn beside(&self, _: &str) -> io::Result<Self> {
+    fn sibling(&self, _: &str) -> io::Result<Self> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

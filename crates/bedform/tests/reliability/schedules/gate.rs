@@ -458,7 +458,7 @@ impl Object for Of<Box<dyn Object>> {
         self.inner.is_current()
     }
 
-    lacks!(read_past, read_ahead, ask, read_resident, at_hand, known, kept);
+    lacks!(read_past, read_ahead, request, read_resident, buffered_range, buffered_bytes, kept);
     forward!(self.inner as Object: version, read);
 }
 
@@ -552,8 +552,8 @@ impl Storage for Gated {
         Ok(self.of(self.inner.grow_lane(path, lane, durability)?, path))
     }
 
-    fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
-        Ok(Arc::new(Self { inner: self.inner.beside(suffix)?, gate: self.gate.clone() }))
+    fn sibling(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
+        Ok(Arc::new(Self { inner: self.inner.sibling(suffix)?, gate: self.gate.clone() }))
     }
 
     fn within(&self, path: &ObjectPath) -> Result<Arc<dyn Storage>> {
@@ -586,7 +586,7 @@ impl Storage for Gated {
         Ok(self.inner.try_lock(path)?.map(|inner| self.hold(inner, path)))
     }
 
-    lacks!(open_end, ask_end, can_sync_all, sync_all, try_lock_of_dead);
+    lacks!(open_end, request_end, can_sync_all, sync_all, try_lock_of_dead);
     forward!(self.inner as Storage: name, identity, is_remote, now, sync, sweep);
     forward!(self.inner as Storage through call: stat, workspace, publish_tree, publish_object);
     forward!(self.inner as Storage through call: delete, delete_tree);
