@@ -134,7 +134,7 @@ impl Object for PythonObject {
         Ok(true)
     }
 
-    lacks!(read_past, read_ahead, ask, read_resident, at_hand, known, kept);
+    lacks!(read_past, read_ahead, request, read_resident, buffered_range, buffered_bytes, kept);
 }
 
 impl Storage for PythonStorage {
@@ -175,7 +175,7 @@ impl Storage for PythonStorage {
         Ok(true)
     }
 
-    fn beside(&self, _: &str) -> Result<Arc<dyn Storage>> {
+    fn sibling(&self, _: &str) -> Result<Arc<dyn Storage>> {
         let none = "nothing lies beside a store of another library";
         Err(StorageError::from_io("open", self.name(), io::Error::other(none)))
     }
@@ -200,7 +200,7 @@ impl Storage for PythonStorage {
         Err(unsupported("lock", path, "a store of another library has no locks"))
     }
 
-    lacks!(open_end, ask_end, sync, sweep, try_lock, try_lock_of_dead);
+    lacks!(open_end, request_end, sync, sweep, try_lock, try_lock_of_dead);
     lacks!(workspace, publish_tree, publish_object, can_sync_all, sync_all);
     lacks!(create, put, grow, grow_lane, delete, delete_tree);
 }

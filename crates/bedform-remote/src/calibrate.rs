@@ -163,8 +163,8 @@ impl TimedSource for ProbedObjects<'_> {
         self.probe.objects[piece.object].read(piece.offset, buffer)
     }
 
-    fn ask(&self, piece: TimedExtent, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
-        self.probe.objects[piece.object].ask(piece.offset, piece.bytes, bell)
+    fn request(&self, piece: TimedExtent, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
+        self.probe.objects[piece.object].request(piece.offset, piece.bytes, bell)
     }
 
     fn in_flight_max(&self) -> usize {

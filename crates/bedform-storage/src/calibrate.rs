@@ -24,7 +24,7 @@ use self::sample::SampleFile;
 pub use self::timing::{
     ReadTimes, TimedExtent, TimedSource, Timer, derived_gap, subtract_transfer,
 };
-use crate::cancellation::{goes_on, interrupted};
+use crate::cancellation::{interrupted, is_cancelled};
 use crate::{Processor, Profile, ProfileError, StorageError};
 
 /// Bytes of a large request, as the engine makes it.
@@ -187,7 +187,7 @@ pub fn random_block(bytes: usize, seed: u64) -> Vec<u8> {
 /// # Errors
 /// `Interrupted`.
 pub fn check_goes_on(place: &str) -> Result<(), StorageError> {
-    if goes_on() { Ok(()) } else { Err(interrupted("calibrate", place)) }
+    if is_cancelled() { Err(interrupted("calibrate", place)) } else { Ok(()) }
 }
 
 #[cfg(test)]

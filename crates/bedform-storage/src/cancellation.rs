@@ -2,7 +2,7 @@
 //!
 //! A door names, for each call, a [`CancelSource`] that knows whether the user still wants it
 //! (Ctrl-C, a C callback, a request whose client has gone). Only the caller's thread asks the
-//! source, at most every [`ASK_EVERY`], wherever the call works or waits ([`goes_on`]). Other
+//! source, at most every [`ASK_EVERY`], wherever the call works or waits ([`is_cancelled`]). Other
 //! threads that work for the call read one atomic, which the caller's thread sets ([`stopped_by`]).
 //! Scopes nest, and each may end the calls inside.
 //!
@@ -88,7 +88,7 @@ enum StopCondition {
 /// The state of a condition.
 enum StopState {
     Over,
-    GoesOn,
+    NotOver,
     /// The answer is unknown: this function has to be called.
     Ask(Rc<dyn Fn() -> bool>),
 }
@@ -108,14 +108,14 @@ impl StopCondition {
                 };
                 if is_soon && !WAS_STOPPED.get() {
                     last.set(last.get().or(Some(now)));
-                    return StopState::GoesOn;
+                    return StopState::NotOver;
                 }
                 last.set(Some(now));
                 is_asked.set(true);
                 return StopState::Ask(source.is_over.clone());
             }
         };
-        if is_over { StopState::Over } else { StopState::GoesOn }
+        if is_over { StopState::Over } else { StopState::NotOver }
     }
 
     fn answered(&self) {
@@ -140,11 +140,11 @@ pub fn report_lock_waits(tell: LockReport) {
 /// Runs `act`, a call that ends with `Interrupted` once `source` returns true.
 ///
 /// ```
-/// use bedform_storage::{CancelSource, cancelled_by, goes_on};
+/// use bedform_storage::{CancelSource, cancelled_by, is_cancelled};
 ///
 /// let source = CancelSource::each_time(|| true);
-/// assert!(!cancelled_by(&source, goes_on));
-/// assert!(goes_on());
+/// assert!(cancelled_by(&source, is_cancelled));
+/// assert!(!is_cancelled());
 /// ```
 pub fn cancelled_by<T>(source: &CancelSource, act: impl FnOnce() -> T) -> T {
     WAS_STOPPED.set(false);
@@ -158,15 +158,15 @@ pub fn cancelled_by<T>(source: &CancelSource, act: impl FnOnce() -> T) -> T {
 /// ```
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicBool, Ordering};
-/// use bedform_storage::{goes_on, stopped_by};
+/// use bedform_storage::{is_cancelled, stopped_by};
 ///
 /// let stop = Arc::new(AtomicBool::new(false));
 /// stopped_by(&stop, || {
-///     assert!(goes_on());
+///     assert!(!is_cancelled());
 ///     stop.store(true, Ordering::Relaxed);
-///     assert!(!goes_on());
+///     assert!(is_cancelled());
 /// });
-/// assert!(goes_on());
+/// assert!(!is_cancelled());
 /// ```
 pub fn stopped_by<T>(stop: &Arc<AtomicBool>, act: impl FnOnce() -> T) -> T {
     ended_by(StopCondition::Flag(stop.clone()), act)
@@ -206,14 +206,14 @@ pub fn may_be_cancelled() -> bool {
     STOPS.with_borrow(|stops| !stops.is_empty())
 }
 
-/// True if the current call of this thread is to go on.
-pub fn goes_on() -> bool {
+/// True if the current call of this thread is cancelled. Asks the sources that are due.
+pub fn is_cancelled() -> bool {
     let is_over = is_over();
     WAS_STOPPED.set(is_over);
-    !is_over
+    is_over
 }
 
-/// As [`goes_on`], before a wait: a source is asked only if it ended the last wait.
+/// As [`is_cancelled`], before a wait: a source is asked only if it ended the last wait.
 pub fn may_begin() -> bool {
     let is_told = STOPS.with_borrow(|stops| {
         stops.iter().any(|stop| match stop {
@@ -221,7 +221,7 @@ pub fn may_begin() -> bool {
             told => matches!(told.known(), StopState::Over),
         })
     });
-    !is_told && (!WAS_STOPPED.get() || goes_on())
+    !(is_told || WAS_STOPPED.get() && is_cancelled())
 }
 
 fn is_over() -> bool {
@@ -229,7 +229,7 @@ fn is_over() -> bool {
         match STOPS.with_borrow(|stops| stops.get(at).map(StopCondition::known)) {
             None => return false,
             Some(StopState::Over) => return true,
-            Some(StopState::GoesOn) => {}
+            Some(StopState::NotOver) => {}
             Some(StopState::Ask(source)) => {
                 let is_over = source();
                 STOPS.with_borrow(|stops| stops.get(at).map(StopCondition::answered));
@@ -273,7 +273,7 @@ impl GracePeriod {
 
     /// True if the wait is to end.
     pub fn is_over(&mut self) -> bool {
-        if self.stopped.is_none() && goes_on() {
+        if self.stopped.is_none() && !is_cancelled() {
             return false;
         }
         self.stopped.get_or_insert_with(Instant::now).elapsed() >= self.time
@@ -293,25 +293,26 @@ pub struct LockPoll<'a> {
     was_long: bool,
     pause: Duration,
     /// True once the waiting call was cancelled.
-    pub is_over: bool,
+    pub was_cancelled: bool,
 }
 
 impl<'a> LockPoll<'a> {
     /// Starts a wait.
     pub fn new(name: &'a str) -> Self {
-        Self { name, begun: Instant::now(), was_long: false, pause: PAUSE, is_over: false }
+        Self { name, begun: Instant::now(), was_long: false, pause: PAUSE, was_cancelled: false }
     }
 
-    /// True if the call is to keep waiting. Must be called on the waiting thread.
-    pub fn goes_on(&mut self) -> bool {
+    /// True if the waiting call is cancelled. Must be called on the waiting thread. Reports a wait
+    /// that has become long.
+    pub fn is_cancelled(&mut self) -> bool {
         if !self.was_long && self.begun.elapsed() >= LONG {
             self.was_long = true;
             if let Some(tell) = TELL_OF_LOCK.get() {
                 tell(self.name);
             }
         }
-        self.is_over |= !goes_on();
-        !self.is_over
+        self.was_cancelled |= is_cancelled();
+        self.was_cancelled
     }
 
     /// Sleeps, longer each time, up to [`ASK_EVERY`].
@@ -319,7 +320,7 @@ impl<'a> LockPoll<'a> {
     /// # Errors
     /// `Interrupted` if the call was cancelled.
     pub fn pause(&mut self) -> Result<(), StorageError> {
-        if !self.goes_on() {
+        if self.is_cancelled() {
             return Err(self.interrupted());
         }
         std::thread::sleep(self.pause);
@@ -340,7 +341,7 @@ mod tests {
     #[test]
     fn a_wait_goes_on_where_nobody_ends_it() {
         let mut waiting = LockPoll::new("a");
-        assert!(waiting.goes_on() && !waiting.is_over && may_begin());
+        assert!(!waiting.is_cancelled() && !waiting.was_cancelled && may_begin());
     }
 
     #[test]
@@ -355,29 +356,32 @@ mod tests {
             };
             CancelSource { every, ..CancelSource::patient(is_over) }
         };
-        cancelled_by(&counting(Duration::from_secs(3600)), || assert!(goes_on() && goes_on()));
+        cancelled_by(&counting(Duration::from_secs(3600)), || {
+            assert!(!is_cancelled() && !is_cancelled())
+        });
         assert_eq!(asked.get(), 0);
         let each_time = CancelSource { is_patient: false, ..counting(Duration::ZERO) };
         cancelled_by(&each_time, || {
-            assert!(may_begin() && goes_on() && goes_on() && !goes_on());
+            assert!(may_begin() && !is_cancelled() && !is_cancelled() && is_cancelled());
             assert_eq!(asked.get(), 3);
             assert!(may_begin());
             assert_eq!(asked.get(), 4);
         });
         cancelled_by(&counting(Duration::from_millis(2)), || {
-            while goes_on() {
+            while !is_cancelled() {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            assert!(goes_on());
+            assert!(!is_cancelled());
         });
         assert_eq!(asked.get(), 4);
     }
 
     #[test]
     fn a_source_may_make_calls_of_its_own_which_do_not_ask_it() {
-        let inner = || cancelled_by(&CancelSource::each_time(|| true), goes_on) || !goes_on();
+        let inner =
+            || !cancelled_by(&CancelSource::each_time(|| true), is_cancelled) || is_cancelled();
         let outer = CancelSource::each_time(inner);
-        cancelled_by(&outer, || assert!(goes_on() && goes_on()));
+        cancelled_by(&outer, || assert!(!is_cancelled() && !is_cancelled()));
     }
 
     #[test]
@@ -386,13 +390,13 @@ mod tests {
         stopped_by(&outer, || {
             stopped_by(&inner, || {
                 outer.store(true, Ordering::Relaxed);
-                assert!(!may_begin() && !goes_on() && !LockPoll::new("a").goes_on());
-                let other = std::thread::spawn(|| may_begin() && goes_on());
+                assert!(!may_begin() && is_cancelled() && LockPoll::new("a").is_cancelled());
+                let other = std::thread::spawn(|| may_begin() && !is_cancelled());
                 assert!(other.join().unwrap());
             });
             outer.store(false, Ordering::Relaxed);
             inner.store(true, Ordering::Relaxed);
-            assert!(may_begin() && goes_on());
+            assert!(may_begin() && !is_cancelled());
         });
     }
 
@@ -401,7 +405,7 @@ mod tests {
         within(Duration::MAX, || assert!(may_begin()));
         within(Duration::from_millis(5), || {
             within(Duration::from_secs(3600), || {
-                while goes_on() {
+                while !is_cancelled() {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 assert!(!may_begin());

@@ -9,12 +9,12 @@
 //! a floor, so that a test that stops testing is noticed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::cast_possible_truncation)]
 
-mod beside;
 mod contract;
 mod crash;
 mod failures;
 mod growing;
 mod script;
+mod sibling;
 mod tree;
 
 use bedform_format::ObjectPath;

@@ -1,16 +1,15 @@
 //! A storage whose operations fail on request, to test error handling in the layers above.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
 use crate::{
-    Answer, Bell, Bytes, Condition, Durability, GrowingObject, ListedEntry, Lock, Object,
-    ObjectWriter, PendingObject, ReadBlock, Storage, StorageError, StorageErrorKind,
-    StorageOperation, SyncAll, TreePublication, Version, Workspace, WorkspaceName, WriteHint,
+    Answer, Bell, Bytes, Condition, Durability, GrowingObject, Object, ObjectWriter, PendingObject,
+    ReadBlock, Storage, StorageError, StorageErrorKind, StorageOperation, SyncAll, Version,
+    WriteHint, forward,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -142,10 +141,6 @@ impl FailingObject {
 }
 
 impl Object for FailingObject {
-    fn version(&self) -> &Version {
-        self.inner.version()
-    }
-
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         self.faults.call(StorageOperation::Read, &self.path, || self.inner.read(offset, buffer))
     }
@@ -160,22 +155,9 @@ impl Object for FailingObject {
         self.faults.call(StorageOperation::Read, &self.path, || Ok(Some(bytes)))
     }
 
-    /// A hint does not fail.
-    fn read_ahead(&self, offset: u64, length: u64) -> bool {
-        self.inner.read_ahead(offset, length)
-    }
-
-    fn ask(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
-        let asked = self.inner.ask(offset, length, bell);
+    fn request(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
+        let asked = self.inner.request(offset, length, bell);
         self.faults.call_later(StorageOperation::Read, &self.path, asked)
-    }
-
-    fn at_hand(&self) -> Range<u64> {
-        self.inner.at_hand()
-    }
-
-    fn known(&self, offset: u64, length: usize) -> Option<&[u8]> {
-        self.inner.known(offset, length)
     }
 
     fn kept(&self) -> Option<Arc<dyn Object>> {
@@ -191,6 +173,9 @@ impl Object for FailingObject {
     fn is_current(&self) -> Result<bool> {
         self.faults.call(StorageOperation::IsCurrent, &self.path, || self.inner.is_current())
     }
+
+    // A hint does not fail.
+    forward!(self.inner as Object: version, read_ahead, buffered_range, buffered_bytes);
 }
 
 struct FailingWriter<'a> {
@@ -200,20 +185,12 @@ struct FailingWriter<'a> {
 }
 
 impl ObjectWriter for FailingWriter<'_> {
-    fn position(&self) -> u64 {
-        self.inner.position()
-    }
-
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.faults.call(StorageOperation::Append, &self.path, || self.inner.append(bytes))
     }
 
     fn append_owned(&mut self, bytes: Vec<u8>) -> Result<Option<Vec<u8>>> {
         self.faults.call(StorageOperation::Append, &self.path, || self.inner.append_owned(bytes))
-    }
-
-    fn keep_replaced(&mut self, suffix: &'static str, path: ObjectPath) {
-        self.inner.keep_replaced(suffix, path);
     }
 
     fn hand_over(&mut self) -> Result<()> {
@@ -224,6 +201,8 @@ impl ObjectWriter for FailingWriter<'_> {
         let Self { inner, path, faults } = *self;
         faults.call(StorageOperation::Publish, &path, || inner.publish(condition))
     }
+
+    forward!(self.inner as ObjectWriter: position, keep_replaced);
 }
 
 struct FailingGrowing {
@@ -251,10 +230,6 @@ impl FailingGrowing {
 }
 
 impl GrowingObject for FailingGrowing {
-    fn position(&self) -> u64 {
-        self.inner.position()
-    }
-
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.call(StorageOperation::AppendGrowing, |inner| inner.append(bytes))
     }
@@ -266,21 +241,23 @@ impl GrowingObject for FailingGrowing {
     fn sync(&mut self) -> Result<()> {
         self.call(StorageOperation::SyncGrowing, |inner| inner.sync())
     }
+
+    forward!(self.inner as GrowingObject: position);
+}
+
+impl<S: Storage> Failing<S> {
+    fn call<T>(
+        &self,
+        operation: StorageOperation,
+        path: &ObjectPath,
+        _: Option<Durability>,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        self.faults.call(operation, path, work)
+    }
 }
 
 impl<S: Storage> Storage for Failing<S> {
-    fn name(&self) -> String {
-        self.inner.name()
-    }
-
-    fn identity(&self) -> Option<String> {
-        self.inner.identity()
-    }
-
-    fn is_remote(&self) -> bool {
-        self.inner.is_remote()
-    }
-
     fn open(&self, path: &ObjectPath) -> Result<Box<dyn Object>> {
         let inner = self.faults.call(StorageOperation::Open, path, || self.inner.open(path))?;
         Ok(FailingObject::boxed(inner, path.clone(), Arc::clone(&self.faults)))
@@ -292,27 +269,16 @@ impl<S: Storage> Storage for Failing<S> {
         Ok(FailingObject::boxed(inner, path.clone(), Arc::clone(&self.faults)))
     }
 
-    fn ask_end(&self, path: &ObjectPath, bytes: u64, bell: &Arc<Bell>) -> Option<PendingObject> {
-        let asked = self.inner.ask_end(path, bytes, bell);
+    fn request_end(
+        &self,
+        path: &ObjectPath,
+        bytes: u64,
+        bell: &Arc<Bell>,
+    ) -> Option<PendingObject> {
+        let asked = self.inner.request_end(path, bytes, bell);
         let asked = self.faults.call_later(StorageOperation::Open, path, asked)?;
         let (path, faults) = (path.clone(), Arc::clone(&self.faults));
         Some(asked.then(|found| Ok(found?.map(|inner| FailingObject::boxed(inner, path, faults)))))
-    }
-
-    fn stat(&self, path: &ObjectPath) -> Result<Version> {
-        self.faults.call(StorageOperation::Stat, path, || self.inner.stat(path))
-    }
-
-    fn modified_ns(&self, path: &ObjectPath) -> Result<i64> {
-        self.faults.call(StorageOperation::Stat, path, || self.inner.modified_ns(path))
-    }
-
-    fn now(&self) -> Result<i64> {
-        self.inner.now()
-    }
-
-    fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
-        self.faults.call(StorageOperation::IsCurrent, path, || self.inner.is_current(path, version))
     }
 
     fn create(
@@ -367,8 +333,8 @@ impl<S: Storage> Storage for Failing<S> {
         Ok(Box::new(FailingGrowing { inner, path: path.clone(), faults, failed: None }))
     }
 
-    fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
-        let inner = self.inner.beside(suffix)?;
+    fn sibling(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
+        let inner = self.inner.sibling(suffix)?;
         Ok(Arc::new(Failing { inner, faults: Arc::clone(&self.faults) }))
     }
 
@@ -377,81 +343,14 @@ impl<S: Storage> Storage for Failing<S> {
         Ok(Arc::new(Failing { inner, faults: Arc::clone(&self.faults) }))
     }
 
-    fn workspace(
-        &self,
-        directory: &ObjectPath,
-        name: WorkspaceName<'_>,
-    ) -> Result<Option<Box<dyn Workspace>>> {
-        let stage = || self.inner.workspace(directory, name);
-        self.faults.call(StorageOperation::Stage, directory, stage)
-    }
-
-    fn publish_tree(
-        &self,
-        staged: &ObjectPath,
-        target: &ObjectPath,
-        how: TreePublication,
-        durability: Durability,
-    ) -> Result<()> {
-        let publish = || self.inner.publish_tree(staged, target, how, durability);
-        self.faults.call(StorageOperation::PublishTree, target, publish)
-    }
-
-    fn publish_object(
-        &self,
-        staged: &ObjectPath,
-        target: &ObjectPath,
-        durability: Durability,
-    ) -> Result<()> {
-        let publish = || self.inner.publish_object(staged, target, durability);
-        self.faults.call(StorageOperation::PublishObject, target, publish)
-    }
-
-    fn delete(
-        &self,
-        path: &ObjectPath,
-        durability: Durability,
-        condition: Condition<'_>,
-    ) -> Result<()> {
-        let delete = || self.inner.delete(path, durability, condition);
-        self.faults.call(StorageOperation::Delete, path, delete)
-    }
-
-    fn delete_tree(&self, path: &ObjectPath, durability: Durability) -> Result<()> {
-        let delete = || self.inner.delete_tree(path, durability);
-        self.faults.call(StorageOperation::DeleteTree, path, delete)
-    }
-
-    fn list(&self, path: &ObjectPath) -> Result<Vec<ListedEntry>> {
-        self.faults.call(StorageOperation::List, path, || self.inner.list(path))
-    }
-
-    fn sync(&self, path: &ObjectPath) -> Result<()> {
-        self.faults.call(StorageOperation::Sync, path, || self.inner.sync(path))
-    }
-
-    fn can_sync_all(&self) -> bool {
-        self.inner.can_sync_all()
-    }
-
     fn sync_all(&self, directories: &[ObjectPath]) -> Result<SyncAll<'_>> {
         let sync = self.inner.sync_all(directories)?;
         Ok(Box::new(move || self.faults.call(StorageOperation::Sync, &ObjectPath::root(), &sync)))
     }
 
-    fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
-        self.faults.call(StorageOperation::Lock, path, || self.inner.lock(path))
-    }
-
-    fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
-        self.faults.call(StorageOperation::Lock, path, || self.inner.try_lock(path))
-    }
-
-    fn try_lock_of_dead(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
-        self.faults.call(StorageOperation::Lock, path, || self.inner.try_lock_of_dead(path))
-    }
-
-    fn sweep(&self, path: &ObjectPath) -> Result<u64> {
-        self.faults.call(StorageOperation::Sweep, path, || self.inner.sweep(path))
-    }
+    forward!(self.inner as Storage: name, identity, is_remote, now, can_sync_all);
+    forward!(self.inner as Storage through call: stat, modified_ns, is_current, list, sync, sweep);
+    forward!(self.inner as Storage through call: workspace, publish_tree, publish_object);
+    forward!(self.inner as Storage through call: delete, delete_tree);
+    forward!(self.inner as Storage through call: lock, try_lock, try_lock_of_dead);
 }

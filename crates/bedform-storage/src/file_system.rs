@@ -95,7 +95,7 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     ///
     /// # Errors
     /// Of the system. If the root can have no sibling, the error says why.
-    fn beside(&self, suffix: &str) -> io::Result<Self>
+    fn sibling(&self, suffix: &str) -> io::Result<Self>
     where
         Self: Sized;
 
@@ -107,7 +107,7 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     where
         Self: Sized;
 
-    /// Returns the parent directory and name of a root opened by [`FileSystem::beside`]. `None` for
+    /// Returns the parent directory and name of a root opened by [`FileSystem::sibling`]. `None` for
     /// other roots.
     ///
     /// # Errors

@@ -1,9 +1,13 @@
 //! Building blocks of implementations of the storage traits; callers of a storage need none of
 //! them.
 //!
-//! The traits have no default bodies, so each implementation states its behaviour. An
-//! implementation with the usual behaviour calls a function of this module; one without an ability
-//! uses [`lacks!`](crate::lacks).
+//! The traits have no default bodies, so each implementation states its behaviour. A wrapper writes
+//! the methods that it changes and names all others in [`forward!`](crate::forward); a method that
+//! it omits does not compile. An implementation with the usual behaviour forwards to a function of
+//! this module; one without an ability uses [`lacks!`](crate::lacks). Both macros take the
+//! signatures from the table in `methods`.
+
+mod methods;
 
 use std::io;
 
@@ -12,10 +16,11 @@ use bedform_format::log::Lane;
 
 use crate::{
     Condition, Durability, ObjectWriter, SYNC_ALIGNMENT, Storage, StorageError, StorageErrorKind,
-    Version, WriteHint,
+    SyncAll, Version, WriteHint,
 };
 
-type Result<T> = std::result::Result<T, StorageError>;
+/// The result of a call of the storage traits.
+pub type Result<T> = std::result::Result<T, StorageError>;
 
 /// Implements [`Storage::put`] by the storage's own writer.
 ///
@@ -67,6 +72,17 @@ pub fn append_owned(
 ) -> Result<Option<Vec<u8>>> {
     writer.append(&bytes)?;
     Ok(Some(bytes))
+}
+
+/// Implements [`Storage::sync_all`] for a place without it.
+///
+/// # Errors
+/// Always, with `Unsupported`.
+pub fn sync_all<'a>(
+    storage: &'a (impl Storage + ?Sized),
+    _directories: &[ObjectPath],
+) -> Result<SyncAll<'a>> {
+    Err(unsupported("sync", storage.name(), "there is no sync of all objects"))
 }
 
 /// Returns the error of an operation that a place does not support, with the reason.
@@ -128,11 +144,73 @@ pub fn checked_suffix(suffix: &str) -> Result<&str> {
     }
 }
 
-/// Implements the named methods of [`Object`](crate::Object),
-/// [`GrowingObject`](crate::GrowingObject) or [`Storage`](crate::Storage) for a type that lacks the
-/// ability.
+/// Implements the named methods of a storage trait by the same methods of a field.
 ///
-/// For a read-only [`Storage`](crate::Storage), `create`, `put`, `grow`, `grow_lane`, `delete` and
+/// The traits are [`Storage`](crate::Storage), [`Object`](crate::Object),
+/// [`ObjectWriter`](crate::ObjectWriter), [`GrowingObject`](crate::GrowingObject) and
+/// [`FileSystem`](crate::FileSystem). A method that an `impl` neither writes nor names is missing,
+/// which is an error of compilation, also after a method was added to the trait.
+///
+/// - `forward!(self.inner as Storage: stat, list)` calls `self.inner.stat(path)`, and so on.
+///   `**self` in place of `self.inner` is for smart pointers.
+/// - `forward!(self.inner as Storage through call: stat)` calls
+///   `self.call(operation, path, durability, || self.inner.stat(path))`: the
+///   [`StorageOperation`](crate::StorageOperation), the object or directory, the level at which the
+///   operation is durable, if it has one, and the operation itself. For a file system it is
+///   `self.call(bytes, || ...)` with the number of bytes that the call transfers.
+/// - `forward!(implement as Storage: put)` calls `implement::put(self, ...)` of
+///   [this module](crate::implement).
+///
+/// ```
+/// use bedform_storage::{GrowingObject, StorageError, forward};
+///
+/// /// An object that counts its syncs.
+/// struct Counting {
+///     inner: Box<dyn GrowingObject>,
+///     syncs: u64,
+/// }
+///
+/// impl GrowingObject for Counting {
+///     fn sync(&mut self) -> Result<(), StorageError> {
+///         self.syncs += 1;
+///         self.inner.sync()
+///     }
+///
+///     forward!(self.inner as GrowingObject: position, append, flush);
+/// }
+/// ```
+///
+/// An omitted method is an error:
+///
+/// ```compile_fail,E0046
+/// use bedform_storage::{GrowingObject, forward};
+///
+/// struct Lossy(Box<dyn GrowingObject>);
+///
+/// impl GrowingObject for Lossy {
+///     forward!(self.0 as GrowingObject: position, append, flush);
+/// }
+/// ```
+#[macro_export]
+macro_rules! forward {
+    (implement as $trait:ident: $($method:ident),+ $(,)?) => {
+        $($crate::storage_method!([implement] $trait $method);)+
+    };
+    (**self as $trait:ident: $($method:ident),+ $(,)?) => {
+        $($crate::storage_method!([**] $trait $method);)+
+    };
+    (self.$field:tt as $trait:ident: $($method:ident),+ $(,)?) => {
+        $($crate::storage_method!([. $field] $trait $method);)+
+    };
+    (self.$field:tt as $trait:ident through $hook:ident: $($method:ident),+ $(,)?) => {
+        $($crate::storage_method!([. $field through $hook] $trait $method);)+
+    };
+}
+
+/// Implements the named methods of [`Object`](crate::Object) or [`Storage`](crate::Storage) for a
+/// type that lacks the ability.
+///
+/// In a read-only [`Storage`](crate::Storage), `create`, `put`, `grow`, `grow_lane`, `delete` and
 /// `delete_tree` fail with `ReadOnly`. `open_end` is `open`; `sync` and `sweep` do nothing;
 /// `try_lock` is `lock`, and `try_lock_of_dead` is `try_lock`.
 ///
@@ -155,235 +233,47 @@ pub fn checked_suffix(suffix: &str) -> Result<&str> {
 ///         Ok(true)
 ///     }
 ///
-///     lacks!(read_past, read_ahead, ask, read_resident, at_hand, known, kept);
+///     lacks!(read_past, read_ahead, request, read_resident, buffered_range, buffered_bytes, kept);
 /// }
 /// ```
 #[macro_export]
 macro_rules! lacks {
     ($($method:ident),+ $(,)?) => { $($crate::lacks!(@ $method);)+ };
-    (@ read_past) => {
-        fn read_past<'b>(
-            &self,
-            _: u64,
-            _: usize,
-            _: &'b mut $crate::ReadBlock,
-        ) -> ::std::result::Result<::std::option::Option<&'b [u8]>, $crate::StorageError> {
-            ::std::result::Result::Ok(::std::option::Option::None)
-        }
-    };
-    (@ read_ahead) => {
-        fn read_ahead(&self, _: u64, _: u64) -> bool {
-            false
-        }
-    };
-    (@ ask) => {
-        fn ask(
-            &self,
-            _: u64,
-            _: u64,
-            _: &::std::sync::Arc<$crate::Bell>,
-        ) -> ::std::option::Option<$crate::Answer<$crate::Bytes>> {
-            ::std::option::Option::None
-        }
-    };
-    (@ read_resident) => {
-        fn read_resident(
-            &self,
-            _: u64,
-            _: &mut [u8],
-        ) -> ::std::result::Result<usize, $crate::StorageError> {
-            ::std::result::Result::Ok(0)
-        }
-    };
-    (@ at_hand) => {
-        fn at_hand(&self) -> ::std::ops::Range<u64> {
-            0..0
-        }
-    };
-    (@ known) => {
-        fn known(&self, _: u64, _: usize) -> ::std::option::Option<&[u8]> {
-            ::std::option::Option::None
-        }
-    };
-    (@ kept) => {
-        fn kept(&self) -> ::std::option::Option<::std::sync::Arc<dyn $crate::Object>> {
-            ::std::option::Option::None
-        }
-    };
-    (@ ask_end) => {
-        fn ask_end(
-            &self,
-            _: &$crate::ObjectPath,
-            _: u64,
-            _: &::std::sync::Arc<$crate::Bell>,
-        ) -> ::std::option::Option<$crate::PendingObject> {
-            ::std::option::Option::None
-        }
-    };
+
+    (@ read_past) => { $crate::storage_method!([gives Ok(None)] Object read_past); };
+    (@ read_ahead) => { $crate::storage_method!([gives false] Object read_ahead); };
+    (@ request) => { $crate::storage_method!([gives None] Object request); };
+    (@ read_resident) => { $crate::storage_method!([gives Ok(0)] Object read_resident); };
+    (@ buffered_range) => { $crate::storage_method!([gives 0..0] Object buffered_range); };
+    (@ buffered_bytes) => { $crate::storage_method!([gives None] Object buffered_bytes); };
+    (@ kept) => { $crate::storage_method!([gives None] Object kept); };
+
+    (@ request_end) => { $crate::storage_method!([gives None] Storage request_end); };
+    (@ can_sync_all) => { $crate::storage_method!([gives false] Storage can_sync_all); };
+    (@ sync) => { $crate::storage_method!([gives Ok(())] Storage sync); };
+    (@ sync_all) => { $crate::storage_method!([implement] Storage sync_all); };
+    (@ sweep) => { $crate::storage_method!([gives Ok(0)] Storage sweep); };
+    (@ open_end) => { $crate::storage_method!([calls open] Storage open_end); };
+    (@ try_lock) => { $crate::storage_method!([calls lock Some] Storage try_lock); };
+    (@ try_lock_of_dead) => { $crate::storage_method!([calls try_lock] Storage try_lock_of_dead); };
+
+    (@ create) => { $crate::storage_method!([refuses read_only] Storage create); };
+    (@ put) => { $crate::storage_method!([refuses read_only] Storage put); };
+    (@ grow) => { $crate::storage_method!([refuses read_only] Storage grow); };
+    (@ grow_lane) => { $crate::storage_method!([refuses read_only] Storage grow_lane); };
+    (@ delete) => { $crate::storage_method!([refuses read_only] Storage delete); };
+    (@ delete_tree) => { $crate::storage_method!([refuses read_only] Storage delete_tree); };
     (@ workspace) => {
-        fn workspace(
-            &self,
-            directory: &$crate::ObjectPath,
-            _: $crate::WorkspaceName<'_>,
-        ) -> ::std::result::Result<
-            ::std::option::Option<::std::boxed::Box<dyn $crate::Workspace>>,
-            $crate::StorageError,
-        > {
-            let reason = "nothing can be renamed, so nothing is staged";
-            ::std::result::Result::Err($crate::implement::unsupported("create", directory, reason))
-        }
+        $crate::storage_method!([refuses unsupported
+            "nothing can be renamed, so nothing is staged"] Storage workspace);
     };
     (@ publish_tree) => {
-        fn publish_tree(
-            &self,
-            _: &$crate::ObjectPath,
-            target: &$crate::ObjectPath,
-            _: $crate::TreePublication,
-            _: $crate::Durability,
-        ) -> ::std::result::Result<(), $crate::StorageError> {
-            let reason = "nothing can be renamed, so no tree is published at once";
-            ::std::result::Result::Err($crate::implement::unsupported("publish", target, reason))
-        }
+        $crate::storage_method!([refuses unsupported
+            "nothing can be renamed, so no tree is published at once"] Storage publish_tree);
     };
     (@ publish_object) => {
-        fn publish_object(
-            &self,
-            _: &$crate::ObjectPath,
-            target: &$crate::ObjectPath,
-            _: $crate::Durability,
-        ) -> ::std::result::Result<(), $crate::StorageError> {
-            let reason = "nothing can be renamed, so nothing that is staged is published";
-            ::std::result::Result::Err($crate::implement::unsupported("publish", target, reason))
-        }
-    };
-    (@ can_sync_all) => {
-        fn can_sync_all(&self) -> bool {
-            false
-        }
-    };
-    (@ sync_all) => {
-        fn sync_all(
-            &self,
-            _: &[$crate::ObjectPath],
-        ) -> ::std::result::Result<$crate::SyncAll<'_>, $crate::StorageError> {
-            let reason = "there is no sync of all objects";
-            ::std::result::Result::Err($crate::implement::unsupported("sync", self.name(), reason))
-        }
-    };
-    (@ open_end) => {
-        fn open_end(
-            &self,
-            path: &$crate::ObjectPath,
-            _: u64,
-        ) -> ::std::result::Result<::std::boxed::Box<dyn $crate::Object>, $crate::StorageError> {
-            self.open(path)
-        }
-    };
-    (@ sync) => {
-        fn sync(
-            &self,
-            _: &$crate::ObjectPath,
-        ) -> ::std::result::Result<(), $crate::StorageError> {
-            ::std::result::Result::Ok(())
-        }
-    };
-    (@ sweep) => {
-        fn sweep(
-            &self,
-            _: &$crate::ObjectPath,
-        ) -> ::std::result::Result<u64, $crate::StorageError> {
-            ::std::result::Result::Ok(0)
-        }
-    };
-    (@ try_lock) => {
-        fn try_lock(
-            &self,
-            path: &$crate::ObjectPath,
-        ) -> ::std::result::Result<
-            ::std::option::Option<::std::boxed::Box<dyn $crate::Lock>>,
-            $crate::StorageError,
-        > {
-            self.lock(path).map(::std::option::Option::Some)
-        }
-    };
-    (@ try_lock_of_dead) => {
-        fn try_lock_of_dead(
-            &self,
-            path: &$crate::ObjectPath,
-        ) -> ::std::result::Result<
-            ::std::option::Option<::std::boxed::Box<dyn $crate::Lock>>,
-            $crate::StorageError,
-        > {
-            self.try_lock(path)
-        }
-    };
-    (@ create) => {
-        fn create(
-            &self,
-            path: &$crate::ObjectPath,
-            _: $crate::Durability,
-            _: $crate::WriteHint,
-        ) -> ::std::result::Result<
-            ::std::boxed::Box<dyn $crate::ObjectWriter + '_>,
-            $crate::StorageError,
-        > {
-            ::std::result::Result::Err($crate::implement::read_only("create", path))
-        }
-    };
-    (@ put) => {
-        fn put(
-            &self,
-            path: &$crate::ObjectPath,
-            _: &[u8],
-            _: $crate::Durability,
-            _: $crate::Condition<'_>,
-        ) -> ::std::result::Result<$crate::Version, $crate::StorageError> {
-            ::std::result::Result::Err($crate::implement::read_only("write", path))
-        }
-    };
-    (@ grow) => {
-        fn grow(
-            &self,
-            path: &$crate::ObjectPath,
-            _: $crate::Durability,
-            _: ::std::option::Option<u64>,
-        ) -> ::std::result::Result<
-            ::std::boxed::Box<dyn $crate::GrowingObject>,
-            $crate::StorageError,
-        > {
-            ::std::result::Result::Err($crate::implement::read_only("create", path))
-        }
-    };
-    (@ grow_lane) => {
-        fn grow_lane(
-            &self,
-            path: &$crate::ObjectPath,
-            _: $crate::Lane,
-            _: $crate::Durability,
-        ) -> ::std::result::Result<
-            ::std::boxed::Box<dyn $crate::GrowingObject>,
-            $crate::StorageError,
-        > {
-            ::std::result::Result::Err($crate::implement::read_only("create", path))
-        }
-    };
-    (@ delete) => {
-        fn delete(
-            &self,
-            path: &$crate::ObjectPath,
-            _: $crate::Durability,
-            _: $crate::Condition<'_>,
-        ) -> ::std::result::Result<(), $crate::StorageError> {
-            ::std::result::Result::Err($crate::implement::read_only("delete", path))
-        }
-    };
-    (@ delete_tree) => {
-        fn delete_tree(
-            &self,
-            path: &$crate::ObjectPath,
-            _: $crate::Durability,
-        ) -> ::std::result::Result<(), $crate::StorageError> {
-            ::std::result::Result::Err($crate::implement::read_only("delete", path))
-        }
+        $crate::storage_method!([refuses unsupported
+            "nothing can be renamed, so nothing that is staged is published"]
+            Storage publish_object);
     };
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`storage`] | the [`Storage`] trait: the one interface between the engine and any place |
 //! | [`object`] | the traits [`Object`], [`ObjectWriter`], [`GrowingObject`] |
-//! | [`implement`] | building blocks of implementations of these traits |
+//! | [`implement`] | building blocks of implementations of these traits: [`forward!`], [`lacks!`] |
 //! | [`answer`] | [`Answer`], [`Bell`]: pending requests to servers, many for each thread |
 //! | [`profile`] | [`Profile`]: the calibrated parameters of a storage system, kept per system |
 //! | [`price`] | [`StorageDemand`]: the requests and bytes of a read, and their predicted seconds |
@@ -20,7 +20,7 @@
 //! | [`memory`] | [`MemoryStorage`]: objects in memory |
 //! | [`recording`] | [`Recording`]: a storage that logs its operations |
 //! | [`failing`] | [`Failing`]: a storage whose operations fail on request |
-//! | [`cancellation`] | [`cancelled_by()`], [`stopped_by()`], [`goes_on()`]: early end of a call |
+//! | [`cancellation`] | [`cancelled_by()`], [`stopped_by()`], [`is_cancelled()`]: early end of a call |
 //! | [`conformance`] | the suite that tests every storage for the contract, and the crash tests |
 //! | [`throttle`] | [`Throttled`]: calls with a given bandwidth and latency, for experiments |
 //! | [`simulated`] | [`SimulatedFileSystem`]: the calls of a system that loses power, in memory |
@@ -42,7 +42,6 @@ pub mod os_file_system;
 pub mod price;
 pub mod profile;
 pub mod recording;
-mod shared;
 pub mod simulated;
 pub mod storage;
 pub mod throttle;
@@ -53,7 +52,7 @@ pub use bedform_format::ObjectPath;
 pub use bedform_format::log::Lane;
 pub use calibrate::{CalibrateOptions, CalibrateProgress, calibrate};
 pub use cancellation::{
-    ASK_EVERY, CancelSource, GracePeriod, LockReport, cancelled_by, goes_on, may_begin,
+    ASK_EVERY, CancelSource, GracePeriod, LockReport, cancelled_by, is_cancelled, may_begin,
     recheck_sources, report_lock_waits, stopped_by, within,
 };
 pub use error::{StorageError, StorageErrorKind, limit_behind};

@@ -43,11 +43,11 @@ use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
 use crate::file_system::{FileKind, FileSystem, LinkPolicy, LockWait, uninterrupted};
-use crate::implement::{self, checked_suffix};
+use crate::implement::checked_suffix;
 use crate::{
     Condition, Durability, GrowingObject, ListedEntry, Lock, Object, ObjectWriter, OsFileSystem,
     Storage, StorageError, StorageErrorKind, SyncAll, ThrottleSchedule, Throttled, TreePublication,
-    Version, Workspace, WorkspaceName, WriteHint, lacks,
+    Version, Workspace, WorkspaceName, WriteHint, forward, lacks,
 };
 use direct::DirectReads;
 pub use direct::PAGE_CACHE_BYTES_PER_SECOND;
@@ -317,10 +317,6 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         Ok(Box::new(LocalObject::open(&self.shared, path)?))
     }
 
-    fn open_end(&self, path: &ObjectPath, _bytes: u64) -> Result<Box<dyn Object>> {
-        self.open(path)
-    }
-
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
         let status = uninterrupted(|| self.shared.system.stat(path.as_str()))
             .map_err(|error| StorageError::from_io("stat", path, error))?;
@@ -356,16 +352,6 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         Ok(Box::new(LocalWriter::create(&self.shared, path, durability, hint)?))
     }
 
-    fn put(
-        &self,
-        path: &ObjectPath,
-        bytes: &[u8],
-        durability: Durability,
-        condition: Condition<'_>,
-    ) -> Result<Version> {
-        implement::put(self, path, bytes, durability, condition)
-    }
-
     fn grow(
         &self,
         path: &ObjectPath,
@@ -389,10 +375,10 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         Ok(Box::new(LocalGrowing::create(&self.shared, path, lane, durability, None)?))
     }
 
-    fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
+    fn sibling(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
         let shared = &*self.shared;
         let suffix = checked_suffix(suffix)?;
-        let system = uninterrupted(|| shared.system.beside(suffix)).map_err(|error| {
+        let system = uninterrupted(|| shared.system.sibling(suffix)).map_err(|error| {
             StorageError::from_io("open", format!("{}{suffix}", self.name()), error)
         })?;
         Ok(Arc::new(self.elsewhere(system)))
@@ -587,5 +573,6 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         Ok(swept)
     }
 
-    lacks!(ask_end);
+    lacks!(open_end, request_end);
+    forward!(implement as Storage: put);
 }

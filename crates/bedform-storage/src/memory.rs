@@ -10,11 +10,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
-use crate::implement::{self, checked_suffix, next_lane_run, padding};
+use crate::implement::{checked_suffix, next_lane_run, padding};
 use crate::{
     Condition, Durability, GrowingObject, ListedEntry, Lock, Object, ObjectWriter, Storage,
     StorageError, StorageErrorKind, TreePublication, Version, Workspace, WorkspaceName, WriteHint,
-    lacks,
+    forward, lacks,
 };
 
 use bytes::MemoryBytes;
@@ -267,7 +267,7 @@ impl Object for MemoryObject {
         Ok(state.objects.get(&self.key).is_some_and(|now| now.version == self.content.version))
     }
 
-    lacks!(read_past, read_ahead, ask, at_hand, known, kept);
+    lacks!(read_past, read_ahead, request, buffered_range, buffered_bytes, kept);
 }
 
 struct MemoryWriter {
@@ -289,10 +289,6 @@ impl ObjectWriter for MemoryWriter {
         Ok(())
     }
 
-    fn append_owned(&mut self, bytes: Vec<u8>) -> Result<Option<Vec<u8>>> {
-        implement::append_owned(self, bytes)
-    }
-
     fn hand_over(&mut self) -> Result<()> {
         Ok(())
     }
@@ -304,6 +300,8 @@ impl ObjectWriter for MemoryWriter {
         storage.make_directories(&mut state, &path.parent())?;
         Ok(state.insert(&storage.key(&path), Arc::new(RwLock::new(MemoryBytes::Run(bytes))), None))
     }
+
+    forward!(implement as ObjectWriter: append_owned);
 }
 
 /// A growing object in memory: appended bytes are visible at once.
@@ -412,10 +410,6 @@ impl Storage for MemoryStorage {
         Ok(Box::new(MemoryObject { shared, path, key, content }))
     }
 
-    fn open_end(&self, path: &ObjectPath, _bytes: u64) -> Result<Box<dyn Object>> {
-        self.open(path)
-    }
-
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
         Ok(self.find(&self.shared.state(), "stat", path)?.version.clone())
     }
@@ -434,10 +428,6 @@ impl Storage for MemoryStorage {
         Ok(i64::try_from(self.shared.state().published).unwrap_or(i64::MAX))
     }
 
-    fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
-        implement::is_current(self, path, version)
-    }
-
     fn create(
         &self,
         path: &ObjectPath,
@@ -450,16 +440,6 @@ impl Storage for MemoryStorage {
         self.make_directories(&mut self.shared.state(), &path.parent())?;
         let (storage, path) = (self.clone(), path.clone());
         Ok(Box::new(MemoryWriter { storage, path, bytes: Vec::new() }))
-    }
-
-    fn put(
-        &self,
-        path: &ObjectPath,
-        bytes: &[u8],
-        durability: Durability,
-        condition: Condition<'_>,
-    ) -> Result<Version> {
-        implement::put(self, path, bytes, durability, condition)
     }
 
     fn grow(
@@ -491,7 +471,7 @@ impl Storage for MemoryStorage {
         Ok(Box::new(MemoryGrowing { shared, path, key, lane, bytes, position: 0, identity }))
     }
 
-    fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
+    fn sibling(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
         let place = format!("{}{}", self.place, checked_suffix(suffix)?);
         Ok(Arc::new(Self { shared: Arc::clone(&self.shared), place }))
     }
@@ -569,10 +549,6 @@ impl Storage for MemoryStorage {
         Ok(entries)
     }
 
-    fn sync(&self, _path: &ObjectPath) -> Result<()> {
-        Ok(())
-    }
-
     fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
         let mut state = self.shared.state();
         loop {
@@ -594,13 +570,6 @@ impl Storage for MemoryStorage {
         Ok(self.lock_free(&mut state, path))
     }
 
-    fn try_lock_of_dead(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
-        self.try_lock(path)
-    }
-
-    fn sweep(&self, _path: &ObjectPath) -> Result<u64> {
-        Ok(0)
-    }
-
-    lacks!(ask_end, can_sync_all, sync_all);
+    lacks!(open_end, request_end, sync, can_sync_all, sync_all, try_lock_of_dead, sweep);
+    forward!(implement as Storage: is_current, put);
 }

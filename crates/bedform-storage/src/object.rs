@@ -41,7 +41,7 @@ impl Version {
     }
 }
 
-/// A pending answer of [`Storage::ask_end`](crate::Storage::ask_end): the opened object, or `None`
+/// A pending answer of [`Storage::request_end`](crate::Storage::request_end): the opened object, or `None`
 /// if it is missing.
 pub type PendingObject = Answer<Option<Box<dyn Object>>>;
 
@@ -86,7 +86,7 @@ pub trait Object: Send + Sync + Debug {
 
     /// Requests the bytes of an extent without waiting; the answer rings `bell`. `None` where the
     /// place has no such requests: use [`Object::read`].
-    fn ask(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>>;
+    fn request(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>>;
 
     /// Fills the front of `buffer` with bytes that are available without waiting for the device.
     /// Returns their number: 0 where none are, or the place cannot tell.
@@ -96,10 +96,10 @@ pub trait Object: Send + Sync + Debug {
     fn read_resident(&self, offset: u64, buffer: &mut [u8]) -> Result<usize>;
 
     /// Returns the byte range that came with the opening of the object. Reading it costs nothing.
-    fn at_hand(&self) -> Range<u64>;
+    fn buffered_range(&self) -> Range<u64>;
 
     /// Borrows bytes that came with the opening of the object. `None` unless all of them did.
-    fn known(&self, offset: u64, length: usize) -> Option<&[u8]>;
+    fn buffered_bytes(&self, offset: u64, length: usize) -> Option<&[u8]>;
 
     /// Returns a handle of the same version for later reads. It exists where opening costs a
     /// request and each read detects a replaced version. It holds no bytes.
@@ -130,10 +130,10 @@ pub trait ObjectWriter: Send {
     /// As [`ObjectWriter::append`].
     fn append_owned(&mut self, bytes: Vec<u8>) -> Result<Option<Vec<u8>>>;
 
-    /// Keeps the replaced object under the name `path` in the storage
-    /// [beside](crate::Storage::beside) this one with `suffix`; missing directories are created. If
-    /// nothing is replaced, an empty object gets that name. Where a second name cannot be given,
-    /// the old object is lost without an error. It takes no extra space.
+    /// Keeps the replaced object under the name `path` in the [sibling](crate::Storage::sibling) of
+    /// this storage with `suffix`; missing directories are created. If nothing is replaced, an empty
+    /// object gets that name. Where a second name cannot be given, the old object is lost without an
+    /// error. It takes no extra space.
     fn keep_replaced(&mut self, suffix: &'static str, path: ObjectPath);
 
     /// Hands all bytes to the system without making them durable. The caller does that with two

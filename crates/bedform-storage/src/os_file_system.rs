@@ -446,7 +446,7 @@ impl FileSystem for OsFileSystem {
         Some(format!("file:{device}:{number}:{path:?}"))
     }
 
-    fn beside(&self, suffix: &str) -> io::Result<Self> {
+    fn sibling(&self, suffix: &str) -> io::Result<Self> {
         let (parent, path) = match &self.root {
             RootHandle::Held(root) => find(root, &self.path)?,
             RootHandle::Named { parent, .. } => (parent.try_clone()?, self.path.clone()),

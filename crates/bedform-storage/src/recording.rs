@@ -10,9 +10,8 @@ use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
 use crate::{
-    Bell, Condition, Durability, GrowingObject, ListedEntry, Lock, Object, ObjectWriter,
-    PendingObject, Storage, StorageError, SyncAll, TreePublication, Version, Workspace,
-    WorkspaceName, WriteHint,
+    Bell, Condition, Durability, GrowingObject, Object, ObjectWriter, PendingObject, Storage,
+    StorageError, SyncAll, Version, WriteHint, forward,
 };
 use objects::{RecordedGrowing, RecordedObject, RecordedWriter};
 
@@ -234,6 +233,19 @@ impl<S> Recording<S> {
         let is_durable = durability == Some(Durability::Disk);
         self.log.record(operation, path, 0..0, is_durable, (0, 0));
     }
+
+    /// Runs an operation and logs it if it succeeds.
+    fn call<T>(
+        &self,
+        operation: StorageOperation,
+        path: &ObjectPath,
+        durability: Option<Durability>,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let value = work()?;
+        self.event(operation, path, durability);
+        Ok(value)
+    }
 }
 
 fn is_read(event: &RecordedOperation) -> bool {
@@ -241,18 +253,6 @@ fn is_read(event: &RecordedOperation) -> bool {
 }
 
 impl<S: Storage> Storage for Recording<S> {
-    fn name(&self) -> String {
-        self.inner.name()
-    }
-
-    fn identity(&self) -> Option<String> {
-        self.inner.identity()
-    }
-
-    fn is_remote(&self) -> bool {
-        self.inner.is_remote()
-    }
-
     fn open(&self, path: &ObjectPath) -> Result<Box<dyn Object>> {
         let inner = self.inner.open(path)?;
         Ok(self.opened(path, inner))
@@ -263,35 +263,18 @@ impl<S: Storage> Storage for Recording<S> {
         Ok(self.opened(path, inner))
     }
 
-    fn ask_end(&self, path: &ObjectPath, bytes: u64, bell: &Arc<Bell>) -> Option<PendingObject> {
+    fn request_end(
+        &self,
+        path: &ObjectPath,
+        bytes: u64,
+        bell: &Arc<Bell>,
+    ) -> Option<PendingObject> {
         let (path, log) = (path.clone(), self.log.clone());
-        Some(self.inner.ask_end(&path.clone(), bytes, bell)?.then(move |outcome| {
+        Some(self.inner.request_end(&path.clone(), bytes, bell)?.then(move |outcome| {
             let Some(inner) = outcome? else { return Ok(None) };
             log.record(StorageOperation::Open, &path, 0..0, false, (0, 0));
             Ok(Some(RecordedObject::boxed(inner, path, log)))
         }))
-    }
-
-    fn stat(&self, path: &ObjectPath) -> Result<Version> {
-        let version = self.inner.stat(path)?;
-        self.event(StorageOperation::Stat, path, None);
-        Ok(version)
-    }
-
-    fn modified_ns(&self, path: &ObjectPath) -> Result<i64> {
-        let time = self.inner.modified_ns(path)?;
-        self.event(StorageOperation::Stat, path, None);
-        Ok(time)
-    }
-
-    fn now(&self) -> Result<i64> {
-        self.inner.now()
-    }
-
-    fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
-        let is_current = self.inner.is_current(path, version)?;
-        self.event(StorageOperation::IsCurrent, path, None);
-        Ok(is_current)
     }
 
     fn create(
@@ -352,8 +335,8 @@ impl<S: Storage> Storage for Recording<S> {
         Ok(Box::new(RecordedGrowing { inner, path, lane, is_durable, synced: 0, log }))
     }
 
-    fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
-        let inner = self.inner.beside(suffix)?;
+    fn sibling(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
+        let inner = self.inner.sibling(suffix)?;
         let place = format!("{}{suffix}", self.log.place).into();
         let log = Log { events: Arc::clone(&self.log.events), place };
         Ok(Arc::new(Recording { inner, log }))
@@ -369,72 +352,6 @@ impl<S: Storage> Storage for Recording<S> {
         Ok(Arc::new(Recording { inner, log }))
     }
 
-    fn workspace(
-        &self,
-        directory: &ObjectPath,
-        name: WorkspaceName<'_>,
-    ) -> Result<Option<Box<dyn Workspace>>> {
-        let workspace = self.inner.workspace(directory, name)?;
-        self.event(StorageOperation::Stage, directory, None);
-        Ok(workspace)
-    }
-
-    fn publish_tree(
-        &self,
-        staged: &ObjectPath,
-        target: &ObjectPath,
-        how: TreePublication,
-        durability: Durability,
-    ) -> Result<()> {
-        self.inner.publish_tree(staged, target, how, durability)?;
-        self.event(StorageOperation::PublishTree, target, Some(durability));
-        Ok(())
-    }
-
-    fn publish_object(
-        &self,
-        staged: &ObjectPath,
-        target: &ObjectPath,
-        durability: Durability,
-    ) -> Result<()> {
-        self.inner.publish_object(staged, target, durability)?;
-        self.event(StorageOperation::PublishObject, target, Some(durability));
-        Ok(())
-    }
-
-    fn delete(
-        &self,
-        path: &ObjectPath,
-        durability: Durability,
-        condition: Condition<'_>,
-    ) -> Result<()> {
-        self.inner.delete(path, durability, condition)?;
-        self.event(StorageOperation::Delete, path, Some(durability));
-        Ok(())
-    }
-
-    fn delete_tree(&self, path: &ObjectPath, durability: Durability) -> Result<()> {
-        self.inner.delete_tree(path, durability)?;
-        self.event(StorageOperation::DeleteTree, path, Some(durability));
-        Ok(())
-    }
-
-    fn list(&self, path: &ObjectPath) -> Result<Vec<ListedEntry>> {
-        let entries = self.inner.list(path)?;
-        self.event(StorageOperation::List, path, None);
-        Ok(entries)
-    }
-
-    fn sync(&self, path: &ObjectPath) -> Result<()> {
-        self.inner.sync(path)?;
-        self.event(StorageOperation::Sync, path, None);
-        Ok(())
-    }
-
-    fn can_sync_all(&self) -> bool {
-        self.inner.can_sync_all()
-    }
-
     fn sync_all(&self, directories: &[ObjectPath]) -> Result<SyncAll<'_>> {
         let sync = self.inner.sync_all(directories)?;
         Ok(Box::new(move || {
@@ -444,29 +361,11 @@ impl<S: Storage> Storage for Recording<S> {
         }))
     }
 
-    fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
-        let lock = self.inner.lock(path)?;
-        self.event(StorageOperation::Lock, path, None);
-        Ok(lock)
-    }
-
-    fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
-        let lock = self.inner.try_lock(path)?;
-        self.event(StorageOperation::Lock, path, None);
-        Ok(lock)
-    }
-
-    fn try_lock_of_dead(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
-        let lock = self.inner.try_lock_of_dead(path)?;
-        self.event(StorageOperation::Lock, path, None);
-        Ok(lock)
-    }
-
-    fn sweep(&self, path: &ObjectPath) -> Result<u64> {
-        let count = self.inner.sweep(path)?;
-        self.event(StorageOperation::Sweep, path, None);
-        Ok(count)
-    }
+    forward!(self.inner as Storage: name, identity, is_remote, now, can_sync_all);
+    forward!(self.inner as Storage through call: stat, modified_ns, is_current, list, sync, sweep);
+    forward!(self.inner as Storage through call: workspace, publish_tree, publish_object);
+    forward!(self.inner as Storage through call: delete, delete_tree);
+    forward!(self.inner as Storage through call: lock, try_lock, try_lock_of_dead);
 }
 
 #[cfg(test)]

@@ -330,7 +330,7 @@ impl FileSystem for SimulatedFileSystem {
         Some(format!("simulated:{}:{}", self.machine.number, self.place))
     }
 
-    fn beside(&self, suffix: &str) -> io::Result<Self> {
+    fn sibling(&self, suffix: &str) -> io::Result<Self> {
         let place = format!("{}{suffix}", self.place).into();
         Ok(Self { machine: Arc::clone(&self.machine), place, is_named: true })
     }

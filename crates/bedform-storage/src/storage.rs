@@ -15,7 +15,7 @@
 //! - Only a [`GrowingObject`] is visible before it is complete. Bytes covered by one of its syncs
 //!   never change, and only those may be announced to readers.
 //!
-//! All calls block, except [`Storage::ask_end`] and [`Object::ask`], by which a few threads keep
+//! All calls block, except [`Storage::request_end`] and [`Object::request`], by which a few threads keep
 //! many requests in flight. Where these two return nothing, the engine's `run::execute` reads many
 //! extents at once by many threads.
 //!
@@ -29,6 +29,7 @@ use bedform_format::log::Lane;
 
 use crate::{
     Bell, Condition, GrowingObject, Object, ObjectWriter, PendingObject, StorageError, Version,
+    forward,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -103,8 +104,9 @@ pub type SyncAll<'a> = Box<dyn Fn() -> Result<()> + Send + Sync + 'a>;
 /// A place that keeps objects under paths. Cheap to share between threads.
 ///
 /// No method has a default body: an implementation states each missing ability, and a wrapper that
-/// omits a method does not compile. Shorthands are in [`StorageExt`], building blocks of
-/// implementations in [`implement`](crate::implement).
+/// omits a method does not compile. A new method needs a row in the table of
+/// [`implement`](crate::implement), which has the building blocks of implementations. Shorthands are
+/// in [`StorageExt`].
 pub trait Storage: Send + Sync + Debug {
     /// Returns the name by which a user knows this place: a directory or URL.
     fn name(&self) -> String;
@@ -143,7 +145,8 @@ pub trait Storage: Send + Sync + Debug {
     /// Opens an object as [`StorageExt::find_end`] does, without waiting; the answer rings `bell`.
     /// `None` where waiting costs nothing, as for files of this machine: call
     /// [`StorageExt::find_end`] there.
-    fn ask_end(&self, path: &ObjectPath, bytes: u64, bell: &Arc<Bell>) -> Option<PendingObject>;
+    fn request_end(&self, path: &ObjectPath, bytes: u64, bell: &Arc<Bell>)
+    -> Option<PendingObject>;
 
     /// Returns the version that `path` stands for now. Cheaper than [`Storage::open`].
     ///
@@ -239,7 +242,7 @@ pub trait Storage: Send + Sync + Debug {
     /// # Errors
     /// `Io` where the place can have no sibling, or if `suffix` is not a part of one name.
     /// `NotFound` if this place was moved or deleted; `PermissionDenied`.
-    fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>>;
+    fn sibling(&self, suffix: &str) -> Result<Arc<dyn Storage>>;
 
     /// Returns the storage whose root is the directory `path` of this one, with the same mode and
     /// options. A writable place creates a missing directory durably. A failed sync that poisons
@@ -313,7 +316,7 @@ pub trait Storage: Send + Sync + Debug {
 
     /// Deletes a directory with everything below it. Not atomic; links are not followed; a missing
     /// directory is no error. The root stays, unless this storage was opened by
-    /// [`Storage::beside`]. An error leaves a part deleted, and another call continues.
+    /// [`Storage::sibling`]. An error leaves a part deleted, and another call continues.
     ///
     /// # Errors
     /// `PermissionDenied`, `ReadOnly`, `Io`.
@@ -386,7 +389,7 @@ pub trait StorageExt: Storage {
     /// # Errors
     /// As [`Storage::open`], without `NotFound`.
     fn find(&self, path: &ObjectPath) -> Result<Option<Box<dyn Object>>> {
-        found(self.open(path))
+        if_found(self.open(path))
     }
 
     /// As [`Storage::open_end`]; `None` if there is no such object.
@@ -394,18 +397,31 @@ pub trait StorageExt: Storage {
     /// # Errors
     /// As [`StorageExt::find`].
     fn find_end(&self, path: &ObjectPath, bytes: u64) -> Result<Option<Box<dyn Object>>> {
-        found(self.open_end(path, bytes))
+        if_found(self.open_end(path, bytes))
     }
 }
 
 impl<S: Storage + ?Sized> StorageExt for S {}
 
-fn found(opened: Result<Box<dyn Object>>) -> Result<Option<Box<dyn Object>>> {
+/// Returns the object of a successful opening; `None` if it is missing.
+///
+/// # Errors
+/// Other errors of the opening.
+pub fn if_found(opened: Result<Box<dyn Object>>) -> Result<Option<Box<dyn Object>>> {
     match opened {
         Ok(object) => Ok(Some(object)),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Wrappers accept a shared storage as any other.
+impl<S: Storage + ?Sized> Storage for Arc<S> {
+    forward!(**self as Storage: name, identity, is_remote, now, sibling, within);
+    forward!(**self as Storage: open, open_end, request_end, stat, modified_ns, is_current);
+    forward!(**self as Storage: create, put, grow, grow_lane, delete, delete_tree);
+    forward!(**self as Storage: workspace, publish_tree, publish_object, list, sweep);
+    forward!(**self as Storage: sync, can_sync_all, sync_all, lock, try_lock, try_lock_of_dead);
 }
 
 /// A directory in which a tree is staged before publication. See [`Storage::workspace`].

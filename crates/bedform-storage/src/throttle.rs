@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 
 use bedform_format::size;
 
-use crate::FileSystem;
-use crate::file_system::{FileKind, FileStatus, LinkPolicy, LockWait, Replace, Residency};
+use crate::file_system::{FileStatus, FileSystem, LinkPolicy};
+use crate::forward;
 
 const NANOSECONDS: u128 = 1_000_000_000;
 
@@ -203,115 +203,33 @@ impl<F> Throttled<F> {
     pub fn new(inner: F, pace: Arc<ThrottleSchedule>) -> Self {
         Self { inner, pace }
     }
+
+    fn request<T>(&self, bytes: usize, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        self.pace.request(bytes, work)
+    }
 }
 
 impl<F: FileSystem> FileSystem for Throttled<F> {
     type Handle = F::Handle;
 
-    fn name(&self) -> String {
-        self.inner.name()
-    }
-
-    fn identity(&self) -> Option<String> {
-        self.inner.identity()
-    }
-
-    fn beside(&self, suffix: &str) -> io::Result<Self> {
-        Ok(Self { inner: self.inner.beside(suffix)?, pace: Arc::clone(&self.pace) })
+    fn sibling(&self, suffix: &str) -> io::Result<Self> {
+        Ok(Self { inner: self.inner.sibling(suffix)?, pace: Arc::clone(&self.pace) })
     }
 
     fn within(&self, path: &str, links: LinkPolicy) -> io::Result<Self> {
         Ok(Self { inner: self.inner.within(path, links)?, pace: Arc::clone(&self.pace) })
     }
 
-    fn above(&self) -> io::Result<Option<(F::Handle, &str)>> {
-        self.inner.above()
-    }
-
     fn open_file(&self, path: &str) -> io::Result<(F::Handle, FileStatus)> {
-        let opened = self.pace.request(0, || self.inner.open_file(path))?;
+        let opened = self.request(0, || self.inner.open_file(path))?;
         // Bytes read ahead would be resident without a delay.
         self.inner.refuse_read_ahead(&opened.0);
         Ok(opened)
     }
 
-    fn open_direct(&self, path: &str) -> io::Result<(F::Handle, FileStatus)> {
-        self.pace.request(0, || self.inner.open_direct(path))
-    }
-
-    fn stat(&self, path: &str) -> io::Result<FileStatus> {
-        self.inner.stat(path)
-    }
-
-    fn now(&self) -> io::Result<i64> {
-        self.inner.now()
-    }
-
-    fn peek(&self, path: &str) -> io::Result<FileStatus> {
-        self.inner.peek(path)
-    }
-
-    fn open_directory(&self, path: &str, links: LinkPolicy) -> io::Result<F::Handle> {
-        self.inner.open_directory(path, links)
-    }
-
-    fn open_child(&self, directory: &F::Handle, name: &str) -> io::Result<F::Handle> {
-        self.inner.open_child(directory, name)
-    }
-
-    fn create_file(&self, directory: &F::Handle, name: &str) -> io::Result<F::Handle> {
-        self.pace.request(0, || self.inner.create_file(directory, name))
-    }
-
-    fn create_file_on(
-        &self,
-        directory: &F::Handle,
-        name: &str,
-        target: u32,
-    ) -> io::Result<F::Handle> {
-        self.pace.request(0, || self.inner.create_file_on(directory, name, target))
-    }
-
-    fn open_to_write(&self, directory: &F::Handle, name: &str) -> io::Result<F::Handle> {
-        self.pace.request(0, || self.inner.open_to_write(directory, name))
-    }
-
-    fn status(&self, handle: &F::Handle) -> io::Result<FileStatus> {
-        self.inner.status(handle)
-    }
-
-    fn stat_child(&self, directory: &F::Handle, name: &str) -> io::Result<FileStatus> {
-        self.inner.stat_child(directory, name)
-    }
-
-    fn read_at(&self, handle: &F::Handle, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        self.pace.request(buffer.len(), || self.inner.read_at(handle, offset, buffer))
-    }
-
-    fn read_resident(
-        &self,
-        handle: &F::Handle,
-        offset: u64,
-        buffer: &mut [u8],
-    ) -> io::Result<usize> {
-        self.inner.read_resident(handle, offset, buffer)
-    }
-
-    fn residency(&self, handle: &F::Handle, offset: u64, length: u64) -> io::Result<Residency> {
-        self.inner.residency(handle, offset, length)
-    }
-
     // No readahead hints: their bytes would be resident without a delay.
     fn read_ahead(&self, _: &F::Handle, _: u64, _: u64) -> bool {
         false
-    }
-
-    fn refuse_read_ahead(&self, handle: &F::Handle) {
-        self.inner.refuse_read_ahead(handle);
-    }
-
-    fn write_at(&self, handle: &F::Handle, offset: u64, bytes: &[u8]) -> io::Result<usize> {
-        self.pace.request(bytes.len(), || self.inner.write_at(handle, offset, bytes))
     }
 
     // Most distant places cannot reserve space, and the time that it takes here would not be part
@@ -325,86 +243,15 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    fn set_size(&self, handle: &F::Handle, size: u64) -> io::Result<()> {
-        self.inner.set_size(handle, size)
-    }
-
-    fn set_direct(&self, handle: &F::Handle, direct: bool) -> io::Result<()> {
-        self.inner.set_direct(handle, direct)
-    }
-
-    fn sync_file(&self, handle: &F::Handle) -> io::Result<()> {
-        self.pace.request(0, || self.inner.sync_file(handle))
-    }
-
-    fn sync_directory(&self, directory: &F::Handle) -> io::Result<()> {
-        self.pace.request(0, || self.inner.sync_directory(directory))
-    }
-
-    fn can_sync_whole(&self) -> bool {
-        self.inner.can_sync_whole()
-    }
-
-    fn sync_whole(&self, handle: &F::Handle) -> io::Result<()> {
-        self.pace.request(0, || self.inner.sync_whole(handle))
-    }
-
-    fn close(&self, handle: F::Handle) -> io::Result<()> {
-        self.inner.close(handle)
-    }
-
-    fn rename(
-        &self,
-        from: (&F::Handle, &str),
-        to: (&F::Handle, &str),
-        replace: Replace,
-    ) -> io::Result<()> {
-        self.pace.request(0, || self.inner.rename(from, to, replace))
-    }
-
-    fn rename_directory(&self, from: (&F::Handle, &str), to: (&F::Handle, &str)) -> io::Result<()> {
-        self.pace.request(0, || self.inner.rename_directory(from, to))
-    }
-
-    fn exchange(&self, one: (&F::Handle, &str), other: (&F::Handle, &str)) -> io::Result<()> {
-        self.pace.request(0, || self.inner.exchange(one, other))
-    }
-
-    fn link(&self, from: (&F::Handle, &str), to: (&F::Handle, &str)) -> io::Result<()> {
-        self.pace.request(0, || self.inner.link(from, to))
-    }
-
-    fn unlink(&self, directory: &F::Handle, name: &str) -> io::Result<()> {
-        self.pace.request(0, || self.inner.unlink(directory, name))
-    }
-
-    fn make_directory(&self, directory: &F::Handle, name: &str) -> io::Result<()> {
-        self.pace.request(0, || self.inner.make_directory(directory, name))
-    }
-
-    fn remove_directory(&self, directory: &F::Handle, name: &str) -> io::Result<()> {
-        self.pace.request(0, || self.inner.remove_directory(directory, name))
-    }
-
-    fn list(&self, directory: &F::Handle) -> io::Result<Vec<(String, FileKind)>> {
-        self.pace.request(0, || self.inner.list(directory))
-    }
-
-    fn lock(&self, handle: &F::Handle, wait: LockWait) -> io::Result<()> {
-        self.inner.lock(handle, wait)
-    }
-
-    fn open_lock_file(&self, directory: &F::Handle, name: &str) -> io::Result<F::Handle> {
-        self.inner.open_lock_file(directory, name)
-    }
-
-    fn token(&self) -> u64 {
-        self.inner.token()
-    }
-
-    fn is_overlapped(&self) -> bool {
-        self.inner.is_overlapped()
-    }
+    forward!(self.inner as FileSystem: name, identity, above, now, token, is_overlapped);
+    forward!(self.inner as FileSystem: stat, peek, status, stat_child, read_resident, residency);
+    forward!(self.inner as FileSystem: open_directory, open_child, open_lock_file, lock, close);
+    forward!(self.inner as FileSystem: refuse_read_ahead, set_size, set_direct, can_sync_whole);
+    forward!(self.inner as FileSystem through request: open_direct, read_at, write_at, list);
+    forward!(self.inner as FileSystem through request: create_file, create_file_on, open_to_write);
+    forward!(self.inner as FileSystem through request: sync_file, sync_directory, sync_whole);
+    forward!(self.inner as FileSystem through request: rename, rename_directory, exchange, link);
+    forward!(self.inner as FileSystem through request: unlink, make_directory, remove_directory);
 }
 
 #[cfg(test)]
@@ -487,9 +334,9 @@ mod tests {
         let pace = ThrottleSchedule::by_clock(throttle(), clock.clone());
         let system = Throttled::new(SimulatedFileSystem::new(), pace);
         let storage = LocalStorage::over(system, Mode::ReadWrite, Staging::default());
-        let beside = storage.beside("-log").unwrap();
+        let sibling = storage.sibling("-log").unwrap();
         let path = ObjectPath::parse("a").unwrap();
-        for place in [&storage as &dyn Storage, &*beside] {
+        for place in [&storage as &dyn Storage, &*sibling] {
             let mut growing = place.grow(&path, Durability::Process, None).unwrap();
             growing.append(&[1; 4096]).unwrap();
             growing.sync().unwrap();

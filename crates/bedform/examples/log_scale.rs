@@ -266,7 +266,7 @@ fn main() {
             thread.spawn_scoped(scope, move || write(rank)).unwrap();
         }
     });
-    let segments = store.storage().beside(".bedform-log").unwrap();
+    let segments = store.storage().sibling(".bedform-log").unwrap();
     let segments = segments.list(&ObjectPath::parse("segments").unwrap()).unwrap().len();
     let user_bytes = u64::from(ranks) * SHARE * 4 * ARRAYS;
     println!(

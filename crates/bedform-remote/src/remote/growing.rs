@@ -350,7 +350,7 @@ impl Object for GrownObject {
         judge(runtime::wait("read", &self.shown, fetching)?, &self.shown)
     }
 
-    fn ask(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
+    fn request(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
         let parts = self.parts_of(offset, offset.checked_add(length)?)?;
         let mut bytes = vec![0; usize::try_from(length).ok()?];
         let store = self.shared.client.store().ok()?.clone();
@@ -372,7 +372,7 @@ impl Object for GrownObject {
         current.map_err(|error: Error| to_error("stat", &self.shown, error))
     }
 
-    lacks!(read_past, read_ahead, read_resident, at_hand, known, kept);
+    lacks!(read_past, read_ahead, read_resident, buffered_range, buffered_bytes, kept);
 }
 
 /// Fills `buffer` with the bytes from `offset` on, which lie in `parts`.

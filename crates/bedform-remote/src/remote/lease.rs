@@ -109,7 +109,7 @@ impl Leases {
     fn take(&self, name: &Path, waits: bool, waiting: &mut LockPoll<'_>) -> bool {
         let mut taken = lock(&self.taken);
         while taken.contains(name) {
-            if !waits || !waiting.goes_on() {
+            if !waits || waiting.is_cancelled() {
                 return false;
             }
             let waited = self.given_up.wait_timeout(taken, LOOKS[1]);
@@ -171,7 +171,7 @@ impl LeaseGuard {
         let waiting_for = locked.strip_suffix(LOCK_NAME).unwrap_or(&locked);
         let mut waiting = LockPoll::new(waiting_for);
         if !shared.leases.take(&name, patience == LeaseWait::Endless, &mut waiting) {
-            return if waiting.is_over { Err(waiting.interrupted()) } else { Ok(None) };
+            return if waiting.was_cancelled { Err(waiting.interrupted()) } else { Ok(None) };
         }
         let mut held = Self { shared: shared.clone(), name, lease: None };
         let writes = shared.writes()?;
@@ -184,7 +184,7 @@ impl LeaseGuard {
         };
         let Some(lease) = taken.map_err(|unwritten| shared.error("lock", &held.name, unwritten))?
         else {
-            return if waiting.is_over { Err(waiting.interrupted()) } else { Ok(None) };
+            return if waiting.was_cancelled { Err(waiting.interrupted()) } else { Ok(None) };
         };
         let lease = Arc::new(lease);
         lock(&shared.leases.all).push(lease.clone());
@@ -324,7 +324,7 @@ async fn acquire(
                 Err(unwritten) => return Err(unwritten),
             }
         }
-        if !waiting.goes_on() {
+        if waiting.is_cancelled() {
             return Ok(None);
         }
         tokio::time::sleep(pause.min(lease / 8)).await;

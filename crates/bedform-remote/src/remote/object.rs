@@ -291,7 +291,7 @@ impl Object for RemoteObject {
         judge(fetched, &self.shown)
     }
 
-    fn ask(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
+    fn request(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
         let length = usize::try_from(length).ok()?;
         let missing = self.missing(offset, length).filter(|missing| *missing > 0)?;
         runtime::answer(bell, self.clone().fetch_before(offset, length, missing))
@@ -301,11 +301,11 @@ impl Object for RemoteObject {
         Ok(self.copy_known(offset, buffer))
     }
 
-    fn at_hand(&self) -> Range<u64> {
+    fn buffered_range(&self) -> Range<u64> {
         self.known_start..self.known_start + self.known.len() as u64
     }
 
-    fn known(&self, offset: u64, length: usize) -> Option<&[u8]> {
+    fn buffered_bytes(&self, offset: u64, length: usize) -> Option<&[u8]> {
         let start = usize::try_from(offset.checked_sub(self.known_start)?).ok()?;
         self.known.get(start..start.checked_add(length)?)
     }

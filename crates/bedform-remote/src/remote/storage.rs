@@ -9,9 +9,10 @@ use ::object_store::{Error, ObjectStoreExt, PutPayload};
 use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 use bedform_storage::implement::{self, checked_suffix};
+use bedform_storage::storage::if_found;
 use bedform_storage::{
     Bell, Condition, Durability, GrowingObject, ListedEntry, Lock, Object, ObjectWriter,
-    PendingObject, Storage, StorageError, StorageErrorKind, Version, WriteHint, lacks,
+    PendingObject, Storage, StorageError, StorageErrorKind, Version, WriteHint, forward, lacks,
 };
 
 use super::error::to_error;
@@ -21,15 +22,6 @@ use super::put::look;
 use super::remove::{remove, remove_below};
 use super::writer::RemoteWriter;
 use super::{OWN_PREFIX, RemoteStorage, Result, object, runtime, transport};
-
-/// Returns the opened object; `None` if it is missing.
-fn found(opened: Result<Box<dyn Object>>) -> Result<Option<Box<dyn Object>>> {
-    match opened {
-        Ok(object) => Ok(Some(object)),
-        Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error),
-    }
-}
 
 impl Storage for RemoteStorage {
     fn name(&self) -> String {
@@ -55,10 +47,15 @@ impl Storage for RemoteStorage {
         runtime::run("open", &shown, opening)
     }
 
-    fn ask_end(&self, path: &ObjectPath, bytes: u64, bell: &Arc<Bell>) -> Option<PendingObject> {
+    fn request_end(
+        &self,
+        path: &ObjectPath,
+        bytes: u64,
+        bell: &Arc<Bell>,
+    ) -> Option<PendingObject> {
         let name = self.name_of("open", path).ok()?;
         let opening = self.shared.clone().open(name, self.shown_of(path), bytes);
-        runtime::answer(bell, async { found(opening.await) })
+        runtime::answer(bell, async { if_found(opening.await) })
     }
 
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
@@ -85,10 +82,6 @@ impl Storage for RemoteStorage {
     fn now(&self) -> Result<i64> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Ok(i64::try_from(now.as_nanos()).unwrap_or(i64::MAX))
-    }
-
-    fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
-        implement::is_current(self, path, version)
     }
 
     fn create(
@@ -134,19 +127,16 @@ impl Storage for RemoteStorage {
         Err(implement::unsupported("create", path, "an object of a server grows for one writer"))
     }
 
-    fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
+    fn sibling(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
         let suffix = checked_suffix(suffix)?;
         if self.prefix.is_empty() {
             let reason = io::Error::other("nothing can lie beside a whole bucket");
             return Err(StorageError::from_io("open", suffix, reason));
         }
         Ok(Arc::new(Self {
-            shared: self.shared.clone(),
             prefix: format!("{}{suffix}", self.prefix),
             shown: format!("{}{suffix}", self.shown),
-            says_urls: self.says_urls,
-            system: self.system.clone(),
-            rights: self.rights.clone(),
+            ..self.clone()
         }))
     }
 
@@ -157,12 +147,9 @@ impl Storage for RemoteStorage {
             (path, text) => format!("{text}/{path}"),
         };
         Ok(Arc::new(Self {
-            shared: self.shared.clone(),
             prefix: below(&self.prefix),
             shown: below(&self.shown),
-            says_urls: self.says_urls,
-            system: self.system.clone(),
-            rights: self.rights.clone(),
+            ..self.clone()
         }))
     }
 
@@ -229,10 +216,6 @@ impl Storage for RemoteStorage {
         Ok(entries)
     }
 
-    fn sync(&self, _path: &ObjectPath) -> Result<()> {
-        Ok(())
-    }
-
     fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
         let held = self.take_lock(path, LeaseWait::Endless)?;
         held.ok_or_else(|| StorageError::new(StorageErrorKind::Conflict, "lock", path))
@@ -246,9 +229,6 @@ impl Storage for RemoteStorage {
         self.take_lock(path, LeaseWait::ToTell)
     }
 
-    fn sweep(&self, _path: &ObjectPath) -> Result<u64> {
-        Ok(0)
-    }
-
-    lacks!(workspace, publish_tree, publish_object, can_sync_all, sync_all);
+    lacks!(workspace, publish_tree, publish_object, sync, can_sync_all, sync_all, sweep);
+    forward!(implement as Storage: is_current);
 }

@@ -71,16 +71,16 @@ fn wrappers_of_a_server_keep_its_contract_and_ask_it_ahead_as_it_does() {
     let path = ObjectPath::parse("a").unwrap();
     recording.put(&path, &[7; 100_000], Durability::Disk, Condition::Absent).unwrap();
     let bell = Arc::default();
-    let pending = recording.ask_end(&path, 10, &bell).expect("a server is asked ahead");
+    let pending = recording.request_end(&path, 10, &bell).expect("a server is asked ahead");
     let object = pending.take().unwrap().expect("it is there");
-    assert_eq!(object.at_hand(), 99_990..100_000);
-    assert_eq!(object.known(99_995, 5), Some(&[7; 5][..]));
+    assert_eq!(object.buffered_range(), 99_990..100_000);
+    assert_eq!(object.buffered_bytes(99_995, 5), Some(&[7; 5][..]));
     let kept = object.kept().expect("a server's object is kept");
-    let bytes = kept.ask(20, 30, &bell).expect("bytes are asked for ahead").take().unwrap();
+    let bytes = kept.request(20, 30, &bell).expect("bytes are asked for ahead").take().unwrap();
     assert_eq!(bytes[..], [7; 30]);
     assert_eq!((recording.bytes_read(), recording.count(StorageOperation::Open)), (35, 1));
 
     recording.inner().fail_at(StorageOperation::Read, 0, Fault::Error(StorageErrorKind::Server));
-    let failed = kept.ask(20, 30, &bell).expect("bytes are asked for ahead").take();
+    let failed = kept.request(20, 30, &bell).expect("bytes are asked for ahead").take();
     assert_eq!(failed.unwrap_err().kind, StorageErrorKind::Server);
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::check_goes_on;
-use crate::cancellation::{ASK_EVERY, goes_on, stopped_by};
+use crate::cancellation::{ASK_EVERY, is_cancelled, stopped_by};
 use crate::{Answer, Bell, Bytes, GapCheck, LargeMemory, StorageError};
 
 const IN_FLIGHT: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
@@ -79,7 +79,7 @@ pub trait TimedSource: Sync {
 
     /// Requests the bytes of `piece` without waiting, where one thread can keep many requests in
     /// flight.
-    fn ask(&self, piece: TimedExtent, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
+    fn request(&self, piece: TimedExtent, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
         let _ = (piece, bell);
         None
     }
@@ -143,7 +143,7 @@ impl<R: TimedSource> Timer<'_, R> {
                 before = now;
                 mine.requests += 1.0;
                 mine.bytes += piece.bytes as f64;
-                let over = now - started > limit || !goes_on();
+                let over = now - started > limit || is_cancelled();
                 if outcome.is_err() || over {
                     break;
                 }
@@ -165,7 +165,7 @@ impl<R: TimedSource> Timer<'_, R> {
             let others: Vec<_> = (1..in_flight).map(|_| other()).collect();
             // Only this thread notices a cancellation.
             let own = read_some();
-            stop.store(!goes_on(), Ordering::Relaxed);
+            stop.store(is_cancelled(), Ordering::Relaxed);
             let stopped = |_| Err(failed(io::Error::other("a reader stopped")));
             let outcomes = others.into_iter().map(|other| other.join().unwrap_or_else(stopped));
             outcomes.fold(own, Result::and)
@@ -195,11 +195,11 @@ impl<R: TimedSource> Timer<'_, R> {
         loop {
             let heard = bell.count();
             while started.elapsed() <= limit
-                && goes_on()
+                && !is_cancelled()
                 && asked.len() < in_flight
                 && let Some(piece) = pieces.next()
             {
-                let Some(answer) = self.source.ask(*piece, &bell) else { return Ok(None) };
+                let Some(answer) = self.source.request(*piece, &bell) else { return Ok(None) };
                 asked.push((Instant::now(), piece.bytes, answer));
             }
             if asked.is_empty() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{beside, get, growing, kind_of, path, put, put_at, read_all, tree};
+use super::{get, growing, kind_of, path, put, put_at, read_all, sibling, tree};
 use crate::{
     Answer, Bell, Condition, Durability, ListedEntry, ReadBlock, Storage, StorageErrorKind,
     WriteHint,
@@ -81,12 +81,12 @@ pub const CASES: &[Case] = &[
     case("growing: what was synced never changes", growing::race_readers),
     local("growing: lanes of one object equal a model", growing::lanes),
     local("growing: only the first lane creates", growing::first_lane),
-    case("beside: empty until something is written", beside::empty),
-    case("beside: two places have nothing in common", beside::apart),
-    case("beside: it is deleted and made again", beside::deleted),
-    case("beside: a lock is of one place", beside::locks),
-    case("beside: a suffix is a part of one name", beside::suffixes),
-    case("beside: what is replaced stays under a second name", beside::kept),
+    case("sibling: empty until something is written", sibling::empty),
+    case("sibling: two places have nothing in common", sibling::apart),
+    case("sibling: it is deleted and made again", sibling::deleted),
+    case("sibling: a lock is of one place", sibling::locks),
+    case("sibling: a suffix is a part of one name", sibling::suffixes),
+    case("sibling: what is replaced stays under a second name", sibling::kept),
 ];
 
 fn reads_back(storage: &dyn Storage) {
@@ -350,28 +350,28 @@ fn asked(storage: &dyn Storage) {
     put(storage, "a", &bytes, Condition::None).unwrap();
     let bell = Arc::new(Bell::default());
     for tail in [0, 100, 20_000, 1 << 20] {
-        let Some(answer) = storage.ask_end(&path("a"), tail, &bell) else { return };
+        let Some(answer) = storage.request_end(&path("a"), tail, &bell) else { return };
         let object = answer.take().unwrap().expect("it is there");
         assert_eq!(object.version(), storage.open(&path("a")).unwrap().version());
         for (offset, length) in [(0, 20_000), (0, 1), (19_000, 1000), (7, 19_990), (19_999, 1)] {
-            let answer = object.ask(offset, length, &bell);
+            let answer = object.request(offset, length, &bell);
             let [start, end] = [offset, offset + length].map(|at| at as usize);
             if let Some(answer) = answer {
                 assert_eq!(answer.take().unwrap(), bytes[start..end]);
             }
         }
         for (offset, length) in [(19_999, 2), (20_000, 1), (u64::MAX, 1), (1, u64::MAX)] {
-            let given = object.ask(offset, length, &bell).map(Answer::take);
+            let given = object.request(offset, length, &bell).map(Answer::take);
             assert!(given.is_none_or(|given| given.is_err()), "what is not there is never made up");
         }
     }
     assert!(bell.count() >= 4);
-    let missing = storage.ask_end(&path("b"), 100, &bell).expect("as for others");
+    let missing = storage.request_end(&path("b"), 100, &bell).expect("as for others");
     assert!(missing.take().unwrap().is_none());
     // A read of a replaced object returns the opened bytes, or an error that they are gone.
-    let object = storage.ask_end(&path("a"), 1, &bell).unwrap().take().unwrap().unwrap();
+    let object = storage.request_end(&path("a"), 1, &bell).unwrap().take().unwrap().unwrap();
     put(storage, "a", &vec![9; 20_000], Condition::None).unwrap();
-    if let Some(answer) = object.ask(0, 5000, &bell) {
+    if let Some(answer) = object.request(0, 5000, &bell) {
         match answer.take() {
             Ok(given) => assert_eq!(given, bytes[..5000]),
             Err(error) => assert_eq!(error.kind, StorageErrorKind::Conflict),
@@ -505,12 +505,12 @@ fn sweep(storage: &dyn Storage) {
 
 fn identity(storage: &dyn Storage) {
     put(storage, "a", b"x", Condition::None).unwrap();
-    let beside = storage.beside(".bedform-log").unwrap();
-    put(&*beside, "a", b"x", Condition::None).unwrap();
+    let sibling = storage.sibling(".bedform-log").unwrap();
+    put(&*sibling, "a", b"x", Condition::None).unwrap();
     let own = storage.identity().expect("a place that holds bytes has an identity");
     assert_eq!(storage.identity(), Some(own.clone()));
-    let others = beside.identity().expect("so has what lies beside it");
+    let others = sibling.identity().expect("so has what lies beside it");
     assert_ne!(own, others);
-    assert_eq!(storage.beside(".bedform-log").unwrap().identity(), Some(others));
+    assert_eq!(storage.sibling(".bedform-log").unwrap().identity(), Some(others));
     assert!(storage.stat(&path("a")).unwrap().tells_bytes_apart());
 }

@@ -185,12 +185,12 @@ pub(super) const SCRIPTS: &[Script] = &[
         name: "a segment and its root beside the store, then the store",
         prepare: old,
         act: |storage, synced| {
-            let beside = storage.beside(SUFFIX)?;
-            let mut segment = GrownSegment::grow(&*beside, BESIDE)?;
+            let sibling = storage.sibling(SUFFIX)?;
+            let mut segment = GrownSegment::grow(&*sibling, BESIDE)?;
             segment.append(&large()[..20_000])?;
             segment.sync(synced)?;
             segment.append(&large())?;
-            put(&*beside, "roots/1", NEW, Condition::None)?;
+            put(&*sibling, "roots/1", NEW, Condition::None)?;
             put(storage, "a", NEW, Condition::None).map(drop)
         },
         order: Some(("beside: roots/1", "a")),
@@ -200,7 +200,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "write beside the store",
         prepare: nothing,
-        act: |storage, _| put(&*storage.beside(SUFFIX)?, "a", NEW, Condition::Absent).map(drop),
+        act: |storage, _| put(&*storage.sibling(SUFFIX)?, "a", NEW, Condition::Absent).map(drop),
         order: None,
         grows: false,
         tree: &[],
@@ -220,12 +220,12 @@ pub(super) const SCRIPTS: &[Script] = &[
     Script {
         name: "delete what lies beside the store, then write to it",
         prepare: |storage| {
-            let beside = storage.beside(SUFFIX)?;
-            put(&*beside, "roots/1", OLD, Condition::None)?;
-            put(&*beside, "a", OLD, Condition::None).map(drop)
+            let sibling = storage.sibling(SUFFIX)?;
+            put(&*sibling, "roots/1", OLD, Condition::None)?;
+            put(&*sibling, "a", OLD, Condition::None).map(drop)
         },
         act: |storage, _| {
-            storage.beside(SUFFIX)?.delete_tree(&path(""), Durability::Disk)?;
+            storage.sibling(SUFFIX)?.delete_tree(&path(""), Durability::Disk)?;
             put(storage, "a", NEW, Condition::None).map(drop)
         },
         order: Some(("beside: roots/1", "a")),
@@ -488,7 +488,7 @@ pub(super) struct AcknowledgedSteps {
 pub(super) fn view(storage: &Local) -> ObjectView {
     let mut seen = ObjectView::new();
     look(storage, "", &mut seen);
-    look(&*storage.beside(SUFFIX).expect("the place beside"), BESIDE, &mut seen);
+    look(&*storage.sibling(SUFFIX).expect("the place beside"), BESIDE, &mut seen);
     seen
 }
 
@@ -510,15 +510,15 @@ fn look(storage: &dyn Storage, prefix: &str, seen: &mut ObjectView) {
 
 /// True if a temporary name is left, in the store or its sibling.
 pub(super) fn has_temporary(system: &SimulatedFileSystem) -> bool {
-    let beside = system.beside(SUFFIX).expect("the place beside");
-    let mut names = system.tree().into_keys().chain(beside.tree().into_keys());
+    let sibling = system.sibling(SUFFIX).expect("the place beside");
+    let mut names = system.tree().into_keys().chain(sibling.tree().into_keys());
     names.any(|name| name.contains(".bedform-temp-"))
 }
 
 /// Sweeps every directory and panics if a temporary name is left.
 pub(super) fn sweep_all(storage: &Local) {
     sweep(storage);
-    sweep(&*storage.beside(SUFFIX).expect("the place beside"));
+    sweep(&*storage.sibling(SUFFIX).expect("the place beside"));
     assert!(!has_temporary(storage.system()), "a sweep leaves a temporary name");
 }
 

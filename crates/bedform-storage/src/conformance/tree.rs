@@ -77,10 +77,10 @@ pub(super) fn within(storage: &dyn Storage) {
     assert_eq!(kind_of(below.open(&path("a/b/e"))), Some(StorageErrorKind::NotFound));
     assert_ne!(below.identity(), storage.identity());
     assert_eq!(below.identity(), storage.within(&path("a/b")).unwrap().identity());
-    let beside = below.beside(".log").unwrap();
-    put(&*beside, "f", b"z", Condition::Absent).unwrap();
+    let sibling = below.sibling(".log").unwrap();
+    put(&*sibling, "f", b"z", Condition::Absent).unwrap();
     assert_eq!(get(storage, "a/b.log/f").unwrap(), b"z");
-    beside.delete_tree(&path(""), Durability::Disk).unwrap();
+    sibling.delete_tree(&path(""), Durability::Disk).unwrap();
     assert_eq!(names(storage, "a"), ["b"]);
 }
 

@@ -161,7 +161,7 @@ impl<F: FileSystem> Object for LocalObject<F> {
         is_current(&self.shared.system, &self.path, &self.version)
     }
 
-    lacks!(ask, at_hand, known, kept);
+    lacks!(request, buffered_range, buffered_bytes, kept);
 }
 
 /// True if `path` still stands for `version`.

@@ -198,8 +198,8 @@ pub(super) fn keep<'a, F: FileSystem>(
     path: &'a ObjectPath,
 ) -> Result<(F::Handle, &'a str)> {
     let fail = |error| StorageError::from_io("keep", path, error);
-    let beside = uninterrupted(|| shared.system.beside(suffix)).map_err(fail)?;
-    let directory = shared.elsewhere(beside).make_directories(&path.parent())?;
+    let sibling = uninterrupted(|| shared.system.sibling(suffix)).map_err(fail)?;
+    let directory = shared.elsewhere(sibling).make_directories(&path.parent())?;
     let outcome = match current(&shared.system, file.0, file.1).map_err(fail)? {
         Some(_) => uninterrupted(|| shared.system.link(file, (&directory, path.name()))),
         None => shared.system.create_file(&directory, path.name()).map(drop),
@@ -310,10 +310,12 @@ pub(super) fn lock<F: FileSystem>(
                 }
             },
             // A signal arrived and may have cancelled the call.
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => match waiting.goes_on() {
-                true => continue,
-                false => return Err(waiting.interrupted()),
-            },
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                if waiting.is_cancelled() {
+                    return Err(waiting.interrupted());
+                }
+                continue;
+            }
             outcome => outcome.map_err(fail)?,
         }
         // During the wait the last holder has removed the file, and the directory may have been

@@ -11,7 +11,7 @@ use super::{LocalShared, Result, names, publish};
 use crate::file_system::{FileSystem, uninterrupted};
 use crate::{
     Condition, Durability, ObjectWriter, StorageError, StorageErrorKind, Version, WriteHint,
-    implement,
+    forward,
 };
 
 /// A file under a temporary name. Dropping it removes the name; directories created for it stay.
@@ -170,10 +170,6 @@ impl<F: FileSystem> ObjectWriter for LocalWriter<F> {
         Ok(())
     }
 
-    fn append_owned(&mut self, bytes: Vec<u8>) -> Result<Option<Vec<u8>>> {
-        implement::append_owned(self, bytes)
-    }
-
     fn keep_replaced(&mut self, suffix: &'static str, path: ObjectPath) {
         self.kept = Some((suffix, path));
     }
@@ -198,4 +194,6 @@ impl<F: FileSystem> ObjectWriter for LocalWriter<F> {
         }
         Ok(version)
     }
+
+    forward!(implement as ObjectWriter: append_owned);
 }

@@ -1,6 +1,5 @@
 //! Objects and writers of a recorded storage.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
@@ -9,6 +8,7 @@ use bedform_format::log::Lane;
 use super::{Log, Result, StorageOperation};
 use crate::{
     Answer, Bell, Bytes, Condition, GrowingObject, Object, ObjectWriter, ReadBlock, Version,
+    forward,
 };
 
 #[derive(Debug, Clone)]
@@ -24,19 +24,13 @@ impl RecordedObject {
         let identity = self.inner.version().identity;
         self.log.record(operation, &self.path, range, false, identity);
     }
-}
 
-impl RecordedObject {
     pub(super) fn boxed(inner: Box<dyn Object>, path: ObjectPath, log: Log) -> Box<dyn Object> {
         Box::new(Self { inner: Arc::from(inner), path, log })
     }
 }
 
 impl Object for RecordedObject {
-    fn version(&self) -> &Version {
-        self.inner.version()
-    }
-
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         self.inner.read(offset, buffer)?;
         self.event(StorageOperation::Read, offset, buffer.len());
@@ -56,21 +50,17 @@ impl Object for RecordedObject {
         Ok(bytes)
     }
 
-    fn ask(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
+    fn request(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
         let this = self.clone();
-        Some(self.inner.ask(offset, length, bell)?.then(move |outcome| {
+        Some(self.inner.request(offset, length, bell)?.then(move |outcome| {
             let bytes = outcome?;
             this.event(StorageOperation::Read, offset, bytes.len());
             Ok(bytes)
         }))
     }
 
-    fn at_hand(&self) -> Range<u64> {
-        self.inner.at_hand()
-    }
-
-    fn known(&self, offset: u64, length: usize) -> Option<&[u8]> {
-        let bytes = self.inner.known(offset, length)?;
+    fn buffered_bytes(&self, offset: u64, length: usize) -> Option<&[u8]> {
+        let bytes = self.inner.buffered_bytes(offset, length)?;
         self.event(StorageOperation::ReadResident, offset, length);
         Some(bytes)
     }
@@ -98,6 +88,8 @@ impl Object for RecordedObject {
         self.event(StorageOperation::IsCurrent, 0, 0);
         Ok(is_current)
     }
+
+    forward!(self.inner as Object: version, buffered_range);
 }
 
 pub(super) struct RecordedWriter<'a> {
@@ -108,10 +100,6 @@ pub(super) struct RecordedWriter<'a> {
 }
 
 impl ObjectWriter for RecordedWriter<'_> {
-    fn position(&self) -> u64 {
-        self.inner.position()
-    }
-
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         let start = self.inner.position();
         self.inner.append(bytes)?;
@@ -128,10 +116,6 @@ impl ObjectWriter for RecordedWriter<'_> {
         Ok(left)
     }
 
-    fn keep_replaced(&mut self, suffix: &'static str, path: ObjectPath) {
-        self.inner.keep_replaced(suffix, path);
-    }
-
     fn hand_over(&mut self) -> Result<()> {
         self.is_durable = false;
         self.inner.hand_over()
@@ -144,6 +128,8 @@ impl ObjectWriter for RecordedWriter<'_> {
         log.record(StorageOperation::Publish, &path, range, is_durable, version.identity);
         Ok(version)
     }
+
+    forward!(self.inner as ObjectWriter: position, keep_replaced);
 }
 
 pub(super) struct RecordedGrowing {
@@ -156,10 +142,6 @@ pub(super) struct RecordedGrowing {
 }
 
 impl GrowingObject for RecordedGrowing {
-    fn position(&self) -> u64 {
-        self.inner.position()
-    }
-
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         let mut start = self.inner.position();
         self.inner.append(bytes)?;
@@ -174,10 +156,6 @@ impl GrowingObject for RecordedGrowing {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<()> {
-        self.inner.flush()
-    }
-
     fn sync(&mut self) -> Result<()> {
         self.inner.sync()?;
         let end = self.inner.position();
@@ -188,4 +166,6 @@ impl GrowingObject for RecordedGrowing {
         self.log.record(StorageOperation::SyncGrowing, &self.path, range, self.is_durable, (0, 0));
         Ok(())
     }
+
+    forward!(self.inner as GrowingObject: position, flush);
 }

@@ -28,7 +28,7 @@ fn grow(storage: &dyn Storage, name: &str) -> Box<dyn GrowingObject> {
 /// Returns the error of opening the sibling of `root`.
 fn refusal(root: &Path) -> String {
     let storage = LocalStorage::open(root, Mode::ReadOnly).unwrap();
-    storage.beside(SUFFIX).unwrap_err().to_string()
+    storage.sibling(SUFFIX).unwrap_err().to_string()
 }
 
 #[test]
@@ -39,19 +39,19 @@ fn what_lies_beside_a_store_has_its_real_name_and_is_made_by_the_first_write() {
     let place = scratch.0.canonicalize().unwrap().join("data/run42.zarr.bedform-log");
 
     let storage = LocalStorage::open(&scratch.0.join("link.zarr"), Mode::ReadWrite).unwrap();
-    let beside = storage.beside(SUFFIX).unwrap();
-    assert_eq!(Path::new(&beside.name()), place);
-    assert_eq!(beside.list(&path("")).unwrap(), []);
+    let sibling = storage.sibling(SUFFIX).unwrap();
+    assert_eq!(Path::new(&sibling.name()), place);
+    assert_eq!(sibling.list(&path("")).unwrap(), []);
     assert!(!place.exists());
-    put(&*beside, "roots/1", b"1");
+    put(&*sibling, "roots/1", b"1");
     assert_eq!(std::fs::read(place.join("roots/1")).unwrap(), b"1");
 
     let reader = LocalStorage::open(&scratch.0.join("link.zarr"), Mode::ReadOnly).unwrap();
-    let reader = reader.beside(SUFFIX).unwrap();
+    let reader = reader.sibling(SUFFIX).unwrap();
     assert_eq!(get(&*reader.open(&path("roots/1")).unwrap()), b"1");
     std::fs::remove_dir_all(&place).unwrap();
     assert_eq!(reader.open(&path("roots/1")).unwrap_err().kind, StorageErrorKind::NotFound);
-    drop(grow(&*beside, "segments/1"));
+    drop(grow(&*sibling, "segments/1"));
     assert!(reader.open(&path("segments/1")).is_ok());
 }
 
@@ -59,8 +59,8 @@ fn what_lies_beside_a_store_has_its_real_name_and_is_made_by_the_first_write() {
 fn a_read_only_store_and_its_place_beside_take_no_writes() {
     let scratch = Scratch::new();
     let storage = LocalStorage::open(&scratch.0, Mode::ReadOnly).unwrap();
-    let beside = storage.beside(SUFFIX).unwrap();
-    for place in [&storage as &dyn Storage, &*beside] {
+    let sibling = storage.sibling(SUFFIX).unwrap();
+    for place in [&storage as &dyn Storage, &*sibling] {
         let refused = place.grow(&path("a/b"), Durability::Disk, None).map(drop).unwrap_err();
         assert_eq!(refused.kind, StorageErrorKind::ReadOnly);
         let refused = place
@@ -72,7 +72,7 @@ fn a_read_only_store_and_its_place_beside_take_no_writes() {
         assert_eq!(refused.kind, StorageErrorKind::ReadOnly);
     }
     assert_eq!(std::fs::read_dir(&scratch.0).unwrap().count(), 0);
-    assert!(!Path::new(&beside.name()).exists());
+    assert!(!Path::new(&sibling.name()).exists());
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn where_nothing_can_lie_beside_a_store_the_error_says_why() {
     let root = scratch.0.join("gone.zarr");
     let storage = LocalStorage::open(&root, Mode::Create).unwrap();
     std::fs::remove_dir(&root).unwrap();
-    assert_eq!(storage.beside(SUFFIX).unwrap_err().kind, StorageErrorKind::NotFound);
+    assert_eq!(storage.sibling(SUFFIX).unwrap_err().kind, StorageErrorKind::NotFound);
 }
 
 #[test]
@@ -102,14 +102,14 @@ fn a_link_or_file_in_the_place_beside_is_not_taken_for_an_empty_one() {
             system = system.without_openat2();
         }
         let storage = LocalStorage::over(system, Mode::ReadWrite, Staging::default());
-        let beside = storage.beside(SUFFIX).unwrap();
+        let sibling = storage.sibling(SUFFIX).unwrap();
         let place = scratch.0.join(format!("{name}{SUFFIX}"));
         let refused = Some(StorageErrorKind::NotAnObject);
         let check = || {
-            assert_eq!(beside.open(&path("secret")).err().map(|error| error.kind), refused);
-            assert_eq!(beside.stat(&path("secret")).err().map(|error| error.kind), refused);
-            assert_eq!(beside.list(&path("")).err().map(|error| error.kind), refused);
-            let grown = beside.grow(&path("new"), Durability::Disk, None);
+            assert_eq!(sibling.open(&path("secret")).err().map(|error| error.kind), refused);
+            assert_eq!(sibling.stat(&path("secret")).err().map(|error| error.kind), refused);
+            assert_eq!(sibling.list(&path("")).err().map(|error| error.kind), refused);
+            let grown = sibling.grow(&path("new"), Durability::Disk, None);
             assert_eq!(grown.err().map(|error| error.kind), refused);
         };
         symlink(&outside.0, &place).unwrap();
@@ -118,8 +118,8 @@ fn a_link_or_file_in_the_place_beside_is_not_taken_for_an_empty_one() {
         std::fs::write(&place, b"").unwrap();
         check();
         std::fs::remove_file(&place).unwrap();
-        put(&*beside, "x/y", b"now");
-        assert_eq!(get(&*beside.open(&path("x/y")).unwrap()), b"now");
+        put(&*sibling, "x/y", b"now");
+        assert_eq!(get(&*sibling.open(&path("x/y")).unwrap()), b"now");
     }
     assert!(!outside.0.join("new").exists());
 }
@@ -189,8 +189,8 @@ fn calls(system: &SimulatedFileSystem, work: impl FnOnce()) -> Vec<(CallKind, u6
 fn a_sync_costs_one_of_the_file_and_the_first_one_those_of_the_names() {
     use CallKind::{Reserve, SetDirect, SetSize, SyncDirectory, SyncFile, Write};
     let (system, storage) = simulated();
-    let beside = storage.beside(SUFFIX).unwrap();
-    let mut growing = grow(&*beside, "segments/1");
+    let sibling = storage.sibling(SUFFIX).unwrap();
+    let mut growing = grow(&*sibling, "segments/1");
     assert_eq!(calls(&system, || growing.append(&[1; 100_000]).unwrap()), []);
     let first = calls(&system, || growing.sync().unwrap());
     // The file; its name, that of its directory and that of the root.
@@ -210,7 +210,7 @@ fn a_sync_costs_one_of_the_file_and_the_first_one_those_of_the_names() {
     let synced = calls(&system, || growing.sync().unwrap());
     assert_eq!(synced, [(Write, 1), (SetDirect, 1), (SyncFile, 1)]);
 
-    let mut second = grow(&*beside, "segments/2");
+    let mut second = grow(&*sibling, "segments/2");
     second.append(&[5; 10]).unwrap();
     let first = calls(&system, || second.sync().unwrap());
     assert!(first.contains(&(SyncFile, 1)) && first.contains(&(SyncDirectory, 1)), "{first:?}");
@@ -219,8 +219,8 @@ fn a_sync_costs_one_of_the_file_and_the_first_one_those_of_the_names() {
 #[test]
 fn one_power_cut_hits_the_store_and_what_lies_beside_it() {
     let (system, storage) = simulated();
-    let beside = storage.beside(SUFFIX).unwrap();
-    let mut growing = grow(&*beside, "segments/1");
+    let sibling = storage.sibling(SUFFIX).unwrap();
+    let mut growing = grow(&*sibling, "segments/1");
     growing.append(b"kept").unwrap();
     growing.sync().unwrap();
     growing.append(&vec![1; 3 << 20]).unwrap();
@@ -228,7 +228,7 @@ fn one_power_cut_hits_the_store_and_what_lies_beside_it() {
     for image in system.crash_images(1, 100) {
         let storage = LocalStorage::over(image, Mode::ReadOnly, Staging::default());
         assert_eq!(get(&*storage.open(&path("a")).unwrap()), b"kept, too");
-        let segment = storage.beside(SUFFIX).unwrap().open(&path("segments/1")).unwrap();
+        let segment = storage.sibling(SUFFIX).unwrap().open(&path("segments/1")).unwrap();
         assert!(get(&*segment).starts_with(b"kept"));
     }
 }
@@ -237,19 +237,19 @@ fn one_power_cut_hits_the_store_and_what_lies_beside_it() {
 fn a_failed_sync_is_never_tried_again_and_poisons_both_places() {
     for kind in [CallKind::SyncFile, CallKind::SyncDirectory] {
         let (system, storage) = simulated();
-        let beside = storage.beside(SUFFIX).unwrap();
-        let mut growing = grow(&*beside, "segments/1");
+        let sibling = storage.sibling(SUFFIX).unwrap();
+        let mut growing = grow(&*sibling, "segments/1");
         growing.append(b"bytes").unwrap();
         system.fail_at(kind, 0, CallFailure::Error(5));
         for _ in 0..3 {
             assert_eq!(growing.sync().unwrap_err().kind, StorageErrorKind::Poisoned);
         }
         assert_eq!(growing.append(b"more").unwrap_err().kind, StorageErrorKind::Poisoned);
-        for place in [&storage as &dyn Storage, &*beside, &*storage.beside(".other").unwrap()] {
+        for place in [&storage as &dyn Storage, &*sibling, &*storage.sibling(".other").unwrap()] {
             let refused = place.grow(&path("b"), Durability::Disk, None).map(drop).unwrap_err();
             assert_eq!(refused.kind, StorageErrorKind::Poisoned);
         }
-        assert!(beside.open(&path("segments/1")).is_ok(), "reads go on");
+        assert!(sibling.open(&path("segments/1")).is_ok(), "reads go on");
     }
 }
 
@@ -327,8 +327,8 @@ fn two_long_writes_of_a_writer_are_under_way_at_once_and_lie_where_they_belong()
 #[test]
 fn recordings_and_faults_are_shared_with_the_place_beside() {
     let storage = Recording::new(Failing::new(MemoryStorage::new()));
-    let beside = storage.beside(SUFFIX).unwrap();
-    let mut growing = grow(&*beside, "a");
+    let sibling = storage.sibling(SUFFIX).unwrap();
+    let mut growing = grow(&*sibling, "a");
     growing.append(&[1; 10]).unwrap();
     growing.sync().unwrap();
     growing.append(&[1; 10]).unwrap();
@@ -352,20 +352,20 @@ fn recordings_and_faults_are_shared_with_the_place_beside() {
         assert_eq!(growing.sync().unwrap_err().kind, StorageErrorKind::Poisoned);
     }
     storage.inner().fail_at(StorageOperation::Grow, 0, Fault::Error(StorageErrorKind::NoSpace));
-    let refused = beside.grow(&path("b"), Durability::Disk, None).map(drop).unwrap_err();
+    let refused = sibling.grow(&path("b"), Durability::Disk, None).map(drop).unwrap_err();
     assert_eq!(refused.kind, StorageErrorKind::NoSpace);
 }
 
 #[test]
 fn places_in_memory_are_shared_by_clones() {
     let storage = MemoryStorage::new();
-    put(&*storage.beside(SUFFIX).unwrap(), "a", b"x");
-    let clone = storage.clone().beside(SUFFIX).unwrap();
+    put(&*storage.sibling(SUFFIX).unwrap(), "a", b"x");
+    let clone = storage.clone().sibling(SUFFIX).unwrap();
     assert_eq!(get(&*clone.open(&path("a")).unwrap()), b"x");
     let deleted = clone.delete(&path("a"), Durability::Disk, Condition::None);
     deleted.unwrap();
-    let beside = storage.beside(SUFFIX).unwrap();
-    assert_eq!(beside.stat(&path("a")).unwrap_err().kind, StorageErrorKind::NotFound);
+    let sibling = storage.sibling(SUFFIX).unwrap();
+    assert_eq!(sibling.stat(&path("a")).unwrap_err().kind, StorageErrorKind::NotFound);
 }
 
 #[test]

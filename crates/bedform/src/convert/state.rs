@@ -35,7 +35,7 @@ pub(super) fn state_of(storage: &Arc<dyn Storage>, may_be_linked: bool) -> Resul
         digest.add_tree(&**storage, &root)?;
     }
     // Without a place beside the store there is no log.
-    if let Ok(log) = storage.beside(LOG_SUFFIX) {
+    if let Ok(log) = storage.sibling(LOG_SUFFIX) {
         match digest.add_tree(&*log, &root.join(ROOTS)?) {
             // Web servers deny listing.
             Err(error) if storage.is_remote() && error.kind() == ErrorKind::PermissionDenied => {}

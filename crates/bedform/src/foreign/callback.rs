@@ -27,7 +27,7 @@ use bedform_format::chunk_map::{ChunkMap, ForeignArray, ForeignStorage};
 use bedform_format::metadata::FillValue;
 use bedform_format::{BytesCodec, CodecChain, DataType, Endian, Limits, Serializer};
 use bedform_geometry::{ChunkGrid, Region, strides};
-use bedform_storage::{Object, StorageError, StorageErrorKind, Version};
+use bedform_storage::{Object, StorageError, StorageErrorKind, Version, lacks};
 
 use super::ForeignFile;
 use super::facts::{ForeignVariable, Sources, VariableFacts};
@@ -454,5 +454,5 @@ impl Object for CalledRegion {
         }
     }
 
-    bedform_storage::lacks!(read_past, read_ahead, ask, read_resident, at_hand, known, kept);
+    lacks!(read_past, read_ahead, request, read_resident, buffered_range, buffered_bytes, kept);
 }

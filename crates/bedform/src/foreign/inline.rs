@@ -1,6 +1,6 @@
 //! Bytes of a chunk map as an object.
 
-use bedform_storage::{Object, StorageError, StorageErrorKind, Version};
+use bedform_storage::{Object, StorageError, StorageErrorKind, Version, lacks};
 
 /// The bytes of a variable that lie in the chunk map itself.
 #[derive(Debug)]
@@ -43,5 +43,5 @@ impl Object for CompactObject {
         Ok(true)
     }
 
-    bedform_storage::lacks!(read_past, read_ahead, ask, at_hand, known, kept);
+    lacks!(read_past, read_ahead, request, buffered_range, buffered_bytes, kept);
 }

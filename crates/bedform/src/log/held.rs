@@ -134,7 +134,7 @@ impl OpenedStore {
     }
 
     fn hold_at(&mut self, root: Option<Arc<GroupState>>, since_ns: i64, snapshot: Snapshot) {
-        let kept = self.storage.beside(SUFFIX).ok().filter(|_| !self.storage.is_remote());
+        let kept = self.storage.sibling(SUFFIX).ok().filter(|_| !self.storage.is_remote());
         self.hierarchy.options.freshness = Freshness::Never;
         self.hierarchy.held = Some(SnapshotMoment { root, since_ns, kept });
         self.pinned = Some(Snapshot { is_held: true, ..snapshot });

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bedform_format::ObjectPath;
 use bedform_format::log::{Lanes, SegmentName};
 use bedform_format::shard::Extent;
-use bedform_storage::{Object, ReadBlock, StorageError, StorageErrorKind, Version};
+use bedform_storage::{Object, ReadBlock, StorageError, StorageErrorKind, forward, lacks};
 
 use super::parts::{StorageResult, segment_of};
 use super::place::LogPlace;
@@ -115,10 +115,6 @@ impl LaneObject {
 }
 
 impl Object for LaneObject {
-    fn version(&self) -> &Version {
-        self.file.version()
-    }
-
     fn read(&self, address: u64, buffer: &mut [u8]) -> StorageResult<()> {
         for piece in self.pieces(address, buffer) {
             let (offset, bytes) = piece?;
@@ -170,11 +166,9 @@ impl Object for LaneObject {
         Ok(count)
     }
 
-    fn is_current(&self) -> StorageResult<bool> {
-        self.file.is_current()
-    }
+    lacks!(request, buffered_range, buffered_bytes, kept);
 
-    bedform_storage::lacks!(ask, at_hand, known, kept);
+    forward!(self.file as Object: version, is_current);
 }
 
 #[allow(clippy::cast_possible_truncation)]

@@ -5,7 +5,7 @@
 //! as its name.
 
 use bedform_format::ObjectPath;
-use bedform_storage::{Object, Storage, StorageError, StorageErrorKind, Version};
+use bedform_storage::{Object, Storage, StorageError, StorageErrorKind, Version, lacks};
 
 use crate::error::Result;
 
@@ -97,5 +97,5 @@ impl Object for PartedSegment {
         self.parts.iter().try_fold(true, |all, (_, part)| Ok(all && part.is_current()?))
     }
 
-    bedform_storage::lacks!(read_past, read_ahead, ask, read_resident, at_hand, known, kept);
+    lacks!(read_past, read_ahead, request, read_resident, buffered_range, buffered_bytes, kept);
 }

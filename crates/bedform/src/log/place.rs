@@ -52,7 +52,7 @@ impl LogPlace {
     /// # Errors
     /// If nothing can lie beside the store.
     pub(crate) fn of_store(storage: &dyn Storage, key: [u8; 16], limits: &Limits) -> Result<Self> {
-        Ok(Self { storage: storage.beside(SUFFIX)?, store: key, limits: limits.clone() })
+        Ok(Self { storage: storage.sibling(SUFFIX)?, store: key, limits: limits.clone() })
     }
 
     /// Returns the name of the place for users.

@@ -11,7 +11,7 @@ use bedform_format::ObjectPath;
 use bedform_format::hdf5::{BLOCK_BYTES, ManyRead, ReadAt, ReadError};
 use bedform_storage::cancellation::interrupted;
 use bedform_storage::{
-    ASK_EVERY, Answer, Bell, Bytes, Object, REQUESTS_MAX, Storage, StorageError, goes_on,
+    ASK_EVERY, Answer, Bell, Bytes, Object, REQUESTS_MAX, Storage, StorageError, is_cancelled,
 };
 
 use super::detect::{PlaceKind, kind_of_bytes};
@@ -108,7 +108,7 @@ impl FrontCachedFile {
     ) -> std::result::Result<(), StorageError> {
         let end = offset.saturating_add(buffer.len() as u64);
         let front_bytes = self.front_bytes();
-        if end > front_bytes || self.object.at_hand().contains(&offset) {
+        if end > front_bytes || self.object.buffered_range().contains(&offset) {
             return self.object.read(offset, buffer);
         }
         let front = match self.front.get() {
@@ -173,7 +173,7 @@ pub(crate) fn read_many(
     for batch in extents.chunks(REQUESTS_MAX) {
         let ask = |(offset, length): &(u64, usize)| {
             let is_asked = is_asked(*offset, *length);
-            is_asked.then(|| object.ask(*offset, *length as u64, &bell)).flatten()
+            is_asked.then(|| object.request(*offset, *length as u64, &bell)).flatten()
         };
         let answers: Vec<_> = batch.iter().map(ask).collect();
         for (answer, (offset, length)) in answers.into_iter().zip(batch) {
@@ -197,7 +197,7 @@ fn taken(answer: Answer<Bytes>, bell: &Bell) -> std::result::Result<Bytes, Stora
         if answer.is_here() {
             return answer.take();
         }
-        if !goes_on() {
+        if is_cancelled() {
             return Err(interrupted("read", "the metadata of a file"));
         }
         bell.wait(heard, Some(ASK_EVERY));

@@ -180,7 +180,7 @@ impl Drop for ReadAheadEnd<'_> {
 
 #[cfg(test)]
 mod tests {
-    use bedform_storage::goes_on;
+    use bedform_storage::is_cancelled;
 
     use super::super::workers::reserve;
     use super::*;
@@ -194,10 +194,10 @@ mod tests {
     impl BackgroundReader for Silent {
         fn read_ahead(&self, _: &Selection) -> Option<AheadElements> {
             let began = Instant::now();
-            while goes_on() && began.elapsed() < Duration::from_secs(600) {
+            while !is_cancelled() && began.elapsed() < Duration::from_secs(600) {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            self.was_stopped.store(!goes_on(), Ordering::Relaxed);
+            self.was_stopped.store(is_cancelled(), Ordering::Relaxed);
             None
         }
     }

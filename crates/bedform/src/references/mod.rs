@@ -34,9 +34,9 @@ use std::sync::Arc;
 
 use bedform_format::references::{Reference, References, ReferencesError};
 use bedform_format::{Limits, ObjectPath};
-use bedform_storage::implement::{self, unsupported};
+use bedform_storage::implement::unsupported;
 use bedform_storage::{
-    ListedEntry, Lock, Object, Storage, StorageError, StorageErrorKind, Version, lacks,
+    ListedEntry, Lock, Object, Storage, StorageError, StorageErrorKind, Version, forward, lacks,
 };
 
 use crate::error::{Error, ErrorKind, Result};
@@ -259,11 +259,7 @@ impl Storage for ReferenceStorage {
         Ok(now.ok().and_then(|now| i64::try_from(now.as_nanos()).ok()).unwrap_or_default())
     }
 
-    fn is_current(&self, path: &ObjectPath, version: &Version) -> Stored<bool> {
-        implement::is_current(self, path, version)
-    }
-
-    fn beside(&self, _: &str) -> Stored<Arc<dyn Storage>> {
+    fn sibling(&self, _: &str) -> Stored<Arc<dyn Storage>> {
         let none = "nothing lies beside a set of references";
         Err(StorageError::from_io("open", self.name(), std::io::Error::other(none)))
     }
@@ -287,7 +283,8 @@ impl Storage for ReferenceStorage {
         Err(unsupported("lock", path, "a set of references has no locks"))
     }
 
-    lacks!(open_end, ask_end, sync, sweep, try_lock, try_lock_of_dead);
+    lacks!(open_end, request_end, sync, sweep, try_lock, try_lock_of_dead);
     lacks!(workspace, publish_tree, publish_object, can_sync_all, sync_all);
     lacks!(create, put, grow, grow_lane, delete, delete_tree);
+    forward!(implement as Storage: is_current);
 }

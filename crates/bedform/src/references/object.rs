@@ -134,9 +134,11 @@ impl Object for RangeObject {
         self.place(offset, length).is_some_and(|place| self.file.read_ahead(place, length))
     }
 
-    fn ask(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
-        let (answer, shown) =
-            (self.file.ask(self.place(offset, length)?, length, bell)?, Arc::clone(&self.shown));
+    fn request(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
+        let (answer, shown) = (
+            self.file.request(self.place(offset, length)?, length, bell)?,
+            Arc::clone(&self.shown),
+        );
         Some(answer.then(move |bytes| bytes.map_err(|error| named(error, &shown))))
     }
 
@@ -145,14 +147,14 @@ impl Object for RangeObject {
         self.file.read_resident(place, buffer).map_err(|error| named(error, &self.shown))
     }
 
-    fn at_hand(&self) -> Range<u64> {
-        let Range { start, end } = self.file.at_hand();
+    fn buffered_range(&self) -> Range<u64> {
+        let Range { start, end } = self.file.buffered_range();
         let within = |place: u64| place.saturating_sub(self.offset).min(self.version.size);
         within(start)..within(end)
     }
 
-    fn known(&self, offset: u64, length: usize) -> Option<&[u8]> {
-        self.file.known(self.place(offset, length as u64)?, length)
+    fn buffered_bytes(&self, offset: u64, length: usize) -> Option<&[u8]> {
+        self.file.buffered_bytes(self.place(offset, length as u64)?, length)
     }
 
     fn kept(&self) -> Option<Arc<dyn Object>> {
@@ -217,11 +219,11 @@ impl Object for InlineObject {
         Ok(length)
     }
 
-    fn at_hand(&self) -> Range<u64> {
+    fn buffered_range(&self) -> Range<u64> {
         0..self.version.size
     }
 
-    fn known(&self, offset: u64, length: usize) -> Option<&[u8]> {
+    fn buffered_bytes(&self, offset: u64, length: usize) -> Option<&[u8]> {
         self.extent(offset, length)
     }
 
@@ -229,5 +231,5 @@ impl Object for InlineObject {
         Ok(true)
     }
 
-    lacks!(read_past, read_ahead, ask, kept);
+    lacks!(read_past, read_ahead, request, kept);
 }

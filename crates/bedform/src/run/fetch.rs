@@ -33,7 +33,7 @@ impl ObjectReader<'_, '_> {
     ) -> Result<&'b [u8]> {
         let length = usize::try_from(unit.bytes()).unwrap_or(usize::MAX);
         if let [extent] = unit.extents.as_slice() {
-            if let Some(known) = self.object.known(extent.offset, length) {
+            if let Some(known) = self.object.buffered_bytes(extent.offset, length) {
                 return Ok(known);
             }
             grow(fetched, length);

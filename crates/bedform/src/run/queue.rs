@@ -90,7 +90,7 @@ impl QueuedUnit {
         if self.unit.requests(&*self.object).0 == 0 {
             return 0;
         }
-        let ask = |extent: &Extent| self.object.ask(extent.offset, extent.length, bell);
+        let ask = |extent: &Extent| self.object.request(extent.offset, extent.length, bell);
         self.answers = self.unit.extents.iter().map(ask).collect();
         let asked = self.answers.iter().flatten().count();
         if asked == 0 {
@@ -330,7 +330,7 @@ impl Drop for PlanningGuard<'_> {
 mod tests {
     use std::result::Result;
 
-    use bedform_storage::{AnswerSender, StorageError, Version};
+    use bedform_storage::{AnswerSender, StorageError, Version, lacks};
 
     use crate::run::queue::*;
 
@@ -356,7 +356,7 @@ mod tests {
             unreachable!("nobody waits")
         }
 
-        fn ask(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
+        fn request(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
             assert_eq!(length, 10);
             let (answer, promise) = Answer::new(bell.clone());
             self.promises.lock().unwrap().push((offset, promise));
@@ -367,7 +367,7 @@ mod tests {
             Ok(true)
         }
 
-        bedform_storage::lacks!(read_past, read_ahead, read_resident, at_hand, known, kept);
+        lacks!(read_past, read_ahead, read_resident, buffered_range, buffered_bytes, kept);
     }
 
     impl Promising {

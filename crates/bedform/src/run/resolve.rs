@@ -78,7 +78,7 @@ impl Unit {
     /// Returns the requests of the unit and their bytes, beyond the bytes that came when the object
     /// was opened.
     pub(crate) fn requests(&self, object: &dyn Object) -> (u64, u64) {
-        let known = object.at_hand();
+        let known = object.buffered_range();
         let missing = |extent: &Extent| {
             let from = extent.offset.max(known.start);
             extent.length - extent.end().min(known.end).saturating_sub(from)

@@ -224,7 +224,7 @@ impl ReadExecution<'_> {
         if expected != found {
             return Err(damaged(CodecError::Checksum { codec: "crc32c", expected, found }));
         }
-        let known = reader.object.at_hand();
+        let known = reader.object.buffered_range();
         if known.start > chunk.extent.offset || known.end < chunk.extent.end() {
             self.counters.requests.add(1);
             self.counters.bytes.add(chunk.extent.length);

@@ -5,7 +5,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use bedform_format::shard::{Extent, ShardError, ShardIndex};
-use bedform_storage::{Bell, Object, PendingObject, StorageError, StorageErrorKind, Version};
+use bedform_storage::{
+    Bell, Object, PendingObject, StorageError, StorageErrorKind, Version, lacks,
+};
 
 use crate::error::Result;
 use crate::plan::opening::Need;
@@ -130,7 +132,7 @@ impl Object for Absent {
         Ok(true)
     }
 
-    bedform_storage::lacks!(read_past, read_ahead, ask, read_resident, at_hand, known, kept);
+    lacks!(read_past, read_ahead, request, read_resident, buffered_range, buffered_bytes, kept);
 }
 
 /// The rule by which the location of a chunk follows from its position in the object.

@@ -1,6 +1,6 @@
 //! Scoped threads that work for one caller, who polls for cancellation meanwhile.
 //!
-//! Only the calling thread may ask whether its call should continue ([`bedform_storage::goes_on`]).
+//! Only the calling thread may ask whether its call is cancelled ([`bedform_storage::is_cancelled`]).
 //! So it polls while it waits for the other threads, and tells them to stop through one atomic.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::{Builder, Thread};
 use std::time::Instant;
 
-use bedform_storage::{ASK_EVERY, GracePeriod, goes_on, stopped_by, threads_that_fit};
+use bedform_storage::{ASK_EVERY, GracePeriod, is_cancelled, stopped_by, threads_that_fit};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -40,7 +40,7 @@ pub(crate) fn with_workers<T>(
                 continue;
             }
             asked = Instant::now();
-            if !goes_on() {
+            if is_cancelled() {
                 stop.store(true, Ordering::Relaxed);
             }
         }
@@ -89,7 +89,7 @@ pub(crate) fn answer<T>(answers: &Receiver<T>) -> Result<Option<T>> {
 /// # Errors
 /// `Interrupted`.
 pub(crate) fn check_goes_on(message: &str) -> Result<()> {
-    if goes_on() { Ok(()) } else { Err(Error::new(ErrorKind::Interrupted, message)) }
+    if is_cancelled() { Err(Error::new(ErrorKind::Interrupted, message)) } else { Ok(()) }
 }
 
 /// Returns the error of a wait that the program has cancelled.
@@ -109,7 +109,7 @@ mod tests {
         let stop = Arc::new(AtomicBool::new(false));
         let given = stopped_by(&stop, || {
             let others = || {
-                while goes_on() {
+                while !is_cancelled() {
                     std::thread::sleep(Duration::from_millis(1));
                 }
             };

@@ -459,7 +459,7 @@ impl Source for ZarrSource<'_> {
         }
         let path = self.object_path(coordinates).ok()?;
         let bytes = self.opening_bytes(need);
-        let answer = self.hierarchy.storage.ask_end(&path, bytes, bell)?;
+        let answer = self.hierarchy.storage.request_end(&path, bytes, bell)?;
         Some(PendingCell { answer, bytes })
     }
 
@@ -503,7 +503,7 @@ impl Source for ZarrSource<'_> {
         };
         if is_remote {
             // Opening is one request, whichever bytes it returned.
-            let known = object.at_hand();
+            let known = object.buffered_range();
             index_bytes = Some(known.end - known.start);
         }
         Ok(Some(OpenCell {

@@ -42,7 +42,7 @@ fn recorded() -> (Arc<Recording<MemoryStorage>>, Arc<dyn Storage>) {
     let recording = Arc::new(Recording::new(MemoryStorage::new()));
     let storage: Arc<dyn Storage> = recording.clone();
     create(&storage, &bytes_array());
-    let tier = storage.beside("-burst").unwrap();
+    let tier = storage.sibling("-burst").unwrap();
     (recording, tier)
 }
 
@@ -206,7 +206,7 @@ fn the_log_is_begun_while_the_first_commit_is_written_and_goes_with_a_session_wi
     let store = open(&storage, true);
     let mut session = store.session(Box::new(Alone), through(tier, None, 4096)).unwrap();
     write(&mut session, 1);
-    let log = storage.beside(".bedform-log").unwrap();
+    let log = storage.sibling(".bedform-log").unwrap();
     let first = ObjectPath::parse("roots/0000000000.json").unwrap();
     wait_until("the log is begun", || log.stat(&first).is_ok());
     let array = open(&storage, false).array(&path()).unwrap();

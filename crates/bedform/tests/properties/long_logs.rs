@@ -22,7 +22,7 @@ const TYPES: [DataType; 3] = [DataType::UInt8, DataType::Int16, DataType::Float6
 const LOG: &str = ".bedform-log";
 
 fn names(storage: &dyn Storage, directory: &str) -> Vec<String> {
-    let log = storage.beside(LOG).unwrap();
+    let log = storage.sibling(LOG).unwrap();
     let listed = log.list(&ObjectPath::parse(directory).unwrap()).unwrap();
     listed.into_iter().map(|entry| entry.name).collect()
 }
@@ -36,7 +36,7 @@ fn get(storage: &dyn Storage, at: &ObjectPath) -> Vec<u8> {
 
 fn newest_root(storage: &dyn Storage) -> Option<Root> {
     let name = names(storage, "roots").pop()?;
-    let log = storage.beside(LOG).unwrap();
+    let log = storage.sibling(LOG).unwrap();
     let at = ObjectPath::parse(&format!("roots/{name}")).unwrap();
     Some(Root::decode(&get(&*log, &at), &Limits::default()).unwrap())
 }
@@ -126,7 +126,7 @@ proptest! {
         drop(sessions);
         stores[0].settle().unwrap();
         check(&cold(&storage), &model, new.data_type);
-        let left = storage.beside(LOG).unwrap().list(&ObjectPath::root()).unwrap();
+        let left = storage.sibling(LOG).unwrap().list(&ObjectPath::root()).unwrap();
         let segments = names(&*storage, "segments");
         prop_assert!(left.is_empty(), "{:?} {:?} {:?}", left, segments, newest_root(&*storage));
     }
@@ -197,7 +197,7 @@ proptest! {
         }
         check(&cold(&storage), &model, new.data_type);
         prop_assert!(cold(&storage).array(&path()).unwrap().verify().unwrap().is_empty());
-        let left = storage.beside(LOG).unwrap().list(&ObjectPath::root()).unwrap();
+        let left = storage.sibling(LOG).unwrap().list(&ObjectPath::root()).unwrap();
         prop_assert!(left.is_empty(), "{:?}", left);
     }
 }
@@ -224,7 +224,7 @@ fn one(at: u64) -> Selection {
 #[test]
 fn a_table_that_is_damaged_or_missing_is_an_error_that_names_it_and_verify_says_so() {
     let storage = log_of(40);
-    let log = storage.beside(LOG).unwrap();
+    let log = storage.sibling(LOG).unwrap();
     for table in newest_root(&*storage).unwrap().tables {
         let at = ObjectPath::parse(&format!("tables/{}", table.name)).unwrap();
         let whole = get(&*log, &at);
@@ -258,7 +258,7 @@ fn a_table_that_is_damaged_or_missing_is_an_error_that_names_it_and_verify_says_
 #[test]
 fn a_log_of_the_first_version_is_read_and_goes_on() {
     let storage = log_of(1);
-    let log = storage.beside(LOG).unwrap();
+    let log = storage.sibling(LOG).unwrap();
     // Twenty commits, each named by its own directory, as in the first version.
     let store = open(&storage, true);
     let mut options = OpenOptions::default();

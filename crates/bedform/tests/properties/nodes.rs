@@ -121,7 +121,7 @@ proptest! {
         prop_assert_eq!(found.found, vec![]);
         open(&storage, true).settle().unwrap();
         prop_assert_eq!(&read(&array, new.data_type, &all), &model.elements);
-        let log = storage.beside(".bedform-log").unwrap();
+        let log = storage.sibling(".bedform-log").unwrap();
         prop_assert!(log.list(&ObjectPath::root()).unwrap().is_empty());
     }
 }
@@ -333,7 +333,7 @@ fn what_one_member_cannot_write_is_an_error_of_all_and_the_rest_can_be_recovered
         assert_eq!(contents(&storage), expected, "{failing}");
         store.settle().unwrap();
         assert_eq!(contents(&storage), expected);
-        let log = storage.beside(".bedform-log").unwrap();
+        let log = storage.sibling(".bedform-log").unwrap();
         assert!(log.list(&ObjectPath::root()).unwrap().is_empty());
     }
 }
@@ -407,7 +407,7 @@ fn nodes_without_any_write_cost_nothing_to_commit_and_leave_nothing() {
     assert_eq!(contents(&storage), [7; 64]);
     let store: Store = open(&storage, true);
     store.settle().unwrap();
-    let log = storage.beside(".bedform-log").unwrap();
+    let log = storage.sibling(".bedform-log").unwrap();
     assert!(log.list(&ObjectPath::root()).unwrap().is_empty());
 }
 

@@ -285,7 +285,7 @@ fn a_changed_bit_or_a_cut_segment_is_an_error_for_those_who_need_it_and_never_da
     let storage = create(&layout(&[300_000], &[1000], &[100_000]));
     let bytes: Vec<u8> = (0..300_000_u64).map(|at| at.to_le_bytes()[0] ^ 0x5a).collect();
     commit(&storage, &[(path(), Selection::all(&[300_000]), bytes.clone())]);
-    let log = storage.beside(".bedform-log").unwrap();
+    let log = storage.sibling(".bedform-log").unwrap();
     let (name, good) = segment(&*log);
     let numbers = &mut Numbers(5);
     for round in 0..60 {

@@ -300,7 +300,7 @@ proptest! {
         drop(twins.session);
         twins.store.settle().unwrap();
         let root = ObjectPath::root();
-        prop_assert!(storage.beside(".bedform-log").unwrap().list(&root).unwrap().is_empty());
+        prop_assert!(storage.sibling(".bedform-log").unwrap().list(&root).unwrap().is_empty());
         for store in fast.list(&root).unwrap() {
             let directory = root.join(&store.name).unwrap();
             prop_assert!(fast.list(&directory).unwrap().is_empty());
@@ -431,7 +431,7 @@ fn what_a_writer_leaves_that_fails_stays_until_somebody_decides() {
         assert_eq!(nothing.found, []);
         store.settle().unwrap();
         assert_eq!(contents(&store), [expected.1; 64]);
-        let log = storage.beside(".bedform-log").unwrap();
+        let log = storage.sibling(".bedform-log").unwrap();
         assert!(log.list(&ObjectPath::root()).unwrap().is_empty());
     }
 }

@@ -103,7 +103,7 @@ proptest! {
         prop_assert_eq!(&read(&array, new.data_type, &all), &model.elements);
         open(&storage, true).settle().unwrap();
         prop_assert_eq!(&read(&array, new.data_type, &all), &model.elements);
-        prop_assert!(storage.beside(".bedform-log").unwrap().list(&root()).unwrap().is_empty());
+        prop_assert!(storage.sibling(".bedform-log").unwrap().list(&root()).unwrap().is_empty());
     }
 }
 

@@ -114,7 +114,7 @@ fn all_of(store: &Store, name: &str) -> Vec<u8> {
 }
 
 fn log_is_gone(storage: &Arc<dyn Storage>) -> bool {
-    storage.beside(".bedform-log").unwrap().list(&ObjectPath::root()).unwrap().is_empty()
+    storage.sibling(".bedform-log").unwrap().list(&ObjectPath::root()).unwrap().is_empty()
 }
 
 proptest! {
@@ -415,7 +415,7 @@ impl Drop for Directory {
 
 /// Returns the number of segments in the log.
 fn segments(storage: &Arc<dyn Storage>) -> usize {
-    let log = storage.beside(".bedform-log").unwrap();
+    let log = storage.sibling(".bedform-log").unwrap();
     log.list(&named("segments")).unwrap().len()
 }
 
@@ -584,7 +584,7 @@ fn while_there_is_a_log_a_shard_that_is_lost_or_older_is_damage_and_not_data() {
 #[test]
 fn a_list_of_settled_shards_that_is_damaged_or_another_is_said_and_old_ones_go() {
     let (storage, store, _) = settled_under_commits();
-    let log = storage.beside(".bedform-log").unwrap();
+    let log = storage.sibling(".bedform-log").unwrap();
     let lists = log.list(&named("settled")).unwrap();
     assert_eq!(lists.len(), 1, "{lists:?}");
     let name = format!("settled/{}", lists[0].name);

@@ -138,7 +138,7 @@ fn of_a_whole_store_nothing_is_said_but_where_the_data_of_absent_objects_are() {
 #[test]
 fn a_changed_bit_of_the_log_is_said_wherever_it_could_be_read() {
     let storage = store();
-    let log = storage.beside(".bedform-log").unwrap();
+    let log = storage.sibling(".bedform-log").unwrap();
     let (whole, expected) = (segments(&*log), read(&storage).unwrap());
     let numbers = &mut Numbers(5);
     let (mut said, mut unread) = (0, 0);
@@ -188,7 +188,7 @@ fn a_changed_bit_of_the_log_is_said_wherever_it_could_be_read() {
 #[test]
 fn several_damages_are_all_said_each_once_with_the_arrays_that_it_has_data_of() {
     let storage = store();
-    let log = storage.beside(".bedform-log").unwrap();
+    let log = storage.sibling(".bedform-log").unwrap();
     let whole = segments(&*log);
     let (first, second) = {
         let by_size = |one: &&String| whole[*one].len();

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use bedform_format::ObjectPath;
 use bedform_storage::{
-    ListedEntry, Lock, Object, Storage, StorageError, StorageErrorKind, Version, implement, lacks,
+    ListedEntry, Lock, Object, Storage, StorageError, StorageErrorKind, Version, forward,
+    implement, lacks,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -57,7 +58,7 @@ impl Object for Opened {
         Ok(true)
     }
 
-    lacks!(read_past, read_ahead, ask, read_resident, at_hand, known, kept);
+    lacks!(read_past, read_ahead, request, read_resident, buffered_range, buffered_bytes, kept);
 }
 
 fn refuse<T>(operation: &'static str, path: &ObjectPath) -> Result<T> {
@@ -90,16 +91,8 @@ impl Storage for Frozen {
         false
     }
 
-    fn modified_ns(&self, path: &ObjectPath) -> Result<i64> {
-        implement::modified_ns(self, path)
-    }
-
     fn now(&self) -> Result<i64> {
         Ok(0)
-    }
-
-    fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
-        implement::is_current(self, path, version)
     }
 
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
@@ -109,7 +102,7 @@ impl Storage for Frozen {
         Ok(Version { size, identity: (1, number), ..Version::default() })
     }
 
-    fn beside(&self, _: &str) -> Result<Arc<dyn Storage>> {
+    fn sibling(&self, _: &str) -> Result<Arc<dyn Storage>> {
         Ok(Arc::new(Self(Files::new())))
     }
 
@@ -147,7 +140,8 @@ impl Storage for Frozen {
         refuse("sweep", path)
     }
 
-    lacks!(open_end, ask_end, try_lock, try_lock_of_dead);
+    lacks!(open_end, request_end, try_lock, try_lock_of_dead);
     lacks!(workspace, publish_tree, publish_object, can_sync_all, sync_all);
     lacks!(create, put, grow, grow_lane, delete, delete_tree);
+    forward!(implement as Storage: modified_ns, is_current);
 }

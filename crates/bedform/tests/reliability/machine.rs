@@ -191,7 +191,7 @@ impl Machine {
     /// Changes or cuts a file of the log, or a shard, in a copy.
     fn damage(&mut self) -> Result<(), String> {
         let copy = self.system.fork();
-        let log = FileSystem::beside(&copy, LOG).map_err(|error| error.to_string())?;
+        let log = FileSystem::sibling(&copy, LOG).map_err(|error| error.to_string())?;
         let mut files: Vec<(bool, String, Vec<u8>)> =
             log.tree().into_iter().map(|(name, bytes)| (true, name, bytes)).collect();
         let shards = copy.tree().into_iter().filter(|(name, _)| name.contains("/c/"));
@@ -210,7 +210,7 @@ impl Machine {
             false => bytes[place] ^= 1 << self.random.below(8),
         }
         let store = storage(&copy);
-        let holder: Arc<dyn Storage> = if is_log { store.beside(LOG).unwrap() } else { store };
+        let holder: Arc<dyn Storage> = if is_log { store.sibling(LOG).unwrap() } else { store };
         put(&*holder, &name, &bytes);
         let story = |when: &str, problem: String| {
             format!("{name} damaged at byte {place} (cut: {is_cut}), {when}: {problem}")

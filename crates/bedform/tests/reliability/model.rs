@@ -262,7 +262,7 @@ fn appended(array: &ArrayModel, axis: usize, count: u64) -> (Vec<u64>, Vec<u64>)
 
 /// Opens the burst tier beside a store: parts of 4 KiB, drained only while a call waits for it.
 pub(crate) fn burst(store: &Store) -> bedform::Result<Burst> {
-    let mut burst = Burst::new(store.storage().beside(".burst")?, None);
+    let mut burst = Burst::new(store.storage().sibling(".burst")?, None);
     (burst.part_bytes, burst.in_background) = (4096, false);
     Ok(burst)
 }
@@ -322,7 +322,7 @@ fn originals(model: &StoreModel) -> impl Iterator<Item = (&String, &ArrayModel)>
 /// Converts the store, and resumes an interrupted conversion.
 fn convert(store: &Store) -> bedform::Result<()> {
     let source = ConvertSource::store("the store", store)?;
-    let place = store.storage().beside(CONVERTED)?;
+    let place = store.storage().sibling(CONVERTED)?;
     let target = ConvertTarget::named(place, COPY, options(true))?;
     let mut wanted = ConvertOptions::default();
     (wanted.memory_bytes, wanted.verify) = (4096, true);
@@ -342,7 +342,7 @@ fn new_store(
     arrays: &[(&'static str, ArrayModel)],
     seed: u64,
 ) -> bedform::Result<()> {
-    let place = store.storage().beside(DATASETS)?;
+    let place = store.storage().sibling(DATASETS)?;
     let staged = StagedStore::create_in(&place, &path(DATASET), true, &Map::new(), options(true))?;
     let drafts = Operation::Drafts { arrays: arrays.to_vec(), seed };
     drafts.run(staged.store(), &StoreModel::new())?;
@@ -365,13 +365,13 @@ fn replace_group(
 
 /// Returns the files of new stores beside the store, also hidden ones.
 pub(crate) fn dataset_files(system: &SimulatedFileSystem) -> Vec<String> {
-    let files = system.beside(DATASETS).unwrap().tree().into_keys();
+    let files = system.sibling(DATASETS).unwrap().tree().into_keys();
     files.map(|name| format!("{DATASETS}/{name}")).collect()
 }
 
 /// True if an interrupted conversion beside the store in `storage` can be resumed.
 pub(crate) fn has_unfinished_conversion(storage: &dyn Storage) -> bool {
-    let listed = storage.beside(CONVERTED).and_then(|place| place.list(&path("")));
+    let listed = storage.sibling(CONVERTED).and_then(|place| place.list(&path("")));
     let names: Vec<String> = listed.unwrap().into_iter().map(|entry| entry.name).collect();
     !names.is_empty() && !names.iter().any(|name| name == COPY)
 }
@@ -635,7 +635,7 @@ fn observe_beside(
     (place, name, prefix): (&str, &str, &str),
 ) -> Result<StoreModel, String> {
     let fail = |error: bedform_storage::StorageError| format!("beside the store: {error}");
-    let place = storage.beside(place).map_err(fail)?;
+    let place = storage.sibling(place).map_err(fail)?;
     let listed = place.list(&path("")).map_err(fail)?;
     if !listed.iter().any(|entry| entry.name == name) {
         return Ok(StoreModel::new());

@@ -106,7 +106,7 @@ fn look(image: &SimulatedFileSystem, acknowledged: u8, leftover: LeftoverPolicy,
     assert!(after.iter().all(is_known), "{story}: {found:?} became {after:?}");
     store.settle().unwrap();
     assert_eq!(read(&store), after, "{story}");
-    let log = store.storage().beside(".bedform-log").unwrap();
+    let log = store.storage().sibling(".bedform-log").unwrap();
     // A session that began and wrote nothing may leave an empty directory.
     for entry in log.list(&ObjectPath::root()).unwrap() {
         let left = log.list(&path(&entry.name)).unwrap();
@@ -155,7 +155,7 @@ fn members_on_nodes_leave_plain_zarr_when_they_settle() {
     assert!(is_done && acknowledged == COMMITS);
     assert_eq!(read(&store), [COMMITS; MEMBERS as usize * SHARE]);
     let shared: Arc<dyn bedform_storage::Storage> = storage(&system);
-    let log = shared.beside(".bedform-log").unwrap();
+    let log = shared.sibling(".bedform-log").unwrap();
     assert_eq!(log.list(&path("segments")).unwrap().len(), 2, "one for each node");
     store.settle().unwrap();
     let hidden = system.tree().into_keys().find(|name| name.contains(".bedform"));

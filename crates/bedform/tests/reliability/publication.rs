@@ -55,7 +55,7 @@ fn where_no_names_are_exchanged_a_replaced_store_is_complete_beside_its_place_or
     let (mut windows, mut done) = (0, 0);
     for image in images(&base, &model, &act) {
         image.remove_feature(CallKind::Exchange);
-        let place = storage(&image).beside(DATASETS).unwrap();
+        let place = storage(&image).sibling(DATASETS).unwrap();
         let found = observe(storage(&image), &model).unwrap().unwrap();
         if found.is_empty() {
             windows += 1;

@@ -117,7 +117,7 @@ impl Killed {
     /// Notes the present state of store and tier.
     fn note(&mut self, storage: &dyn Storage, tier: &dyn Storage, is_commit: bool) {
         self.store = files_of(storage);
-        self.log = files_of(&*storage.beside(".bedform-log").unwrap());
+        self.log = files_of(&*storage.sibling(".bedform-log").unwrap());
         let tier = files_of(tier);
         if !is_commit {
             self.tiers.pop();
@@ -334,7 +334,7 @@ impl Trial {
     fn new(killed: &Killed, tier: &Files) -> Self {
         let (storage, fast) = (Arc::new(MemoryStorage::new()), Arc::new(MemoryStorage::new()));
         put_all(&*storage, &killed.store);
-        put_all(&*storage.beside(".bedform-log").unwrap(), &killed.log);
+        put_all(&*storage.sibling(".bedform-log").unwrap(), &killed.log);
         put_all(&*fast, tier);
         let store = Store::open(storage.clone(), options(true)).unwrap();
         Self { store, storage, tier: fast }

@@ -6,10 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bedform_storage::OsFileSystem;
-use bedform_storage::file_system::{
-    FileKind, FileStatus, FileSystem, LinkPolicy, LockWait, Replace, Residency,
-};
+use bedform_storage::file_system::{FileStatus, FileSystem, LinkPolicy, Replace};
+use bedform_storage::{OsFileSystem, forward};
 
 /// A file system that records accesses outside a root directory.
 #[derive(Debug)]
@@ -65,15 +63,7 @@ impl Watched {
 impl FileSystem for Watched {
     type Handle = OwnedFd;
 
-    fn name(&self) -> String {
-        self.inner.name()
-    }
-
-    fn identity(&self) -> Option<String> {
-        self.inner.identity()
-    }
-
-    fn beside(&self, _: &str) -> io::Result<Self> {
+    fn sibling(&self, _: &str) -> io::Result<Self> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -95,18 +85,6 @@ impl FileSystem for Watched {
         let (handle, status) = self.inner.open_direct(path)?;
         self.check(&handle, "open");
         Ok((handle, status))
-    }
-
-    fn stat(&self, path: &str) -> io::Result<FileStatus> {
-        self.inner.stat(path)
-    }
-
-    fn now(&self) -> io::Result<i64> {
-        self.inner.now()
-    }
-
-    fn peek(&self, path: &str) -> io::Result<FileStatus> {
-        self.inner.peek(path)
     }
 
     fn open_directory(&self, path: &str, links: LinkPolicy) -> io::Result<OwnedFd> {
@@ -132,41 +110,9 @@ impl FileSystem for Watched {
         self.opened(self.inner.open_to_write(directory, name), "open to write")
     }
 
-    fn status(&self, handle: &OwnedFd) -> io::Result<FileStatus> {
-        self.inner.status(handle)
-    }
-
-    fn stat_child(&self, directory: &OwnedFd, name: &str) -> io::Result<FileStatus> {
-        self.inner.stat_child(directory, name)
-    }
-
-    fn read_at(&self, handle: &OwnedFd, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        self.inner.read_at(handle, offset, buffer)
-    }
-
-    fn read_resident(&self, handle: &OwnedFd, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        self.inner.read_resident(handle, offset, buffer)
-    }
-
-    fn residency(&self, handle: &OwnedFd, offset: u64, length: u64) -> io::Result<Residency> {
-        self.inner.residency(handle, offset, length)
-    }
-
-    fn read_ahead(&self, handle: &OwnedFd, offset: u64, length: u64) -> bool {
-        self.inner.read_ahead(handle, offset, length)
-    }
-
-    fn refuse_read_ahead(&self, handle: &OwnedFd) {
-        self.inner.refuse_read_ahead(handle);
-    }
-
     fn write_at(&self, handle: &OwnedFd, offset: u64, bytes: &[u8]) -> io::Result<usize> {
         self.check(handle, "write");
         self.inner.write_at(handle, offset, bytes)
-    }
-
-    fn reserve(&self, handle: &OwnedFd, offset: u64, length: u64) -> io::Result<()> {
-        self.inner.reserve(handle, offset, length)
     }
 
     fn release(&self, handle: &OwnedFd, offset: u64, length: u64) -> io::Result<()> {
@@ -177,30 +123,6 @@ impl FileSystem for Watched {
     fn set_size(&self, handle: &OwnedFd, size: u64) -> io::Result<()> {
         self.check(handle, "cut");
         self.inner.set_size(handle, size)
-    }
-
-    fn set_direct(&self, handle: &OwnedFd, direct: bool) -> io::Result<()> {
-        self.inner.set_direct(handle, direct)
-    }
-
-    fn sync_file(&self, handle: &OwnedFd) -> io::Result<()> {
-        self.inner.sync_file(handle)
-    }
-
-    fn sync_directory(&self, directory: &OwnedFd) -> io::Result<()> {
-        self.inner.sync_directory(directory)
-    }
-
-    fn can_sync_whole(&self) -> bool {
-        self.inner.can_sync_whole()
-    }
-
-    fn sync_whole(&self, handle: &OwnedFd) -> io::Result<()> {
-        self.inner.sync_whole(handle)
-    }
-
-    fn close(&self, handle: OwnedFd) -> io::Result<()> {
-        self.inner.close(handle)
     }
 
     fn rename(
@@ -246,23 +168,13 @@ impl FileSystem for Watched {
         self.inner.remove_directory(directory, name)
     }
 
-    fn list(&self, directory: &OwnedFd) -> io::Result<Vec<(String, FileKind)>> {
-        self.inner.list(directory)
-    }
-
-    fn lock(&self, handle: &OwnedFd, wait: LockWait) -> io::Result<()> {
-        self.inner.lock(handle, wait)
-    }
-
     fn open_lock_file(&self, directory: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
         self.opened(self.inner.open_lock_file(directory, name), "open lock")
     }
 
-    fn token(&self) -> u64 {
-        self.inner.token()
-    }
-
-    fn is_overlapped(&self) -> bool {
-        self.inner.is_overlapped()
-    }
+    forward!(self.inner as FileSystem: name, identity, now, token, is_overlapped, close, lock);
+    forward!(self.inner as FileSystem: stat, peek, status, stat_child, read_at, list);
+    forward!(self.inner as FileSystem: read_resident, residency, read_ahead, refuse_read_ahead);
+    forward!(self.inner as FileSystem: reserve, set_direct, sync_file, sync_directory);
+    forward!(self.inner as FileSystem: can_sync_whole, sync_whole);
 }

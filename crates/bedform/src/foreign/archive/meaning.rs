@@ -49,7 +49,7 @@ pub(super) fn member_of(group: &str, name: &str) -> String {
 }
 
 /// Returns the path of a variable that the one at `path` names.
-fn beside(path: &str, name: &str) -> String {
+fn sibling_path(path: &str, name: &str) -> String {
     member_of(path.rsplit_once('/').map_or("", |(group, _)| group), name)
 }
 
@@ -73,7 +73,7 @@ pub(super) fn give_units_to_bounds(arrays: &mut [ForeignArray]) {
         let of_times = ["units", "calendar"];
         let given = array.attributes.iter().filter(|(name, _)| of_times.contains(&name.as_str()));
         let given: Vec<_> = given.cloned().collect();
-        inherited.extend(named.map(|name| (beside(&array.path, &name), given.clone())));
+        inherited.extend(named.map(|name| (sibling_path(&array.path, &name), given.clone())));
     }
     for (path, given) in inherited {
         let bounds = arrays.iter_mut().find(|array| array.path == path);

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-use bedform_storage::{ReadBlock, goes_on, stopped_by, threads_that_fit};
+use bedform_storage::{ReadBlock, is_cancelled, stopped_by, threads_that_fit};
 
 use super::ahead::{WindowPool, read_ahead};
 use super::lay::{ArrayBuilder, ObjectBuilder, RoundBounds};
@@ -120,7 +120,7 @@ impl<'a> Rounds<'a> {
             cut.store(outcome.is_err(), Ordering::Relaxed);
             drop(send);
             while !writer.is_finished() {
-                if !goes_on() {
+                if is_cancelled() {
                     cut.store(true, Ordering::Relaxed);
                 }
                 self.tell();

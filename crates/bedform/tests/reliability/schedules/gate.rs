@@ -21,7 +21,7 @@ use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 use bedform_storage::{
     Condition, Durability, GrowingObject, Lock, Object, ObjectWriter, Storage, StorageError,
-    TreePublication, Version, Workspace, WorkspaceName, WriteHint, implement, lacks,
+    StorageOperation, Version, WriteHint, forward, lacks,
 };
 
 use crate::support::Random;
@@ -417,6 +417,24 @@ impl Gated {
     fn wait(&self, name: &'static str, path: &ObjectPath) {
         self.gate.wait(call(name, self.inner.name(), path));
     }
+
+    fn call<T>(
+        &self,
+        operation: StorageOperation,
+        path: &ObjectPath,
+        _: Option<Durability>,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let name = match operation {
+            StorageOperation::Stage => "stage in",
+            StorageOperation::PublishTree => "publish tree",
+            StorageOperation::PublishObject => "publish object",
+            StorageOperation::DeleteTree => "delete all of",
+            other => other.verb(),
+        };
+        self.wait(name, path);
+        work()
+    }
 }
 
 /// An object or a writer behind the gate.
@@ -435,54 +453,25 @@ impl<T> Of<T> {
 
 /// Has no asynchronous requests: every request is a call that waits at the gate until it ends.
 impl Object for Of<Box<dyn Object>> {
-    fn version(&self) -> &Version {
-        self.inner.version()
-    }
-
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.inner.read(offset, buffer)
-    }
-
     fn is_current(&self) -> Result<bool> {
         self.wait("look at");
         self.inner.is_current()
     }
 
-    lacks!(read_past, read_ahead, ask, read_resident, at_hand, known, kept);
+    lacks!(read_past, read_ahead, request, read_resident, buffered_range, buffered_bytes, kept);
+    forward!(self.inner as Object: version, read);
 }
 
 impl ObjectWriter for Of<Box<dyn ObjectWriter + '_>> {
-    fn position(&self) -> u64 {
-        self.inner.position()
-    }
-
-    fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        self.inner.append(bytes)
-    }
-
-    fn append_owned(&mut self, bytes: Vec<u8>) -> Result<Option<Vec<u8>>> {
-        self.inner.append_owned(bytes)
-    }
-
-    fn keep_replaced(&mut self, suffix: &'static str, path: ObjectPath) {
-        self.inner.keep_replaced(suffix, path);
-    }
-
-    fn hand_over(&mut self) -> Result<()> {
-        self.inner.hand_over()
-    }
-
     fn publish(self: Box<Self>, condition: Condition<'_>) -> Result<Version> {
         self.wait("publish");
         self.inner.publish(condition)
     }
+
+    forward!(self.inner as ObjectWriter: position, append, append_owned, keep_replaced, hand_over);
 }
 
 impl GrowingObject for Of<Box<dyn GrowingObject>> {
-    fn position(&self) -> u64 {
-        self.inner.position()
-    }
-
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.wait("append to");
         self.inner.append(bytes)
@@ -497,6 +486,8 @@ impl GrowingObject for Of<Box<dyn GrowingObject>> {
         self.wait("sync");
         self.inner.sync()
     }
+
+    forward!(self.inner as GrowingObject: position);
 }
 
 struct HeldLock {
@@ -527,52 +518,9 @@ impl Gated {
 }
 
 impl Storage for Gated {
-    fn name(&self) -> String {
-        self.inner.name()
-    }
-
     fn open(&self, path: &ObjectPath) -> Result<Box<dyn Object>> {
         self.wait("open", path);
         Ok(self.of(self.inner.open(path)?, path))
-    }
-
-    fn identity(&self) -> Option<String> {
-        self.inner.identity()
-    }
-
-    fn is_remote(&self) -> bool {
-        self.inner.is_remote()
-    }
-
-    fn open_end(&self, path: &ObjectPath, _: u64) -> Result<Box<dyn Object>> {
-        self.open(path)
-    }
-
-    fn modified_ns(&self, path: &ObjectPath) -> Result<i64> {
-        implement::modified_ns(self, path)
-    }
-
-    fn now(&self) -> Result<i64> {
-        self.inner.now()
-    }
-
-    fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool> {
-        implement::is_current(self, path, version)
-    }
-
-    fn put(
-        &self,
-        path: &ObjectPath,
-        bytes: &[u8],
-        durability: Durability,
-        condition: Condition<'_>,
-    ) -> Result<Version> {
-        implement::put(self, path, bytes, durability, condition)
-    }
-
-    fn stat(&self, path: &ObjectPath) -> Result<Version> {
-        self.wait("stat", path);
-        self.inner.stat(path)
     }
 
     fn create(
@@ -604,57 +552,12 @@ impl Storage for Gated {
         Ok(self.of(self.inner.grow_lane(path, lane, durability)?, path))
     }
 
-    fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
-        Ok(Arc::new(Self { inner: self.inner.beside(suffix)?, gate: self.gate.clone() }))
+    fn sibling(&self, suffix: &str) -> Result<Arc<dyn Storage>> {
+        Ok(Arc::new(Self { inner: self.inner.sibling(suffix)?, gate: self.gate.clone() }))
     }
 
     fn within(&self, path: &ObjectPath) -> Result<Arc<dyn Storage>> {
         Ok(Arc::new(Self { inner: self.inner.within(path)?, gate: self.gate.clone() }))
-    }
-
-    fn workspace(
-        &self,
-        directory: &ObjectPath,
-        name: WorkspaceName<'_>,
-    ) -> Result<Option<Box<dyn Workspace>>> {
-        self.wait("stage in", directory);
-        self.inner.workspace(directory, name)
-    }
-
-    fn publish_tree(
-        &self,
-        staged: &ObjectPath,
-        target: &ObjectPath,
-        how: TreePublication,
-        durability: Durability,
-    ) -> Result<()> {
-        self.wait("publish tree", target);
-        self.inner.publish_tree(staged, target, how, durability)
-    }
-
-    fn publish_object(
-        &self,
-        staged: &ObjectPath,
-        target: &ObjectPath,
-        durability: Durability,
-    ) -> Result<()> {
-        self.wait("publish object", target);
-        self.inner.publish_object(staged, target, durability)
-    }
-
-    fn delete(
-        &self,
-        path: &ObjectPath,
-        durability: Durability,
-        condition: Condition<'_>,
-    ) -> Result<()> {
-        self.wait("delete", path);
-        self.inner.delete(path, durability, condition)
-    }
-
-    fn delete_tree(&self, path: &ObjectPath, durability: Durability) -> Result<()> {
-        self.wait("delete all of", path);
-        self.inner.delete_tree(path, durability)
     }
 
     fn list(&self, path: &ObjectPath) -> Result<Vec<bedform_storage::ListedEntry>> {
@@ -664,10 +567,6 @@ impl Storage for Gated {
         let state = self.gate.state();
         entries.sort_by_key(|entry| key_of(&entry.name).and_then(|key| state.keys.get(key)));
         Ok(entries)
-    }
-
-    fn sync(&self, path: &ObjectPath) -> Result<()> {
-        self.inner.sync(path)
     }
 
     fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
@@ -687,15 +586,11 @@ impl Storage for Gated {
         Ok(self.inner.try_lock(path)?.map(|inner| self.hold(inner, path)))
     }
 
-    fn try_lock_of_dead(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
-        self.try_lock(path)
-    }
-
-    fn sweep(&self, path: &ObjectPath) -> Result<u64> {
-        self.inner.sweep(path)
-    }
-
-    lacks!(ask_end, can_sync_all, sync_all);
+    lacks!(open_end, request_end, can_sync_all, sync_all, try_lock_of_dead);
+    forward!(self.inner as Storage: name, identity, is_remote, now, sync, sweep);
+    forward!(self.inner as Storage through call: stat, workspace, publish_tree, publish_object);
+    forward!(self.inner as Storage through call: delete, delete_tree);
+    forward!(implement as Storage: modified_ns, is_current, put);
 }
 
 #[test]
