@@ -40,7 +40,7 @@ def watch(
     on: bool = True,
     *,
     optimize_after: int | None = None,
-    budget: str | int = "20%",
+    budget: str | int | None = None,
 ) -> str:
     """Record the reads of a store or file, from the next open on.
 
@@ -106,10 +106,11 @@ def watch(
             f"optimize_after={optimize_after}: a number of reads that are recorded; 0 for never"
         )
     if on and optimize_after is not None:
-        engine_call(_internal.set_policy, where)(where, optimize_after, budget_text(budget))
-    directory = engine_call(_internal.watch, where)(where, on)
+        limit = None if budget is None else budget_text(budget)
+        engine_call(_internal.set_policy, where)(where, optimize_after, limit)
+    directory = os.fspath(engine_call(_internal.watch, where)(where, on))
     if not on:
-        engine_call(_internal.set_policy, where)(where, 0, "")
+        engine_call(_internal.set_policy, where)(where, 0)
     return directory
 
 
@@ -124,7 +125,8 @@ def watch_state(path: str | os.PathLike[str] | Sequence[str]) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``is_watched``; ``settings``, the requested ``optimize_after`` and ``budget``, or ``None``;
+        ``is_watched``; ``settings``, the requested ``optimize_after`` and ``budget`` (``None`` for
+        the default), or ``None``;
         ``reads`` recorded since the last optimizing; ``is_running``; and ``outcome``, its last
         result, or ``None``. The outcome has ``began`` and ``ended`` in seconds since 1970
         (``ended`` is 0 if it was killed), the predicted ``gain`` as a share of the reads' time,

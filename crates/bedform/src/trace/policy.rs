@@ -52,8 +52,8 @@ pub struct PolicySettings {
     version: u64,
     /// The number of recorded reads after which a run is due.
     pub optimize_after: u64,
-    /// A share of the source, or a size.
-    pub budget: String,
+    /// A share of the source, or a size; `None` for the default budget.
+    pub budget: Option<String>,
     /// The path or URL of the source, as the user named it.
     pub path: String,
 }
@@ -111,7 +111,7 @@ fn decoded<T: for<'a> Deserialize<'a>>(bytes: &[u8], version: impl Fn(&T) -> u64
 impl PolicySettings {
     /// Makes the settings for a run after `optimize_after` reads of the source at `path`, within a
     /// budget.
-    pub fn new(optimize_after: u64, budget: String, path: String) -> Self {
+    pub fn new(optimize_after: u64, budget: Option<String>, path: String) -> Self {
         Self { version: VERSION, optimize_after, budget, path }
     }
 
@@ -376,7 +376,7 @@ mod tests {
     }
 
     fn settings() -> PolicySettings {
-        PolicySettings::new(100, "20%".to_owned(), "s".to_owned())
+        PolicySettings::new(100, None, "s".to_owned())
     }
 
     fn file(place: &PolicyPlace, name: &str) -> PathBuf {
