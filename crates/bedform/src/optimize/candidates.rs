@@ -52,6 +52,10 @@ const BLOCK_BYTES: u64 = 64 << 10;
 /// The most places of a replica of points that are loaded.
 const PLACES_MAX: u64 = 1 << 26;
 
+/// The most times that one read is longer than another along an axis if one replica serves both
+/// alike.
+const NEAR: f64 = 2.0;
+
 /// Bytes per second of writing a replica: an assumption.
 const WRITTEN_PER_SECOND: f64 = 200e6;
 
@@ -70,6 +74,9 @@ pub(super) struct CandidateReplica {
     /// one of them. For a listed read, the share of its elements, and the seconds of the whole read
     /// at that rate.
     pub(super) serves: Vec<Option<(f64, f64)>>,
+    /// True for an existing replica if all reads that it was made for are counted, and it serves
+    /// them.
+    pub(super) is_counted: bool,
     /// The past benefit of an existing replica.
     pub(super) worth: Worth,
 }
@@ -218,19 +225,49 @@ fn existing(
         let alike = replica.expected.iter().find(|expected| expected.shape == kind.counts);
         let seconds = match (alike.filter(|_| kind.exact.is_none() || part.share >= 1.0), kind) {
             (Some(alike), _) => alike.seconds_with,
+            (None, kind) if kind.exact.is_none() => seconds_of_near(kind, replica)?,
             (None, kind) => part.seconds_of_all(seconds_of_whole(kind, replica)?, kind.seconds),
         };
         (seconds < kind.seconds).then_some((still * part.share, seconds))
     });
+    let serves: Vec<_> = serves.collect();
+    let is_served = |expected: &ExpectedReads| {
+        kinds.iter().zip(&serves).any(|(kind, served)| match (served, &kind.exact) {
+            (Some(_), None) => near_ratio(&kind.counts, &expected.shape).is_some(),
+            (Some((share, _)), Some(_)) => *share >= 1.0 && kind.counts == expected.shape,
+            (None, _) => false,
+        })
+    };
     CandidateReplica {
         planned: None,
         is_of_site: false,
         id: replica.id.clone(),
         bytes: replica.stored_bytes,
         building_seconds: 0.0,
-        serves: serves.collect(),
+        is_counted: !replica.expected.is_empty() && replica.expected.iter().all(is_served),
+        serves,
         worth: Worth::of(replica, source.uses.get(&replica.id), source.newest_ns()),
     }
+}
+
+/// Returns the seconds of a read of a replica, by those of the nearest reads that it was made for;
+/// `None` if none is near.
+fn seconds_of_near(kind: &PricedReadKind, replica: &Replica) -> Option<f64> {
+    let seconds = replica.expected.iter().filter_map(|expected| {
+        Some(expected.seconds_with * near_ratio(&kind.counts, &expected.shape)?.max(1.0))
+    });
+    seconds.reduce(f64::min)
+}
+
+/// Returns the elements of a read of one shape per element of a read of another; `None` if their
+/// lengths differ by more than [`NEAR`] along any axis.
+fn near_ratio(shape: &[u64], than: &[u64]) -> Option<f64> {
+    let along = |(length, than): (&u64, &u64)| {
+        let ratio = *length as f64 / (*than).max(1) as f64;
+        (1.0 / NEAR..=NEAR).contains(&ratio).then_some(ratio)
+    };
+    let ratios = shape.iter().zip(than).map(along).collect::<Option<Vec<_>>>();
+    ratios.filter(|_| shape.len() == than.len()).map(|ratios| ratios.iter().product())
 }
 
 /// Returns the seconds to read all of a replica of listed elements, for a listed read.
@@ -520,6 +557,7 @@ impl<'a> ArrayKinds<'a> {
             id,
             bytes,
             building_seconds,
+            is_counted: false,
             serves,
             worth,
         }))

@@ -14,9 +14,10 @@
 //!    ([`advise`](mod@crate::layout::advise)).
 //! 4. *Choice*: a greedy choice within the budget takes the candidate that saves most predicted
 //!    seconds per byte, until none saves more than it costs to make. An existing replica is a
-//!    candidate without building cost. An unchosen one stays while there is room. Otherwise the
-//!    replicas with the fewest saved seconds per byte go first, and of equals the one used longest
-//!    ago.
+//!    candidate without building cost. A new one must also pay against the existing ones. An
+//!    existing one goes if a new one takes its place. Any other unchosen one stays while there is
+//!    room. Otherwise the replicas go first whose reads the chosen ones serve, then those with the
+//!    fewest saved seconds per byte, and of equals the one used longest ago.
 //! 5. *Waking*: [`wake`] compares resting replicas with the source, element by element.
 //! 6. *Building*: each replica is a conversion of a part of the source
 //!    ([`convert`](mod@crate::convert)). A conversion resumes after an interruption and publishes
@@ -51,6 +52,8 @@ mod place;
 mod policy;
 mod reads;
 mod targets;
+#[cfg(test)]
+mod tests;
 mod trusting;
 mod waking;
 
