@@ -94,6 +94,13 @@ pub(crate) fn sidecar_warnings() -> Vec<String> {
 }
 
 /// Writes the reads that wait to be recorded; called at the end of a process.
+/// Removes the registry's entries of sidecars that are certainly gone, and returns their number;
+/// with `dry_run` only counts them.
+#[pyfunction]
+pub(crate) fn prune_registry(py: Python<'_>, dry_run: bool) -> u64 {
+    py.detach(|| bedform::sidecar::prune_registry(dry_run))
+}
+
 #[pyfunction]
 pub(crate) fn keep_traces(py: Python<'_>) {
     py.detach(bedform::trace::keep_traces);
