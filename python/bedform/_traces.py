@@ -61,7 +61,8 @@ def watch(
         reads. A separate background process of lowest priority does it, and outlives the reading
         one. ``0`` turns it off; None changes nothing. :func:`watch_state` reports the outcome.
     budget
-        Limit of the bytes of all replicas then, as in :func:`optimize`.
+        Limit of the bytes of all replicas then, as in :func:`optimize`: without one 20 %, or the
+        bytes of the existing replicas if these are more.
 
     Returns
     -------
@@ -98,7 +99,7 @@ def watch(
             raise UnsupportedError(
                 f"{where}: optimize_after is for one file or store: run 'bedform optimize' for many"
             )
-        return engine_call(_internal.watch, where)(source, on)
+        return os.fspath(engine_call(_internal.watch, where)(source, on))
     if on:
         _check_can_be_watched(where)
     if optimize_after is not None and (not on or optimize_after < 0):

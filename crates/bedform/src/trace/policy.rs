@@ -12,6 +12,7 @@
 //!
 //! A policy never fails a read, and delays it at most by the start of a process.
 
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -44,7 +45,7 @@ const COUNTS_BYTES_MAX: u64 = 64 << 20;
 const BEGINS_WITHIN: Duration = Duration::from_secs(60);
 
 /// The program to run, with its arguments before `optimize`.
-static PROGRAM: OnceLock<Vec<String>> = OnceLock::new();
+static PROGRAM: OnceLock<Vec<OsString>> = OnceLock::new();
 
 /// The settings of a policy: the number of reads, and the budget.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -272,7 +273,7 @@ impl PolicyPlace {
 
 /// Sets the program that this process starts as `bedform`, with its arguments before the command.
 /// Only the first call has an effect; without one, the program is looked up by name.
-pub fn start_bedform_by(program: Vec<String>) {
+pub fn start_bedform_by(program: Vec<OsString>) {
     let _ = PROGRAM.set(program);
 }
 
@@ -318,7 +319,7 @@ impl PolicyFollower {
     }
 
     fn start(&mut self, settings: &PolicySettings) {
-        let named = vec!["bedform".to_owned()];
+        let named = vec![OsString::from("bedform")];
         let program = PROGRAM.get().unwrap_or(&named);
         let Some((program, before)) = program.split_first() else { return };
         let source = self.place.sidecar.source().filter(|source| source.exists());
@@ -337,7 +338,7 @@ impl PolicyFollower {
         match started {
             Ok(child) => self.child = Some(child),
             Err(error) => self.place.keep_outcome(&PolicyOutcome {
-                error: format!("{program} could not be started: {error}"),
+                error: format!("{} could not be started: {error}", program.display()),
                 ..PolicyOutcome::default()
             }),
         }
