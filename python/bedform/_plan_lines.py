@@ -42,10 +42,11 @@ def gain_of_read(read: dict[str, Any]) -> float:
 
 def gain_of_replica(replica: dict[str, Any]) -> float:
     """Returns the predicted seconds that a replica saves against the source."""
-    return sum(
+    saved: float = sum(
         read["reads"] * (read["seconds_without"] - read["seconds_with"])
         for read in replica["expected"]
     )
+    return saved
 
 
 def gain_by_array(reads: Sequence[dict[str, Any]]) -> dict[str, float]:
