@@ -27,6 +27,7 @@ from bedform._errors import (
 )
 from bedform._integers import integers
 from bedform._layout import Order, Readers, Regular, described_readers
+from bedform._location import location
 from bedform._remote import is_url, storage_options_of
 from bedform._text import format_bytes
 
@@ -84,7 +85,7 @@ class Profile:
         storage_options
             As in :func:`bedform.open`.
         """
-        where = os.fspath(path)
+        where = location(path)
         text = engine_call(_internal.profile_for)(where, _reached(where, storage_options))
         return None if text is None else cls(json.loads(text))
 
@@ -103,9 +104,9 @@ class Profile:
         path, storage_options
             As in :meth:`for_path`. The file has no secrets, only scheme, server and bucket.
         """
-        where = os.fspath(path)
+        where = location(path)
         document, reached = _json.dump(self._facts), _reached(where, storage_options)
-        return engine_call(_internal.keep_profile)(document, where, reached)
+        return os.fspath(engine_call(_internal.keep_profile)(document, where, reached))
 
     def without_refinement(self) -> Profile:
         """Returns the profile as measured, without the refinement that later reads brought.
@@ -309,7 +310,7 @@ def calibrate(
     >>> profile.request_seconds_one < 1
     True
     """
-    where = os.fspath(path)
+    where = location(path)
     reached = _reached(where, storage_options)
     if name is not None:
         check_text(name, "name")
@@ -514,7 +515,7 @@ def chosen_profile(profile: Any) -> Profile:
         raise InvalidArgumentError(
             f"profile must be a bedform.Profile, or a path that has a kept one, not {profile!r}"
         )
-    where = os.fspath(profile)
+    where = location(profile, "profile")
     return Profile.for_path(where) or Profile.default(where)
 
 

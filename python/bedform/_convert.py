@@ -15,7 +15,7 @@ import numpy as np
 
 import bedform as bf
 
-from . import _dask_regions, _internal, _json
+from . import _dask_regions, _internal, _json, _shown
 from ._elements import ElementConverter
 from ._errors import (
     ENGINE_ERRORS,
@@ -206,7 +206,7 @@ def convert(
     given: dict[str, Any] = {"cache": cache, "concat_dim": concat_dim, "compat": compat}
     with open_place(place, **given) as opened:
         conversion = engine_call(_internal.Conversion, where)(
-            without_query(name),
+            _shown.encodable(without_query(name)),
             opened._inner,
             readers_of(opened, exclude),
             where,

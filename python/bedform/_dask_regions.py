@@ -14,7 +14,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bedform import _dask_cluster, _internal, _json
+from bedform import _dask_cluster, _internal, _json, _shown
 from bedform._errors import ENGINE_ERRORS, engine_call
 from bedform._paths import PatternPaths
 from bedform._remote import is_url, without_query
@@ -67,7 +67,7 @@ class RegionPool:
         self._job = {
             "source": _absolute(place) if isinstance(place, str) else [*map(_absolute, place)],
             "is_pattern": isinstance(place, PatternPaths),
-            "name": without_query(name),
+            "name": _shown.encodable(without_query(name)),
             "given": dict(given),
             "exclude": list(exclude),
         }

@@ -42,6 +42,7 @@ from ._errors import (
     engine_call,
 )
 from ._integers import byte_count
+from ._location import location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -107,7 +108,7 @@ def export(
     UnsupportedError
         The format lacks a type or the dimensions of an array.
     """
-    path = Path(target)
+    path = Path(location(target, "target"))
     if path.suffix.lower() not in SUFFIXES:
         raise InvalidArgumentError(
             f"{str(path)!r}: the suffix says which format: .nc for NetCDF-4, .h5 for HDF5"

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from bedform import _internal, _json
+from bedform import _internal, _json, _shown
 from bedform._errors import (
     CorruptError,
     InvalidArgumentError,
@@ -53,7 +53,7 @@ class IcechunkSnapshot(References):
         """Opens the engine's handle."""
         own = {name: value for name, value in options.items() if name != "allow_external"}
         return engine_call(_internal.Store.open_callback, str(self))(
-            str(self),
+            _shown.encodable(str(self)),
             _Objects(self._session.store),
             self._session.snapshot_id,
             not self._is_local,

@@ -52,6 +52,7 @@ def _check_path(where: str, what: str) -> None:
     """Fails for a path that no call of the system takes."""
     if "\0" in where:
         raise InvalidArgumentError(f"{what} {where!r:.100}: no path has a NUL character")
+    _check_encodable(where, what)
     # Most paths are short. The parts of patterns are names of no file.
     if len(where) <= _NAME_BYTES // 4 or "://" in where or any(mark in where for mark in "*?["):
         return
@@ -62,8 +63,23 @@ def _check_path(where: str, what: str) -> None:
             raise InvalidArgumentError(
                 f"{what} {where!r:.100}...: the system takes no name as long; check the path"
             ) from None
-    except UnicodeEncodeError:
+
+
+def _check_encodable(where: str, what: str) -> None:
+    """Fails for a text that stands for no bytes.
+
+    In paths of Linux, other than in URLs, a surrogate from U+DC80 to U+DCFF stands for a byte of a
+    name that is not UTF-8.
+    """
+    if where.isascii():
         return
+    try:
+        where.encode("utf-8", "strict" if "://" in where else "surrogateescape")
+    except UnicodeEncodeError as error:
+        wrong = where[error.start]
+        raise InvalidArgumentError(
+            f"{what} {where!r:.100}: no name has the character {wrong!r}; check the path"
+        ) from None
 
 
 def check_new_store(where: str, call: str, source: str | None = None) -> None:
@@ -100,7 +116,8 @@ def _of_file_url(url: str) -> str:
         raise InvalidArgumentError(
             f"{url}: a file of this machine is file:///path, or the path alone"
         )
-    return unquote(parts.path)
+    # A file name may have bytes that are not UTF-8.
+    return unquote(parts.path, errors="surrogateescape")
 
 
 def _of_file_object(given: Any) -> str | None:

@@ -21,6 +21,7 @@ from bedform._layout import described_readers
 from bedform._location import location
 from bedform._opening import open_place, references_at
 from bedform._paths import join_of, paths_of, shown_paths
+from bedform._plan_lines import foremost, gain_of_read, gain_of_replica
 from bedform._reorganize import Reorganization
 from bedform._sidecar import warn_of_sidecars
 from bedform._text import format_bytes, format_seconds
@@ -63,14 +64,18 @@ class Optimization:
 
     def __str__(self) -> str:
         lines = []
-        for read in self.plan["reads"]:
+        reads, more_reads = foremost(self.plan["reads"], gain_of_read)
+        for read in reads:
             shape = " x ".join(str(length) for length in read["shape"])
             now, then = (format_seconds(read[f"seconds_{when}"]) for when in ("now", "then"))
             lines.append(f"{read['array']}: reads of {shape}: {now} now, {then} then")
-        for replica in self.plan["make"]:
+        lines += [f"and {more_reads:,} more kinds of reads"] if more_reads else []
+        replicas, more_replicas = foremost(self.plan["make"], gain_of_replica)
+        for replica in replicas:
             shape = " x ".join(str(length) for length in replica["shape"])
             size = format_bytes(replica["bytes"])
             lines.append(f"{replica['array']}: a replica of {shape}, {size}")
+        lines += [f"and {more_replicas:,} more replicas"] if more_replicas else []
         return "\n".join([*lines, *(f"note: {note}" for note in self.plan["notes"])])
 
 

@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from bedform import _internal, _json
+from bedform import _internal, _json, _shown
 from bedform._errors import (
     CorruptError,
     InvalidArgumentError,
@@ -70,7 +70,8 @@ class References(str):
         opening = engine_call(_internal.Store.open_references, str(self))
         given, self._document = self._document, None
         document = zlib.decompress(self._compressed) if given is None else given
-        return opening(str(self), document, self._base, None, _json.dump(options))
+        name = _shown.encodable(str(self))
+        return opening(name, document, self._base, None, _json.dump(options))
 
 
 class ParquetReferences(References):
@@ -85,9 +86,8 @@ class ParquetReferences(References):
         """Opens the engine's handle."""
         path = Path(self).absolute()
         opening = engine_call(_internal.Store.open_references, str(self))
-        return opening(
-            str(self), _document_of_parquet(path), path.parent, path, _json.dump(options)
-        )
+        name, document = _shown.encodable(str(self)), _document_of_parquet(path)
+        return opening(name, document, path.parent, path, _json.dump(options))
 
 
 def _restore(kind: type[References], name: str, compressed: bytes, base: str) -> References:

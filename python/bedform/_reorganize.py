@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bedform._plan_lines import foremost, gain_by_array, gain_of_read
 from bedform._text import format_bytes, format_seconds, format_shape
 
 
@@ -36,7 +37,11 @@ class Reorganization:
 
     def __str__(self) -> str:
         lines = []
-        for array in self.plan["arrays"]:
+        gains = gain_by_array(self.plan["reads"])
+        arrays, more_arrays = foremost(
+            self.plan["arrays"], lambda array: gains.get(array["array"], 0.0)
+        )
+        for array in arrays:
             now = layout_text(array["now"])
             if array["is_changed"]:
                 size = format_bytes(array["bytes"])
@@ -44,10 +49,13 @@ class Reorganization:
             else:
                 said = f"{now}, stays: {array['kept']}"
             lines.append(f"{array['array']}: {said}")
-        for read in self.plan["reads"]:
+        lines += [f"and {more_arrays:,} more arrays"] if more_arrays else []
+        reads, more_reads = foremost(self.plan["reads"], gain_of_read)
+        for read in reads:
             now, then = (format_seconds(read[f"seconds_{when}"]) for when in ("now", "then"))
             shape = format_shape(read["shape"])
             lines.append(f"{read['array']}: reads of {shape}: {now} now, {then} then")
+        lines += [f"and {more_reads:,} more kinds of reads"] if more_reads else []
         return "\n".join([*lines, *(f"note: {note}" for note in self.plan["notes"])])
 
 

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["gather_facts", "report"]
 
-#: The default budget of a plan.
+#: The default budget of a plan, and its share of the source's bytes.
 _BUDGET: Final = "20%"
+_BUDGET_SHARE: Final = 0.2
 #: Budgets of the curve, in percent of the source's bytes.
 BUDGETS: Final = (1, 5, 10, 20, 50, 100, 200)
 #: Share of the largest saving that a recommended budget must reach.
@@ -132,11 +133,10 @@ def gather_facts(
     facts["reads"] = known
     steps.done()
     replicas = _catalogue.named_replicas_of(source)
-    own = [one for one in replicas if not one.get("is_of_site")]
     facts["replicas"] = [{"label": f"R{at}", **one} for at, one in enumerate(replicas, start=1)]
     # Without possible replicas, no notes are needed on each plan.
     about_plan = notes if facts["is_file"] else []
-    facts["plan"] = _planned(source, join, budget, (own, known), about_plan)
+    facts["plan"] = _planned(source, join, budget, known, about_plan)
     if is_url(where) and facts["plan"] is not None:
         facts["stored_bytes"] = facts["plan"]["source_bytes"]
     facts["replicas_are_current"] = _are_current(source, join, replicas, notes)
@@ -305,21 +305,12 @@ def _planned(
     source: str | list[str],
     join: _Join,
     budget: str | int | None,
-    own_and_known: tuple[list[dict[str, Any]], list[dict[str, Any]]],
+    known: list[dict[str, Any]],
     notes: list[str],
 ) -> dict[str, Any] | None:
-    """Returns the plan of `optimize` for the budget, or None if it cannot make one.
-
-    The default budget is `_BUDGET`, or the bytes of the existing replicas if these are more.
-    """
-    own, known = own_and_known
+    """Returns the plan of `optimize` for the budget, or None if it cannot make one."""
     try:
-        first = _BUDGET if budget is None else budget
-        plan = optimize(source, first, **join, dry_run=True).plan
-        taken = sum(one["stored_bytes"] for one in own)
-        if budget is None and taken > plan["budget_bytes"]:
-            budget = f"{-(-taken // 1024)} KiB"
-            plan = optimize(source, budget, **join, dry_run=True).plan
+        plan = optimize(source, budget, **join, dry_run=True).plan
     except InvalidArgumentError:
         raise
     except BedformError as error:
@@ -330,7 +321,15 @@ def _planned(
     notes += plan["notes"]
     # The plan's source is the given path, with its query.
     kept = {key: value for key, value in plan.items() if key != "source"}
-    return {"budget": str(budget or _BUDGET), **kept, **_seconds_of(plan)}
+    said = _default_budget(plan) if budget is None else str(budget)
+    return {"budget": said, **kept, **_seconds_of(plan)}
+
+
+def _default_budget(plan: dict[str, Any]) -> str:
+    """Returns the default budget of a plan: existing replicas may take more than the share."""
+    most: int = plan["budget_bytes"]
+    is_share = most <= _BUDGET_SHARE * plan["source_bytes"]
+    return _BUDGET if is_share else f"{-(-most // 1024)} KiB"
 
 
 def _seconds_of(plan: dict[str, Any]) -> dict[str, float]:

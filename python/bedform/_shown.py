@@ -8,7 +8,7 @@ from typing import Final
 
 from bedform import _internal
 
-__all__ = ["as_json", "line", "lines", "printable"]
+__all__ = ["as_json", "encodable", "line", "lines", "printable"]
 
 _NAME_CHARACTERS_MAX: Final = 300
 _LINE_CHARACTERS_MAX: Final = 2000
@@ -46,10 +46,17 @@ def as_json(document: str) -> str:
     return _BEYOND_ASCII.sub(_json_escape, document)
 
 
-def _text(value: object) -> str:
-    text = value if isinstance(value, str) else str(value)
-    # Escapes surrogates, which stand for bytes of names that are not UTF-8.
+def encodable(text: str) -> str:
+    r"""Returns a text with escapes for surrogates, which stand for bytes that are not UTF-8.
+
+    >>> encodable("a\udcff.nc")
+    'a\\udcff.nc'
+    """
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def _text(value: object) -> str:
+    return encodable(value if isinstance(value, str) else str(value))
 
 
 def _needs_care(text: str, characters: int) -> bool:

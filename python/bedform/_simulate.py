@@ -18,6 +18,7 @@ from bedform._errors import (
     check_text,
     engine_call,
 )
+from bedform._location import location
 from bedform._shown import printable
 from bedform._text import format_bytes, format_seconds
 
@@ -59,7 +60,7 @@ def machine(name: str | os.PathLike[str]) -> dict[str, Any]:
     >>> machine("spider")["targets"]["count"]
     336
     """
-    path = Path(name)
+    path = Path(location(name, "machine"))
     if len(path.parts) == 1 and not path.suffix:
         path = MACHINES / f"{name}.toml"
         if not path.is_file():

@@ -40,7 +40,7 @@ def watch(
     on: bool = True,
     *,
     optimize_after: int | None = None,
-    budget: str | int = "20%",
+    budget: str | int | None = None,
 ) -> str:
     """Record the reads of a store or file, from the next open on.
 
@@ -61,7 +61,8 @@ def watch(
         reads. A separate background process of lowest priority does it, and outlives the reading
         one. ``0`` turns it off; None changes nothing. :func:`watch_state` reports the outcome.
     budget
-        Limit of the bytes of all replicas then, as in :func:`optimize`.
+        Limit of the bytes of all replicas then, as in :func:`optimize`: without one 20 %, or the
+        bytes of the existing replicas if these are more.
 
     Returns
     -------
@@ -98,7 +99,7 @@ def watch(
             raise UnsupportedError(
                 f"{where}: optimize_after is for one file or store: run 'bedform optimize' for many"
             )
-        return engine_call(_internal.watch, where)(source, on)
+        return os.fspath(engine_call(_internal.watch, where)(source, on))
     if on:
         _check_can_be_watched(where)
     if optimize_after is not None and (not on or optimize_after < 0):
@@ -106,10 +107,11 @@ def watch(
             f"optimize_after={optimize_after}: a number of reads that are recorded; 0 for never"
         )
     if on and optimize_after is not None:
-        engine_call(_internal.set_policy, where)(where, optimize_after, budget_text(budget))
-    directory = engine_call(_internal.watch, where)(where, on)
+        limit = None if budget is None else budget_text(budget)
+        engine_call(_internal.set_policy, where)(where, optimize_after, limit)
+    directory = os.fspath(engine_call(_internal.watch, where)(where, on))
     if not on:
-        engine_call(_internal.set_policy, where)(where, 0, "")
+        engine_call(_internal.set_policy, where)(where, 0)
     return directory
 
 
@@ -124,7 +126,8 @@ def watch_state(path: str | os.PathLike[str] | Sequence[str]) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``is_watched``; ``settings``, the requested ``optimize_after`` and ``budget``, or ``None``;
+        ``is_watched``; ``settings``, the requested ``optimize_after`` and ``budget`` (``None`` for
+        the default), or ``None``;
         ``reads`` recorded since the last optimizing; ``is_running``; and ``outcome``, its last
         result, or ``None``. The outcome has ``began`` and ``ended`` in seconds since 1970
         (``ended`` is 0 if it was killed), the predicted ``gain`` as a share of the reads' time,

@@ -116,7 +116,7 @@ pub(crate) fn keep_profile(
     profile: &str,
     path: PathBuf,
     remote: Option<&str>,
-) -> PyResult<String> {
+) -> PyResult<PathBuf> {
     let profile = Profile::from_json("the profile", profile).map_err(profile_error)?;
     let kept = match remote {
         None => detached(py, || profile.save_for_path(&path)),
@@ -126,7 +126,7 @@ pub(crate) fn keep_profile(
     };
     let place = kept.map_err(profile_error)?;
     forget_experience(&place);
-    Ok(place.display().to_string())
+    Ok(place)
 }
 
 /// Saves the measured experience of reads with the stored profiles; called at the end of a process.

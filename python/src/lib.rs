@@ -62,8 +62,8 @@ mod _internal {
     use crate::store::Store;
     #[pymodule_export]
     use crate::trace::{
-        is_watched, keep_traces, learn, sidecar_directory, sidecar_document, sidecar_warnings,
-        start_bedform_by, watch,
+        is_watched, keep_traces, learn, prune_registry, sidecar_directory, sidecar_document,
+        sidecar_warnings, start_bedform_by, watch,
     };
 
     use super::{Bound, PanicException, PyModule, PyModuleMethods, PyResult};

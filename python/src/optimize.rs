@@ -167,10 +167,16 @@ pub(crate) fn optimize_layouts(
     ended(outcome)
 }
 
-/// Sets the policy of the source at `path`: it is optimized after every `after` recorded reads; 0
-/// for never.
+/// Sets the policy of the source at `path`: it is optimized after every `after` recorded reads,
+/// within the default budget if there is no other; 0 for never.
 #[pyfunction]
-pub(crate) fn set_policy(py: Python<'_>, path: PathBuf, after: u64, budget: &str) -> PyResult<()> {
+#[pyo3(signature = (path, after, budget=None))]
+pub(crate) fn set_policy(
+    py: Python<'_>,
+    path: PathBuf,
+    after: u64,
+    budget: Option<&str>,
+) -> PyResult<()> {
     detached(py, || bedform::optimize::set_policy(&path, after, budget)).map_err(raise)
 }
 

@@ -1,5 +1,6 @@
 //! Recording of reads, and learning from the traces.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -21,18 +22,18 @@ use crate::signals::{detached, keep};
 
 /// Turns recording of a source's reads on or off, and returns the directory of the traces.
 #[pyfunction]
-pub(crate) fn watch(py: Python<'_>, source: GivenSource, on: bool) -> PyResult<String> {
+pub(crate) fn watch(py: Python<'_>, source: GivenSource, on: bool) -> PyResult<PathBuf> {
     let directory = detached(py, || match source.place(JoinOptions::default()) {
         SourcePlace::One(path) => bedform::trace::watch(&path, on),
         many => bedform::trace::watch_named(&many.sidecar_name()?, &many.shown(), on),
     });
-    Ok(directory.map_err(raise)?.display().to_string())
+    directory.map_err(raise)
 }
 
 /// Sets the program, with its arguments before the command, that runs as `bedform` for a due
 /// policy.
 #[pyfunction]
-pub(crate) fn start_bedform_by(program: Vec<String>) {
+pub(crate) fn start_bedform_by(program: Vec<OsString>) {
     bedform::trace::start_bedform_by(program);
 }
 
@@ -91,6 +92,13 @@ pub(crate) fn is_watched(source: GivenSource) -> PyResult<bool> {
 #[pyfunction]
 pub(crate) fn sidecar_warnings() -> Vec<String> {
     bedform::sidecar::take_warnings()
+}
+
+/// Removes the registry's entries of sidecars that are certainly gone, and returns their number;
+/// with `dry_run` only counts them.
+#[pyfunction]
+pub(crate) fn prune_registry(py: Python<'_>, dry_run: bool) -> u64 {
+    py.detach(|| bedform::sidecar::prune_registry(dry_run))
 }
 
 /// Writes the reads that wait to be recorded; called at the end of a process.

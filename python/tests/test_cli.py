@@ -292,6 +292,28 @@ def test_verify_names_what_is_damaged_in_the_log(tmp_path: Path, bedform_command
     assert segment.name in done.stderr
 
 
+def test_gc_removes_the_registry_entries_of_deleted_sidecars_and_says_so(
+    tmp_path: Path, bedform_command: Bedform
+) -> None:
+    registry = tmp_path / "trust"
+    own = {"BEDFORM_TRUST": str(registry)}
+    stores = [tmp_path / f"{name}.zarr" for name in ("run", "gone", "other")]
+    for store in stores:
+        bf.create(store).create_array("t", shape=(4,), dtype="int8")
+        assert bedform_command("watch", str(store), **own).returncode == 0
+    nothing = bedform_command("gc", str(stores[0]), **own)
+    assert nothing.stdout.count("\n") == 1
+    shutil.rmtree(f"{stores[1]}.bedform")
+    dry = bedform_command("gc", str(stores[0]), "--dry-run", **own)
+    assert "registry of sidecars: 1 entry of deleted sidecars or data would go" in dry.stdout
+    assert len(list(registry.iterdir())) == 3
+    gone = json.loads(bedform_command("gc", str(stores[0]), "--json", **own).stdout)
+    assert gone["registry_entries"] == 1
+    assert len(list(registry.iterdir())) == 2
+    state = json.loads(bedform_command("watch", str(stores[2]), "--state", "--json", **own).stdout)
+    assert state["is_watched"], "the others count as before"
+
+
 def test_a_reader_that_goes_away_is_not_an_error(source: Path) -> None:
     process = subprocess.Popen(
         [*command_line(), "info", str(source)],
@@ -318,7 +340,9 @@ def test_what_no_terminal_shows_gets_one_line_for_each_message(
     with store.session(settle="later") as session:
         session.write("t", [1, 2, 3, 4])
     for command in ("recover", "settle", "gc", "verify"):
-        done = bedform_command(command, str(path), COLUMNS=columns)
+        # A registry without entries that `gc` could remove.
+        own = {"COLUMNS": columns, "BEDFORM_TRUST": str(tmp_path / "trust")}
+        done = bedform_command(command, str(path), **own)
         assert done.returncode == 0, done
         (line,) = done.stdout.splitlines()
         assert line.startswith(f"{path}: "), line

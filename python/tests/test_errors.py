@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import os
 import re
+import urllib.parse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -242,6 +244,74 @@ def test_paths_that_no_system_takes_are_errors_of_one_line(call: Callable[[Any],
             call(path)
         assert "\n" not in str(caught.value)
         assert len(str(caught.value)) < 300
+
+
+def test_names_of_files_that_are_not_utf8_are_taken_by_every_door(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/n\xff.h5")
+    values = np.random.default_rng(0).integers(0, 9, (60, 20, 20)).astype("f4")
+    with h5py.File(tmp_path / "named.h5", "w") as file:
+        file.create_dataset("t", data=values, chunks=(1, 20, 20), compression="gzip")
+    (tmp_path / "named.h5").rename(path)
+    traces = Path(bf.watch(path, optimize_after=10**6))
+    with bf.open(path) as store:
+        for row in range(20):
+            store["t"][:, row, 3]
+    assert bf.learn(path)["knowledge"]["arrays"]["t"]["read"]["reads"] == 20
+    assert list(traces.iterdir())
+    assert bf.watch_state(path)["reads"] == 20
+    assert bf.optimize(path, "400%").made
+    assert bf.trust(path)
+    assert bf.report(path)
+    url = f"file://{urllib.parse.quote(os.fsencode(path))}"
+    for source in (path, os.fsencode(path), Path(path), url):
+        with bf.open(source) as store:
+            np.testing.assert_array_equal(store["t"][:, 5, 3], values[:, 5, 3])
+    assert bf.convert(path, tmp_path / "c.zarr").complete
+    np.testing.assert_array_equal(bf.open(tmp_path / "c.zarr")["t"][...], values)
+    dataset = xarray.open_dataset(path, engine="bedform")
+    np.testing.assert_array_equal(dataset["t"].to_numpy(), values)
+    for make in (
+        lambda: bf.convert(path, f"{path}.zarr"),
+        lambda: bf.open(tmp_path / "c.zarr").export(f"{path}.nc"),
+    ):
+        with pytest.raises(bf.InvalidArgumentError, match="name is not UTF-8") as caught:
+            make()
+        assert "\n" not in str(caught.value)
+
+
+def test_a_surrogate_that_stands_for_no_byte_is_in_no_path(tmp_path: Path) -> None:
+    store = bf.create(tmp_path / "s.zarr")
+    wrong = f"{tmp_path}/n\ud800.h5"
+    calls: list[Callable[[], Any]] = [
+        lambda: bf.open(wrong),
+        lambda: bf.open([wrong, wrong]),
+        lambda: bf.open("s3://bucket/n\udcff"),
+        lambda: bf.create(wrong),
+        lambda: bf.convert(wrong, tmp_path / "c.zarr"),
+        lambda: bf.convert(tmp_path / "s.zarr", wrong),
+        lambda: bf.watch(wrong),
+        lambda: bf.learn(wrong),
+        lambda: bf.watch_state(wrong),
+        lambda: bf.optimize(wrong, reads={"x": 1}),
+        lambda: bf.optimize(tmp_path / "s.zarr", reads={"x": 1}, like=wrong),
+        lambda: bf.optimize(tmp_path / "s.zarr", reads={"x": 1}, sidecar=wrong),
+        lambda: bf.trust(wrong),
+        lambda: bf.report(wrong),
+        lambda: bf.calibrate(wrong),
+        lambda: bf.Profile.for_path(wrong),
+        lambda: bf.Profile.default().keep(wrong),
+        lambda: bf.machine(f"{wrong}.toml"),
+        lambda: bf.write_dataset(xarray.Dataset({"v": ("x", [1])}), wrong),
+        lambda: store.export(wrong),
+        lambda: xarray.open_dataset(wrong, engine="bedform"),
+    ]
+    for call in calls:
+        with pytest.raises(bf.InvalidArgumentError, match="no name has the character") as caught:
+            call()
+        assert "\n" not in str(caught.value)
 
 
 #: A lone surrogate, as in file names that are not UTF-8.

@@ -174,7 +174,7 @@ def test_reads_that_no_replica_makes_faster_have_none_made(file: Path) -> None:
 def test_it_is_ended_and_never_begun_where_it_cannot_be(file: Path) -> None:
     bf.watch(file, optimize_after=5)
     bf.watch(file)
-    assert bf.watch_state(file)["settings"]["budget"] == "20%"
+    assert bf.watch_state(file)["settings"]["budget"] is None
     bf.watch(file, optimize_after=0)
     run(SERIES, file)
     state = bf.watch_state(file)

@@ -471,6 +471,28 @@ def test_the_page_of_a_pattern_has_the_name_of_the_directory(
     assert "chunks" in done.stdout, done.stderr
 
 
+def test_the_plan_without_a_budget_is_that_of_optimize_without_one(
+    watched: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bf.optimize(watched, "400%", reads={"time": 1})
+    bf.learn(watched)
+    expected = bf.optimize(watched, dry_run=True).plan
+    assert expected["budget_bytes"] > 0.2 * expected["source_bytes"]
+    budgets = []
+    optimize = _report.optimize
+
+    def counted(path: Any, budget: Any = None, **options: Any) -> Any:
+        budgets.append(budget)
+        return optimize(path, budget, **options)
+
+    monkeypatch.setattr(_report, "optimize", counted)
+    plan = _report.gather_facts(watched)["plan"]
+    assert budgets == [None, *(f"{percent}%" for percent in _report.BUDGETS)]
+    assert plan["budget"] == f"{-(-expected['budget_bytes'] // 1024)} KiB"
+    for key in ("make", "keep", "drop", "budget_bytes"):
+        assert plan[key] == expected[key]
+
+
 def test_the_command_prints_the_page_or_the_facts(watched: Path, bedform_command: Bedform) -> None:
     Page(bedform_command("report", str(watched), "-o", "-").stdout)
     facts = json.loads(bedform_command("report", str(watched), "--json", "--budget", "5%").stdout)

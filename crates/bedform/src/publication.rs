@@ -252,11 +252,13 @@ pub(crate) fn has_name(storage: &dyn Storage, name: &ObjectPath) -> Result<bool>
 /// `InvalidArgument` for a name that no object can have, and if a part of the path above is a file;
 /// `NotFound` if the directory is missing.
 pub(crate) fn split_target(path: &Path) -> Result<(PathBuf, ObjectPath)> {
-    let unusable =
-        || Error::invalid(format!("target {} is no name", quoted(&path.to_string_lossy())));
+    let shown = || quoted(&path.to_string_lossy());
+    let unusable = || Error::invalid(format!("target {} is no name", shown()));
+    let not_utf8 =
+        || Error::invalid(format!("target {}: its name is not UTF-8: choose another", shown()));
     let absolute = std::path::absolute(path).map_err(|_| unusable())?;
     let (parent, last) = absolute.parent().zip(absolute.file_name()).ok_or_else(unusable)?;
-    let last = ObjectPath::parse(last.to_str().ok_or_else(unusable)?)?;
+    let last = ObjectPath::parse(last.to_str().ok_or_else(not_utf8)?)?;
     let above = parent.canonicalize().map_err(|_| no_directory(parent))?;
     if above.is_dir() { Ok((above, last)) } else { Err(no_directory(parent)) }
 }

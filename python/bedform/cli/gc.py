@@ -1,11 +1,13 @@
-"""``bedform gc``: removal of unneeded segments and roots of a log."""
+"""``bedform gc``: removal of unneeded segments and roots of a log, and of registry entries."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 import typer
+from rich.console import Group
 
+from .. import _internal
 from .._settle import seconds_of
 from .._text import format_bytes
 from ._output import JsonOption, emit, help_of, open_store, paragraph
@@ -30,6 +32,9 @@ def gc(
     committed and not settled always stay: 'bedform settle' moves them into the store. The
     remains of a dead writer stay, too: 'bedform recover' handles them.
 
+    Also removes, of all stores and files, the entries of sidecars in your registry that this
+    machine has made, and whose sidecar is gone, or whose data are gone for a day.
+
     Example: [bold]bedform gc run42.zarr --dry-run[/bold]
     """
     seconds = seconds_of(grace)
@@ -44,4 +49,9 @@ def gc(
         )
     elif done["is_gone"]:
         line += "; nothing is left of the log"
-    emit({"path": store, "dry_run": dry_run, **done}, paragraph(line), as_json)
+    lines = [paragraph(line)]
+    if entries := _internal.prune_registry(dry_run):
+        said = "1 entry" if entries == 1 else f"{entries:,} entries"
+        lines.append(paragraph(f"registry of sidecars: {said} of deleted sidecars or data {verb}"))
+    value = {"path": store, "dry_run": dry_run, **done, "registry_entries": entries}
+    emit(value, Group(*lines), as_json)

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .._errors import InvalidArgumentError
+from .._plan_lines import first_lines, foremost, gain_by_array, gain_of_read, gain_of_replica
 from .._text import format_bytes, format_seconds, format_shape, parse_reads, parse_selection
 from .._traces import run_policy
 from ._output import (
@@ -33,6 +34,8 @@ from ._output import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .._optimize import Optimization
     from .._reorganize import Reorganization
 
@@ -210,9 +213,10 @@ def _parse_region(text: str) -> tuple[str, tuple[int, int]]:
 def _render(done: Optimization) -> Group:
     """Renders the reads, the replicas, and their bytes."""
     plan = done.plan
-    parts: list[Any] = [_reads_table(plan["reads"])] if plan["reads"] else []
+    parts = _foremost_rows(_reads_table, plan["reads"], gain_of_read, "kinds of reads")
     if plan["make"]:
-        parts += [Text(""), _replicas_table(plan["make"])]
+        rows = _foremost_rows(_replicas_table, plan["make"], gain_of_replica, "replicas")
+        parts += [Text(""), *rows]
     share = plan["bytes"] / max(plan["source_bytes"], 1)
     said = f"{format_bytes(plan['bytes'])}, {share:.1%} of the file"
     if done.done is None:
@@ -229,17 +233,35 @@ def _render(done: Optimization) -> Group:
         verdict = f"{woken} woken, {verdict}" if woken else verdict
         verdict += f"{format_bytes(took)}, {share:.1%} of the file"
     parts += [Text(""), paragraph(verdict)]
-    notes = [*plan["notes"], *(done.done["warnings"] if done.done else [])]
+    notes = [*first_lines(plan["notes"], "notes"), *(done.done["warnings"] if done.done else [])]
     parts += [paragraph(f"note: {text}") for text in notes]
     return Group(*parts)
+
+
+def _foremost_rows(
+    table: Callable[[list[dict[str, Any]]], Table],
+    rows: list[dict[str, Any]],
+    gain: Callable[[dict[str, Any]], float],
+    what: str,
+) -> list[Any]:
+    """Renders the rows with most benefit, and the number of the others; nothing without rows."""
+    shown, more = foremost(rows, gain)
+    parts: list[Any] = [table(shown)] if shown else []
+    if more:
+        parts.append(paragraph(f"{more:,} more {what}, with less benefit: --json has all"))
+    return parts
 
 
 def _render_layouts(done: Reorganization) -> Group:
     """Renders the layouts, the reads, and the result."""
     plan = done.plan
-    parts: list[Any] = [_layouts_table(plan["arrays"])] if plan["arrays"] else []
+    gains = gain_by_array(plan["reads"])
+    parts = _foremost_rows(
+        _layouts_table, plan["arrays"], lambda array: gains.get(array["array"], 0.0), "arrays"
+    )
     if plan["reads"]:
-        parts += [Text(""), _reads_table(plan["reads"])]
+        rows = _foremost_rows(_reads_table, plan["reads"], gain_of_read, "kinds of reads")
+        parts += [Text(""), *rows]
     size = format_bytes(plan["bytes"])
     if not done.changed:
         verdict = "every array keeps its layout; nothing was written"
@@ -257,9 +279,13 @@ def _render_layouts(done: Reorganization) -> Group:
         for array in plan["arrays"]
         if array["kept"]
     ]
-    if plan["others"]:
-        kept.append(f"{plan['others']} arrays without recorded reads keep their layouts")
-    notes = [*kept, *plan["notes"], *(done.done["warnings"] if done.done else [])]
+    others = plan["others"]
+    notes = [
+        *first_lines(kept, "arrays keep their layouts"),
+        *([f"{others} arrays without recorded reads keep their layouts"] if others else []),
+        *first_lines(plan["notes"], "notes"),
+        *(done.done["warnings"] if done.done else []),
+    ]
     parts += [paragraph(f"note: {text}") for text in notes]
     return Group(*parts)
 

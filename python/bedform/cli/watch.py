@@ -29,8 +29,12 @@ def watch(
         typer.Option(help="Make replicas after so many reads, and again; 0: never.", metavar="N"),
     ] = None,
     budget: Annotated[
-        str, typer.Option(help="What these replicas may take: a share of the file, or a size.")
-    ] = "20%",
+        str | None,
+        typer.Option(
+            help="What these replicas may take: a share of the file, or a size; without it 20%, or "
+            "the bytes of the replicas that exist, if these are more."
+        ),
+    ] = None,
     state: Annotated[
         bool, typer.Option("--state", help="Say how it stands; change nothing.")
     ] = False,
@@ -62,10 +66,14 @@ def watch(
         directory = watch_reads(path, on=not off, optimize_after=optimize_after, budget=budget)
         said = "are no longer recorded" if off else f"are recorded in {directory}"
         if optimize_after:
-            said += f"; replicas are made after {optimize_after:,}, within {budget}"
+            said += f"; replicas are made after {optimize_after:,}, within {_said_of(budget)}"
         watched.append({"path": path, "on": not off, "directory": directory})
         lines.append(paragraph(f"reads of {path} {said}"))
     emit(watched[0] if len(watched) == 1 else watched, Group(*lines), as_json)
+
+
+def _said_of(budget: str | None) -> str:
+    return budget or "20% or the bytes of those that exist"
 
 
 def said_of(state: dict[str, Any]) -> str:
@@ -74,7 +82,8 @@ def said_of(state: dict[str, Any]) -> str:
     if (settings := state["settings"]) is None:
         return said
     after, budget = settings["optimize_after"], settings["budget"]
-    said += f"; replicas are made after {after:,} ({state['reads']:,} so far), within {budget}"
+    said += f"; replicas are made after {after:,} ({state['reads']:,} so far)"
+    said += f", within {_said_of(budget)}"
     if state["is_running"]:
         return f"{said}: they are made now"
     if (outcome := state["outcome"]) is None:

@@ -14,9 +14,10 @@
 //!    ([`advise`](mod@crate::layout::advise)).
 //! 4. *Choice*: a greedy choice within the budget takes the candidate that saves most predicted
 //!    seconds per byte, until none saves more than it costs to make. An existing replica is a
-//!    candidate without building cost. An unchosen one stays while there is room. Otherwise the
-//!    replicas with the fewest saved seconds per byte go first, and of equals the one used longest
-//!    ago.
+//!    candidate without building cost. A new one must also pay against the existing ones. An
+//!    existing one goes if a new one takes its place. Any other unchosen one stays while there is
+//!    room. Otherwise the replicas go first whose reads the chosen ones serve, then those with the
+//!    fewest saved seconds per byte, and of equals the one used longest ago.
 //! 5. *Waking*: [`wake`] compares resting replicas with the source, element by element.
 //! 6. *Building*: each replica is a conversion of a part of the source
 //!    ([`convert`](mod@crate::convert)). A conversion resumes after an interruption and publishes
@@ -51,6 +52,8 @@ mod place;
 mod policy;
 mod reads;
 mod targets;
+#[cfg(test)]
+mod tests;
 mod trusting;
 mod waking;
 
@@ -377,14 +380,16 @@ fn stored_bytes(store: &Store) -> Result<u64> {
 /// array can have; errors of opening the source.
 pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePlan> {
     let mut source = OptimizedSource::open(place, options)?;
-    let mut notes = Vec::new();
-    let kinds = kinds_of(&source, place, options, ReadsFor::Replicas, &mut notes)?;
+    // There may be one for each array: they follow the notes on the whole source.
+    let mut of_arrays = Vec::new();
+    let kinds = kinds_of(&source, place, options, ReadsFor::Replicas, &mut of_arrays)?;
     let budget_bytes = options.budget.bytes(source.bytes, source.existing_bytes());
     let candidates = candidates_of(&source, &kinds, budget_bytes)?;
     let chosen = choose(&kinds, candidates, budget_bytes);
     for replica in &chosen.make {
-        notes.extend(targets::note_of(&source, place, replica, options)?);
+        of_arrays.extend(targets::note_of(&source, place, replica, options)?);
     }
+    let mut notes = Vec::new();
     let seconds = chosen.seconds_now.iter().zip(&chosen.seconds_then);
     let reads = kinds.iter().zip(seconds).map(|(kind, (now, then))| kind.planned(*now, *then));
     if !source.of_site.is_empty() {
@@ -405,6 +410,7 @@ pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePl
     if chosen.make.is_empty() && chosen.keep.is_empty() {
         notes.push(note_of_nothing(&mut source, &kinds, &chosen, budget_bytes)?);
     }
+    notes.extend(of_arrays);
     Ok(OptimizePlan {
         source: place.shown(),
         state: source.state,

@@ -33,24 +33,26 @@ fn place_of(path: &Path) -> Result<PolicyPlace> {
 }
 
 /// Sets the policy of the store or file at `path`. After every `after` recorded reads, a background
-/// process makes and renews replicas within `budget`. An `after` of 0 removes the policy.
+/// process makes and renews replicas within `budget`, or within [`ReplicaBudget::Default`]. An
+/// `after` of 0 removes the policy.
 ///
 /// # Errors
 /// `InvalidArgument` for a malformed budget; `PermissionDenied` if replicas cannot lie beside the
 /// source; `Io` if the policy cannot be saved.
-pub fn set_policy(path: &Path, after: u64, budget: &str) -> Result<()> {
+pub fn set_policy(path: &Path, after: u64, budget: Option<&str>) -> Result<()> {
     if after == 0 {
         place_of(path)?.unset();
         return Ok(());
     }
-    ReplicaBudget::parse(budget)?;
+    budget_of(budget)?;
     directory_of(&path.into(), None)?;
     let place = place_of(path)?;
     let named = match url_of(path) {
         Some(_) => path.to_owned(),
         None => path.canonicalize().unwrap_or_else(|_| path.to_owned()),
     };
-    let settings = PolicySettings::new(after, budget.to_owned(), named.display().to_string());
+    let budget = budget.map(str::to_owned);
+    let settings = PolicySettings::new(after, budget, named.display().to_string());
     match place.set(&settings) {
         true => Ok(()),
         false => {
@@ -58,6 +60,11 @@ pub fn set_policy(path: &Path, after: u64, budget: &str) -> Result<()> {
             Err(Error::new(ErrorKind::Io, text))
         }
     }
+}
+
+/// Returns the budget of a policy, as the user named it or by default.
+fn budget_of(named: Option<&str>) -> Result<ReplicaBudget> {
+    named.map_or(Ok(ReplicaBudget::Default), ReplicaBudget::parse)
 }
 
 /// Returns the policy of the source at a place, its progress, and whether its reads are recorded.
@@ -128,7 +135,7 @@ fn locked(place: &PolicyPlace) -> Result<Option<Box<dyn Lock>>> {
 fn follow(path: &Path, settings: &PolicySettings) -> Result<(OptimizePlan, Option<Optimized>)> {
     learn(path, &|_, _| {})?;
     let options = OptimizeOptions {
-        budget: ReplicaBudget::parse(&settings.budget)?,
+        budget: budget_of(settings.budget.as_deref())?,
         ..OptimizeOptions::default()
     };
     let source = path.into();

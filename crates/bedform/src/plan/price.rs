@@ -54,8 +54,10 @@ pub(crate) struct Cost {
     pub(crate) chunks: u64,
     /// Chunks that were never written.
     pub(crate) missing: u64,
-    /// Bytes of the decoded chunks of objects.
+    /// Bytes of the decoded chunks of objects, and of chunks that are stored as their elements.
     pub(crate) decoded_bytes: u64,
+    /// Bytes among them of chunks that are stored as their elements.
+    pub(crate) raw_bytes: u64,
     /// Bytes of the decoded blocks of a log.
     pub(crate) log_bytes: u64,
     /// Nanoseconds that one core takes to decode the chunks.
@@ -79,6 +81,7 @@ impl AddAssign for Cost {
         self.chunks += other.chunks;
         self.missing += other.missing;
         self.decoded_bytes += other.decoded_bytes;
+        self.raw_bytes += other.raw_bytes;
         self.log_bytes += other.log_bytes;
         self.decoding_nanos += other.decoding_nanos;
         self.runs += other.runs;

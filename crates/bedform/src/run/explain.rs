@@ -43,7 +43,8 @@ pub struct Explanation {
     pub chunks: u64,
     /// Chunks that were never written.
     pub chunks_never_written: u64,
-    /// Bytes of all decoded chunks and blocks.
+    /// Bytes of all decoded chunks and blocks; chunks that are stored as their elements are not
+    /// decoded.
     pub decoded_bytes: u64,
     /// Bytes of the decoded blocks of a log among them.
     pub log_bytes: u64,
@@ -122,10 +123,7 @@ pub(crate) fn explain(name: String, plan: ReadPlan<'_>) -> Result<Explanation> {
         gap_bytes: plan.merging().gap_bytes,
         chunks: cost.chunks,
         chunks_never_written: cost.missing,
-        decoded_bytes: match plan.is_raw() {
-            true => cost.bytes,
-            false => cost.decoded_bytes + cost.log_bytes,
-        },
+        decoded_bytes: cost.decoded_bytes - cost.raw_bytes + cost.log_bytes,
         log_bytes: cost.log_bytes,
         read_by_callback: plan.calls_back(),
         profile: tuning.profile.name.clone(),
@@ -151,6 +149,7 @@ pub(crate) fn priced(plan: ReadPlan<'_>) -> Result<(Cost, Price)> {
             Fetch::Nothing { chunks } => Cost { missing: chunks, ..Cost::default() },
             Fetch::Object { cell, resolved, comes_whole } => {
                 let mut own = resolved.cost(cell, comes_whole);
+                own.raw_bytes = if cell.piece.is_raw() { own.decoded_bytes } else { 0 };
                 own.decoding_nanos = decoding_nanos(plan, cell, resolved, own.decoded_bytes);
                 own.runs = runs(cell, resolved)?;
                 if cell.piece.source.has_names() {

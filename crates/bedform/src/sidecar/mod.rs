@@ -371,6 +371,13 @@ impl Sidecar {
     }
 }
 
+/// Removes the entries of the registry that this machine has made for sidecars beside data, if the
+/// sidecar or its data are certainly gone: their directory exists, has other names, and not theirs.
+/// Data must be gone for a day. Returns the number of entries; with `dry_run` only counts them.
+pub fn prune_registry(dry_run: bool) -> u64 {
+    registry::prune(dry_run)
+}
+
 /// Returns the version of a storage object as helper files record it.
 pub fn source_version(version: &Version) -> SourceVersion {
     SourceVersion {

@@ -25,7 +25,7 @@ const BYTES: u64 = 1 << 30;
 /// The suffix that makes the name of a sidecar from that of its source.
 pub(super) const SUFFIX: &str = ".bedform";
 /// A suffix between the name of the first of many files and [`SUFFIX`].
-const ARCHIVE: &str = ".archive";
+pub(super) const ARCHIVE: &str = ".archive";
 
 /// A place that holds sidecars, and the rule for whose files count there.
 pub(super) trait SidecarHolder: Send + Sync + Debug {

@@ -12,7 +12,8 @@
 //! nonce, and may be unpacked to the same path and get the same inode number. It cannot reproduce
 //! the times, which the system sets. Device numbers change after a reboot, and are not compared.
 //! The name of an entry has path and inode number: where machines share a home directory, each may
-//! have a sidecar of the same path.
+//! have a sidecar of the same path. So an entry also has the name of its machine: [`prune`] removes
+//! the entries of this machine alone whose sidecar or data are certainly gone.
 //!
 //! An entry also records the settings of its sidecar, a watch and a policy. A setting counts only if
 //! the entry and the file in the sidecar have the same bytes: an archive that is unpacked over a
@@ -26,7 +27,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bedform_format::sealed::{from_sealed, to_sealed};
 use bedform_format::{ObjectPath, metadata};
@@ -35,7 +36,7 @@ use bedform_storage::{StorageErrorKind, StorageExt as _, open_without_waiting};
 use rustix::fs::{AtFlags, CWD, OFlags, Statx, StatxFlags};
 use serde::{Deserialize, Serialize};
 
-use super::place::{key_of, variable};
+use super::place::{ARCHIVE, SUFFIX, key_of, variable};
 use crate::config::WRITABLE_BY_OTHERS;
 
 const PLACE_VARIABLE: &str = "BEDFORM_TRUST";
@@ -49,6 +50,9 @@ const VERSION: u64 = 1;
 const ENTRY_BYTES_MAX: u64 = 64 << 10;
 /// From so many entries on, those of missing sidecars are removed.
 const ENTRIES_MAX: usize = 1024;
+/// The time for which the directory of removed data must be unchanged before they count as gone:
+/// a program may be about to make them anew.
+const GONE_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// One sidecar of the registry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +71,9 @@ struct RegistryEntry {
     nonce_changed_ns: i64,
     /// The nonce in hexadecimal digits.
     nonce: String,
+    /// The name of the machine that made the entry; empty for one of an earlier version.
+    #[serde(default)]
+    machine: String,
     /// The bytes of each setting, in hexadecimal digits.
     #[serde(default)]
     settings: BTreeMap<String, String>,
@@ -195,6 +202,7 @@ pub(super) fn register(path: &Path) -> io::Result<()> {
         born_ns: found.born_ns(),
         nonce_changed_ns,
         nonce,
+        machine: machine(),
         settings: BTreeMap::new(),
     };
     write(&place, &name_of(&found), &entry)?;
@@ -345,30 +353,162 @@ fn write(place: &Path, name: &str, entry: &RegistryEntry) -> io::Result<()> {
     written
 }
 
+/// Removes the entries of this machine whose sidecar or data are certainly gone, and returns their
+/// number; with `dry_run` only counts them.
+pub(super) fn prune(dry_run: bool) -> u64 {
+    let Some(place) = place() else { return 0 };
+    let _turn = lock(&place);
+    let user = rustix::process::geteuid().as_raw();
+    let is_gone = |entry: &RegistryEntry| {
+        entry.machine == machine() && (entry.is_sidecar_gone() || entry.are_data_gone())
+    };
+    let gone =
+        entries_in(&place).into_iter().filter(|path| read(path, user).is_some_and(|e| is_gone(&e)));
+    gone.filter(|path| dry_run || fs::remove_file(path).is_ok()).count() as u64
+}
+
 /// Removes entries of missing sidecars, if there are many. A failure costs the space of an entry.
 fn remove_gone(place: &Path) {
-    let entries = fs::read_dir(place).into_iter().flatten().flatten();
-    let mut own: Vec<(SystemTime, PathBuf)> = entries
-        .filter(|entry| is_entry(&entry.file_name()))
-        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
-        .collect();
-    if own.len() < ENTRIES_MAX {
+    let entries = entries_in(place);
+    if entries.len() < ENTRIES_MAX {
         return;
     }
-    own.sort_unstable();
     let user = rustix::process::geteuid().as_raw();
-    for (_, path) in own.into_iter().take(ENTRIES_MAX / 2) {
-        let is_gone = read(&path, user).is_some_and(|entry| {
-            Path::new(&entry.path)
-                .symlink_metadata()
-                .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-        });
-        if is_gone {
+    for path in entries.into_iter().take(ENTRIES_MAX / 2) {
+        if read(&path, user).is_some_and(|entry| entry.is_sidecar_gone()) {
             let _ = fs::remove_file(path);
         }
     }
 }
 
+/// Returns the files of all entries, the oldest first.
+fn entries_in(place: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(place).into_iter().flatten().flatten();
+    let mut all: Vec<(SystemTime, PathBuf)> = entries
+        .filter(|entry| is_entry(&entry.file_name()))
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+        .collect();
+    all.sort_unstable();
+    all.into_iter().map(|(_, path)| path).collect()
+}
+
+/// Returns the name of this machine.
+fn machine() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+impl RegistryEntry {
+    /// Returns the path of the sidecar; `None` for one that is not UTF-8, which an entry does not
+    /// hold exactly.
+    fn exact_path(&self) -> Option<&Path> {
+        let path = Path::new(&self.path);
+        (self.key == key_of(path)).then_some(path)
+    }
+
+    /// Returns true if the sidecar is certainly gone.
+    fn is_sidecar_gone(&self) -> bool {
+        self.exact_path().is_some_and(is_absent)
+    }
+
+    /// Returns true if the data beside which the sidecar lies are certainly gone, for a day at
+    /// least.
+    fn are_data_gone(&self) -> bool {
+        let data = self.exact_path().and_then(|path| path.to_str()?.strip_suffix(SUFFIX));
+        let Some(data) = data else { return false };
+        // The sidecar of an archive has the name of its first file and another suffix.
+        let of_archive = data.strip_suffix(ARCHIVE).unwrap_or(data);
+        [data, of_archive].map(Path::new).into_iter().all(|data| {
+            let changed = data.parent().and_then(|parent| parent.metadata().ok()?.modified().ok());
+            let age = changed.and_then(|changed| changed.elapsed().ok());
+            is_absent(data) && age.is_some_and(|age| age > GONE_FOR)
+        })
+    }
+}
+
+/// Returns true if the directory of a path exists and has other names, but not this one. Where the
+/// file system of the path is not mounted, its directory is missing or empty.
+fn is_absent(path: &Path) -> bool {
+    let has_others = || {
+        let parent = path.parent().map(fs::read_dir);
+        parent.is_some_and(|found| {
+            found.is_ok_and(|mut entries| matches!(entries.next(), Some(Ok(_))))
+        })
+    };
+    let found = path.symlink_metadata();
+    found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) && has_others()
+}
+
 fn nanoseconds(time: rustix::fs::StatxTimestamp) -> i64 {
     time.tv_sec.saturating_mul(1_000_000_000).saturating_add(i64::from(time.tv_nsec))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// Registers the sidecar of an empty file at `data`.
+    fn registered(data: &Path) -> PathBuf {
+        fs::create_dir_all(data.parent().unwrap()).unwrap();
+        fs::write(data, b"").unwrap();
+        let sidecar = PathBuf::from(format!("{}{SUFFIX}", data.display()));
+        fs::create_dir(&sidecar).unwrap();
+        register(&sidecar).unwrap();
+        sidecar
+    }
+
+    /// Returns the file and the content of the entry of a sidecar.
+    fn entry_of(sidecar: &Path) -> Option<(PathBuf, RegistryEntry)> {
+        let user = rustix::process::geteuid().as_raw();
+        let all = entries_in(&place().unwrap()).into_iter();
+        let mut read = all.filter_map(|path| Some((path.clone(), read(&path, user)?)));
+        read.find(|(_, entry)| Path::new(&entry.path) == sidecar)
+    }
+
+    fn remove(sidecar: &Path) {
+        fs::remove_dir_all(sidecar).unwrap();
+    }
+
+    #[test]
+    fn entries_go_whose_sidecar_or_data_are_certainly_gone_and_no_others() {
+        let scratch = std::env::temp_dir().join(format!("bedform-prune-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&scratch);
+        let at = |name: &str| registered(&scratch.join(name));
+        let kept = at("here/kept.nc");
+        let gone = at("here/gone.nc");
+        remove(&gone);
+        let without_data = at("old/data.nc");
+        fs::write(scratch.join("old/another"), b"").unwrap();
+        let being_replaced = at("here/replaced.nc");
+        let of_archive = at("here/first.nc.archive");
+        for data in ["old/data.nc", "here/replaced.nc"] {
+            fs::remove_file(scratch.join(data)).unwrap();
+        }
+        fs::rename(scratch.join("here/first.nc.archive"), scratch.join("here/first.nc")).unwrap();
+        let days = SystemTime::now() - 2 * GONE_FOR;
+        File::open(scratch.join("old")).unwrap().set_modified(days).unwrap();
+        // A file system that is not mounted: its mount point is empty, or missing.
+        let unmounted = [at("empty/a.nc"), at("missing/a.nc")];
+        fs::remove_dir_all(scratch.join("missing")).unwrap();
+        fs::remove_file(scratch.join("empty/a.nc")).unwrap();
+        remove(&unmounted[0]);
+        let elsewhere = at("here/elsewhere.nc");
+        let (file, entry) = entry_of(&elsewhere).unwrap();
+        let of_other = RegistryEntry { machine: "another".to_owned(), ..entry };
+        write(&place().unwrap(), file.file_name().unwrap().to_str().unwrap(), &of_other).unwrap();
+        remove(&elsewhere);
+
+        let pruned = [&gone, &without_data];
+        assert!(prune(true) >= 2);
+        assert!(pruned.iter().all(|sidecar| entry_of(sidecar).is_some()));
+        prune(false);
+        assert!(pruned.iter().all(|sidecar| entry_of(sidecar).is_none()));
+        for sidecar in
+            [&kept, &being_replaced, &of_archive, &unmounted[0], &unmounted[1], &elsewhere]
+        {
+            assert!(entry_of(sidecar).is_some(), "{}", sidecar.display());
+        }
+        fs::remove_dir_all(&scratch).unwrap();
+    }
 }

@@ -177,7 +177,7 @@ fn what_the_site_knows_of_a_source_is_everybodys_and_its_policy_is_not() {
     assert_eq!(loaded(&sidecar).unwrap(), "of the site");
 
     let place = PolicyPlace::new(&site).unwrap();
-    assert!(place.set(&PolicySettings::new(10, "20%".to_owned(), "/era5.nc".to_owned())));
+    assert!(place.set(&PolicySettings::new(10, None, "/era5.nc".to_owned())));
     place.keep_outcome(&PolicyOutcome::default());
     let state = place.state(true);
     assert!(state.settings.is_some() && state.outcome.is_some());

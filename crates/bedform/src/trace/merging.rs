@@ -27,6 +27,9 @@ const PATTERN_BYTES_MAX: usize = 64 << 20;
 const REPLICAS_COUNTED_MAX: usize = 1 << 16;
 /// The most reads of one trace that are merged.
 const READS_MAX: usize = 1 << 24;
+/// Small reads that belong to the loading of a whole array: before it loads a coordinate, xarray
+/// reads its first and its last element.
+const READS_OF_LOADING: u64 = 2;
 
 /// The knowledge of a source while traces are added.
 pub(super) struct TraceMerger<'a> {
@@ -58,16 +61,16 @@ pub(super) struct MergedTraces {
 struct FollowedArray {
     analyzer: Analyzer,
     form: SelectionSteps,
-    /// The number of reads, and the times at which the first and the last began.
+    /// The number of reads other than those of the whole array, and the times at which the first
+    /// and the last began.
     reads: u64,
     times_ns: Option<(u64, u64)>,
-    /// True if the analyzer has not seen all reads of the array.
+    /// The number of reads of the whole array.
+    whole_reads: u64,
+    /// True if the analyzer has not seen all of these reads.
     is_part: bool,
     /// Predicted reads, by kind of pattern.
     predicted: BTreeMap<&'static str, Explained>,
-    /// Bytes of all reads, and of those of the whole array.
-    read_bytes: u64,
-    whole_bytes: u64,
     /// The analyzer's memory at the last check, in bytes.
     bytes: usize,
 }
@@ -154,7 +157,8 @@ impl<'a> TraceMerger<'a> {
 
     /// Notes the walk of a process over an array, if all its reads are one walk.
     fn note_part(&mut self, path: &str, one: &FollowedArray) {
-        let Some((began_ns, ended_ns)) = one.times_ns.filter(|_| !one.is_part) else { return };
+        let is_complete = !one.is_part && !one.is_loaded();
+        let Some((began_ns, ended_ns)) = one.times_ns.filter(|_| is_complete) else { return };
         let walk = one.analyzer.walks().find(|walk| walk.count() == one.reads);
         if let Some(walk) = walk.filter(|_| self.parts_count < PARTS_MAX) {
             self.parts_count += 1;
@@ -267,10 +271,10 @@ fn is_same<'a>(one: &'a Pattern, other: &'a Pattern) -> bool {
 }
 
 impl FollowedArray {
-    /// True for an array that is read as a whole, such as an index coordinate of a data set. xarray
-    /// reads its first and last element, then all of it.
+    /// True for an array that is only loaded, such as an index coordinate of a data set: it has no
+    /// more reads than those that belong to its loadings.
     fn is_loaded(&self) -> bool {
-        self.whole_bytes > self.read_bytes / 2
+        self.whole_reads > 0 && self.reads <= READS_OF_LOADING.saturating_mul(self.whole_reads)
     }
 }
 
@@ -299,11 +303,9 @@ fn add_read(
         count(&mut array.lists);
         return;
     };
-    followed.read_bytes = followed.read_bytes.saturating_add(bytes);
     if is_whole(read, &array.shape) {
-        // No pattern continues after a read of the whole array.
-        followed.whole_bytes = followed.whole_bytes.saturating_add(bytes);
-        followed.is_part = true;
+        // The patterns of the other reads continue after it.
+        followed.whole_reads = followed.whole_reads.saturating_add(1);
         return;
     }
     if form != followed.form {

@@ -12,6 +12,7 @@
 //!
 //! A policy never fails a read, and delays it at most by the start of a process.
 
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -44,7 +45,7 @@ const COUNTS_BYTES_MAX: u64 = 64 << 20;
 const BEGINS_WITHIN: Duration = Duration::from_secs(60);
 
 /// The program to run, with its arguments before `optimize`.
-static PROGRAM: OnceLock<Vec<String>> = OnceLock::new();
+static PROGRAM: OnceLock<Vec<OsString>> = OnceLock::new();
 
 /// The settings of a policy: the number of reads, and the budget.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -52,8 +53,8 @@ pub struct PolicySettings {
     version: u64,
     /// The number of recorded reads after which a run is due.
     pub optimize_after: u64,
-    /// A share of the source, or a size.
-    pub budget: String,
+    /// A share of the source, or a size; `None` for the default budget.
+    pub budget: Option<String>,
     /// The path or URL of the source, as the user named it.
     pub path: String,
 }
@@ -111,7 +112,7 @@ fn decoded<T: for<'a> Deserialize<'a>>(bytes: &[u8], version: impl Fn(&T) -> u64
 impl PolicySettings {
     /// Makes the settings for a run after `optimize_after` reads of the source at `path`, within a
     /// budget.
-    pub fn new(optimize_after: u64, budget: String, path: String) -> Self {
+    pub fn new(optimize_after: u64, budget: Option<String>, path: String) -> Self {
         Self { version: VERSION, optimize_after, budget, path }
     }
 
@@ -272,7 +273,7 @@ impl PolicyPlace {
 
 /// Sets the program that this process starts as `bedform`, with its arguments before the command.
 /// Only the first call has an effect; without one, the program is looked up by name.
-pub fn start_bedform_by(program: Vec<String>) {
+pub fn start_bedform_by(program: Vec<OsString>) {
     let _ = PROGRAM.set(program);
 }
 
@@ -318,7 +319,7 @@ impl PolicyFollower {
     }
 
     fn start(&mut self, settings: &PolicySettings) {
-        let named = vec!["bedform".to_owned()];
+        let named = vec![OsString::from("bedform")];
         let program = PROGRAM.get().unwrap_or(&named);
         let Some((program, before)) = program.split_first() else { return };
         let source = self.place.sidecar.source().filter(|source| source.exists());
@@ -337,7 +338,7 @@ impl PolicyFollower {
         match started {
             Ok(child) => self.child = Some(child),
             Err(error) => self.place.keep_outcome(&PolicyOutcome {
-                error: format!("{program} could not be started: {error}"),
+                error: format!("{} could not be started: {error}", program.display()),
                 ..PolicyOutcome::default()
             }),
         }
@@ -376,7 +377,7 @@ mod tests {
     }
 
     fn settings() -> PolicySettings {
-        PolicySettings::new(100, "20%".to_owned(), "s".to_owned())
+        PolicySettings::new(100, None, "s".to_owned())
     }
 
     fn file(place: &PolicyPlace, name: &str) -> PathBuf {

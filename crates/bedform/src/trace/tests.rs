@@ -125,6 +125,46 @@ fn what_replicas_gave_is_added_up_over_traces_and_their_last_use_counts() {
 }
 
 #[test]
+fn a_read_of_a_whole_array_is_one_kind_of_read_and_hides_no_pattern_of_the_others() {
+    let place = Scratch::new("whole-among-others");
+    let rows_of = |first| TraceBlock {
+        array: TracedArray { path: "t".into(), shape: vec![100], item_size: 8 },
+        ..block("t", &rows(first, 20), |at| first + at)
+    };
+    let mut whole = TraceBlock { reads: rows_of(20).reads[..1].to_vec(), ..rows_of(20) };
+    (whole.reads[0].axes[0], whole.reads[0].bytes) =
+        (TracedAxis { first: 0, count: 100, step: 1 }, 800);
+    // Loaded in the middle of a loop: most bytes are those of the whole array.
+    place.trace("0", &[rows_of(0), whole, rows_of(20)]);
+    let known = &place.learned().knowledge.arrays["t"];
+    assert_eq!(known.read, Explained { reads: 41, bytes: 40 * 8 + 800 });
+    assert_eq!(known.predicted["strided"].reads, 37);
+    let longest = |pattern: &Pattern| match pattern {
+        Pattern::Walk(walk) => walk.count(),
+        _ => 0,
+    };
+    assert_eq!(known.patterns.0.iter().map(longest).max(), Some(40));
+    let kinds: Vec<_> = known.kinds.0.iter().map(|kind| (kind.counts[0], kind.reads)).collect();
+    assert_eq!(kinds, [(1, 40), (100, 1)]);
+}
+
+#[test]
+fn an_array_whose_ends_are_read_before_all_of_it_has_no_pattern() {
+    let place = Scratch::new("loaded");
+    let mut loaded = TraceBlock {
+        array: TracedArray { path: "t".into(), shape: vec![100], item_size: 8 },
+        ..block("t", &[0, 99, 0].repeat(8), |at| at)
+    };
+    for whole in loaded.reads.iter_mut().skip(2).step_by(3) {
+        whole.axes[0].count = 100;
+    }
+    place.trace("0", &[loaded]);
+    let known = &place.learned().knowledge.arrays["t"];
+    assert_eq!((known.read.reads, known.patterns.0.len()), (24, 0));
+    assert!(known.predicted.is_empty() && known.global.0.is_empty());
+}
+
+#[test]
 fn lists_are_counted_by_content_and_kept_where_a_process_has_recorded_them() {
     let place = Scratch::new("lists");
     let list = |positions: &[u64]| TracedSelection {

@@ -217,6 +217,9 @@ proptest! {
             prop_assert_eq!(facts.objects, needed.len() as u64);
             prop_assert_eq!(facts.requests, requests);
             prop_assert_eq!(facts.bytes, bytes);
+            // Elements that are stored as they are need no decoding.
+            let is_decoded = facts.chunks > 0 && !has_raw_elements(&new);
+            prop_assert_eq!(facts.decoded_bytes > 0, is_decoded);
         }
     }
 

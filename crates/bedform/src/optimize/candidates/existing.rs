@@ -8,7 +8,7 @@ use super::{CandidateReplica, Worth};
 use crate::optimize::OptimizedSource;
 use crate::optimize::conditions::{ReplicaJudgement, ReplicaState, open_own, places_in};
 use crate::optimize::reads::{PricedReadKind, recency};
-use crate::replica::{Replica, ReplicaElements};
+use crate::replica::{ExpectedReads, Replica, ReplicaElements};
 use crate::trace::ReplicaUse;
 
 impl Worth {
@@ -49,19 +49,50 @@ pub(super) fn existing(
         let alike = replica.expected.iter().find(|expected| expected.shape == kind.counts);
         let seconds = match (alike.filter(|_| kind.exact.is_none() || part.share >= 1.0), kind) {
             (Some(alike), _) => alike.seconds_with,
+            (None, kind) if kind.exact.is_none() => seconds_of_near(kind, replica)?,
             (None, kind) => part.seconds_of_all(seconds_of_whole(kind, replica)?, kind.seconds),
         };
         (seconds < kind.seconds).then_some((still * part.share, seconds))
     });
+    let serves: Vec<_> = serves.collect();
+    let is_served = |expected: &ExpectedReads| {
+        kinds.iter().zip(&serves).any(|(kind, served)| match (served, &kind.exact) {
+            (Some(_), None) => near_ratio(&kind.counts, &expected.shape).is_some(),
+            (Some((share, _)), Some(_)) => *share >= 1.0 && kind.counts == expected.shape,
+            (None, _) => false,
+        })
+    };
     CandidateReplica {
         planned: None,
         is_of_site: false,
         id: replica.id.clone(),
         bytes: replica.stored_bytes,
         building_seconds: 0.0,
-        serves: serves.collect(),
+        is_counted: !replica.expected.is_empty() && replica.expected.iter().all(is_served),
+        serves,
         worth: Worth::of(replica, source.uses.get(&replica.id), source.newest_ns()),
     }
+}
+
+/// Returns the seconds of a read of a replica, by those of the nearest reads that it was made for;
+/// `None` if none is near.
+fn seconds_of_near(kind: &PricedReadKind, replica: &Replica) -> Option<f64> {
+    let seconds = replica.expected.iter().filter_map(|expected| {
+        Some(expected.seconds_with * near_ratio(&kind.counts, &expected.shape)?.max(1.0))
+    });
+    seconds.reduce(f64::min)
+}
+
+/// Returns the elements of a read of one shape per element of a read of another; `None` if their
+/// lengths differ by more than `near_ratio_max` along any axis.
+fn near_ratio(shape: &[u64], than: &[u64]) -> Option<f64> {
+    let near = SETTINGS.near_ratio_max;
+    let along = |(length, than): (&u64, &u64)| {
+        let ratio = *length as f64 / (*than).max(1) as f64;
+        (1.0 / near..=near).contains(&ratio).then_some(ratio)
+    };
+    let ratios = shape.iter().zip(than).map(along).collect::<Option<Vec<_>>>();
+    ratios.filter(|_| shape.len() == than.len()).map(|ratios| ratios.iter().product())
 }
 
 /// Returns the seconds to read all of a replica of listed elements, for a listed read.

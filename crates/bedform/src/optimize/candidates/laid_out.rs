@@ -122,6 +122,7 @@ impl ArrayKinds<'_> {
             id,
             bytes,
             building_seconds,
+            is_counted: false,
             serves,
             worth: Worth::default(),
         }))

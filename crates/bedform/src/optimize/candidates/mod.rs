@@ -39,6 +39,9 @@ pub(super) struct CandidateReplica {
     /// one of them. For a listed read, the share of its elements, and the seconds of the whole read
     /// at that rate.
     pub(super) serves: Vec<Option<(f64, f64)>>,
+    /// True for an existing replica if all reads that it was made for are counted, and it serves
+    /// them.
+    pub(super) is_counted: bool,
     /// The past benefit of an existing replica.
     pub(super) worth: Worth,
 }

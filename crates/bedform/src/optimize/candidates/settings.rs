@@ -33,6 +33,9 @@ pub(super) struct CandidateSettings {
     /// The least share of a listed read's elements that a replica must hold to be read for it; the
     /// array supplies the rest.
     pub(super) held_share_min: f64,
+    /// The most times that one read is longer than another along an axis if one replica serves both
+    /// alike.
+    pub(super) near_ratio_max: f64,
     /// Bytes of the array that a read fetches around a point.
     pub(super) point_block_bytes: u64,
     /// Bytes of elements per second at which a replica is encoded, written and synced: an
@@ -55,6 +58,7 @@ pub(super) const SETTINGS: CandidateSettings = CandidateSettings {
     place_seconds: 6e-9,
     places_max: 1 << 26,
     held_share_min: 0.25,
+    near_ratio_max: 2.0,
     point_block_bytes: 64 << 10,
     written_bytes_per_second: 200e6,
 };
