@@ -23,8 +23,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use bedform_format::ObjectPath;
 use bedform_format::log::{CommitId, GrownArray, Lane, SectionPlace, SegmentHeader, SegmentName};
+use bedform_format::{DataType, ObjectPath};
 
 use self::background::SettleBacklog;
 pub use self::background::SettleLimits;
@@ -132,7 +132,10 @@ pub struct Session {
     pub(super) share: Option<LaneShare>,
     /// Written sections that are part of no commit yet.
     pub(super) sections: Vec<SectionPlace>,
-    declared: Vec<DeclaredBoxes>,
+    /// Declared boxes, by number, until they are forgotten.
+    declared: HashMap<usize, DeclaredBoxes>,
+    /// Number of declarations so far: a number is never given twice.
+    declarations: usize,
     pub(super) arrays: HashMap<ObjectPath, SessionArray>,
     /// The keys of all arrays that the session has looked up: an array that takes the place of one
     /// of them is refused.
@@ -188,6 +191,7 @@ pub(super) struct SessionArray {
     before: Vec<u64>,
     /// The epoch in which it was looked up: others may have enlarged it since.
     epoch: u32,
+    data_type: DataType,
     /// True if the array appears with the next commit: no other session knows it.
     pub(super) is_new: bool,
 }
@@ -280,7 +284,8 @@ impl OpenedStore {
             stream: None,
             share: None,
             sections: Vec::new(),
-            declared: Vec::new(),
+            declared: HashMap::new(),
+            declarations: 0,
             arrays: HashMap::new(),
             keys: HashMap::new(),
             appended: AppendedAxes::new(),
@@ -376,6 +381,15 @@ impl Session {
         self.array_at(path).map(drop)
     }
 
+    /// Returns the type of the elements that writes to the array at `path` take.
+    ///
+    /// # Errors
+    /// As [`Session::look_up`].
+    pub fn data_type(&mut self, path: &ObjectPath) -> Result<DataType> {
+        self.check_sound()?;
+        self.array_at(path).map(|array| array.data_type)
+    }
+
     /// Returns the state of the array at `path`, which the first write looks up.
     fn array_at(&mut self, path: &ObjectPath) -> Result<&mut SessionArray> {
         if !self.arrays.contains_key(path) {
@@ -414,7 +428,9 @@ impl Session {
             }
             let target = WriteTarget::new(identity.array, state.layout.item_size, shape);
             let (before, epoch) = (target.shape.clone(), self.epoch);
-            self.arrays.insert(path.clone(), SessionArray { target, before, epoch, is_new: false });
+            let data_type = state.metadata.data_type;
+            let array = SessionArray { target, before, epoch, data_type, is_new: false };
+            self.arrays.insert(path.clone(), array);
         }
         self.arrays.get_mut(path).ok_or_else(|| Error::invalid("no such array"))
     }

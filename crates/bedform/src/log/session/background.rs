@@ -22,6 +22,7 @@ use crate::error::Result;
 use crate::log::opened::OpenedStore;
 use crate::log::place::LogPlace;
 use crate::log::settle::SettleOptions;
+use crate::log::stream::DeclaredBoxes;
 use crate::threads::workers;
 use crate::zarr::publish::random_key;
 
@@ -132,7 +133,7 @@ impl SettleBacklog {
         Ok(())
     }
 
-    fn begin(&mut self, store: &Arc<OpenedStore>) {
+    fn begin(&mut self, store: &Arc<OpenedStore>, memory_bytes: u64) {
         // With little memory, all of it is left to the program.
         if threads_that_fit(THREADS) < THREADS {
             return;
@@ -140,7 +141,8 @@ impl SettleBacklog {
         let (outcome, stop) = (channel(), Arc::<AtomicBool>::default());
         let (store, stopped) = (store.clone(), stop.clone());
         let settle = move || {
-            let options = SettleOptions { memory_bytes: MEMORY_BYTES, ..SettleOptions::default() };
+            let memory_bytes = memory_bytes.min(MEMORY_BYTES);
+            let options = SettleOptions { memory_bytes, ..SettleOptions::default() };
             let done = stopped_by(&stopped, || store.settle_with(&options, &|_, _| ()));
             let _ = outcome.0.send(done.map(drop));
         };
@@ -163,7 +165,7 @@ impl Session {
             && waiting.has(2)
         {
             match self.options.reach {
-                CommitReach::Node => waiting.begin(&self.store),
+                CommitReach::Node => waiting.begin(&self.store, self.options.settle_memory_bytes),
                 CommitReach::Shared => told.extend(random_key()?),
             }
         }
@@ -189,12 +191,12 @@ impl Session {
         self.end_stream();
         (self.id, self.share) = (id, None);
         self.ends.clear();
-        self.declared.iter_mut().for_each(|declared| declared.forget());
+        self.declared.values_mut().for_each(DeclaredBoxes::forget);
         if is_shared {
             self.share_segment()?;
         }
         if let Some(waiting) = &mut self.waiting {
-            waiting.begin(&self.store);
+            waiting.begin(&self.store, self.options.settle_memory_bytes);
         }
         Ok(())
     }

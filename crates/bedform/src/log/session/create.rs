@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::Builder;
 
-use bedform_format::ObjectPath;
 use bedform_format::metadata::LogState;
+use bedform_format::{DataType, ObjectPath};
 use bedform_storage::{Version, stopped_by};
 use serde_json::{Value, json};
 
@@ -157,10 +157,11 @@ impl Session {
         self.count_epoch();
         let epoch = self.epoch();
         for one in serde_json::from_slice::<Vec<Value>>(&told).map_err(|_| erred())? {
-            let (path, target) = parse(&one).ok_or_else(erred)?;
+            let (path, data_type, target) = parse(&one).ok_or_else(erred)?;
             let before = target.shape.clone();
             self.keys.insert(path.clone(), target.key);
-            self.arrays.insert(path, SessionArray { target, before, epoch, is_new: true });
+            let array = SessionArray { target, before, epoch, data_type, is_new: true };
+            self.arrays.insert(path, array);
         }
         Ok(())
     }
@@ -176,10 +177,11 @@ impl Session {
             NewArrayBatch::new(&store, arrays)?
         };
         for ((path, array), key) in arrays.iter().zip(new.keys()) {
-            let Some(item) = array.data_type.item_size() else {
+            if array.data_type.item_size().is_none() {
                 return Err(holds_text(path));
-            };
-            known.push(json!([path.as_str(), key, item, array.shape]));
+            }
+            let data_type = format!("={}", array.data_type.numpy());
+            known.push(json!([path.as_str(), key, data_type, array.shape]));
         }
         let creation = ArrayCreation::begin(&self.store, &self.log, new)?;
         self.creations.push(creation);
@@ -256,10 +258,12 @@ pub(in crate::log) fn prepare_log(
     Ok(Some(LogState { pending: true, kept: false, settled: settled.max(state.settled) }))
 }
 
-fn parse(one: &Value) -> Option<(ObjectPath, WriteTarget)> {
-    let (path, key, item, shape): (String, [u8; 16], usize, Vec<u64>) =
+fn parse(one: &Value) -> Option<(ObjectPath, DataType, WriteTarget)> {
+    let (path, key, data_type, shape): (String, [u8; 16], String, Vec<u64>) =
         serde_json::from_value(one.clone()).ok()?;
-    Some((ObjectPath::parse(&path).ok()?, WriteTarget::new(key, item, shape)))
+    let (data_type, _) = DataType::parse_numpy(&data_type)?;
+    let target = WriteTarget::new(key, data_type.item_size()?, shape);
+    Some((ObjectPath::parse(&path).ok()?, data_type, target))
 }
 
 fn erred() -> Error {

@@ -157,7 +157,8 @@ impl Session {
         // The log is removed when no member holds a segment.
         self.end_stream();
         agree(&*self.members, Ok(()))?;
-        let options = SettleOptions::default();
+        let mut options = SettleOptions::default();
+        options.memory_bytes = self.options.settle_memory_bytes;
         self.store.settle_together(&self.members, &options, &|_, _| ()).map(drop)
     }
 }
