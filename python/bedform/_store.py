@@ -399,8 +399,9 @@ class Store(ReadaheadMixin, Group):
         Parameters
         ----------
         memory
-            Bytes in each process for chunks and for data read from the log. The limit excludes a
-            base use of 64 MiB and about 40 KiB per array.
+            Bytes for chunks and for data read from the log: in this process, in each worker of
+            Dask, or, with ``comm``, in all processes of a node together. The limit excludes a base
+            use of 64 MiB and about 40 KiB per array in each process.
         arrays
             Paths of the arrays to settle. Commits stay in the log until all arrays are settled.
         comm

@@ -335,3 +335,111 @@ end program
 """
     said = run(fortran(prefix, tmp_path, source), tmp_path / "s.zarr")
     assert "cannot be borrowed" in said
+
+
+def test_fortran_makes_the_calls_without_data(prefix: Path, tmp_path: Path) -> None:
+    source = """
+module watching
+  use iso_c_binding
+  implicit none
+  integer :: stops = 0
+  integer(c_int64_t) :: done_last = 0
+contains
+  integer(c_int) function stop_second(context) bind(C)
+    type(c_ptr), value :: context
+    integer(c_int), pointer :: limit
+    call c_f_pointer(context, limit)
+    stops = stops + 1
+    stop_second = merge(1, 0, stops > limit)
+  end function
+  subroutine progress(context, done, total) bind(C)
+    type(c_ptr), value :: context
+    integer(c_int64_t), value :: done, total
+    if (c_associated(context) .or. done > total) error stop "progress"
+    done_last = done
+  end subroutine
+end module
+program calls
+  use iso_c_binding
+  use bedform
+  use watching
+  implicit none
+  integer, parameter :: i8 = bf_index
+  type(bf_store) :: store
+  type(bf_array) :: t
+  type(bf_session) :: session
+  type(bf_array_facts) :: facts
+  type(bf_recovered) :: recovered
+  type(bf_convert_watch) :: watch
+  integer :: x(6, 4), every(3, 2), status, i
+  integer(bf_index) :: token
+  integer, target :: lent(6) = [(60 + i, i = 1, 6)]
+  integer(c_int), target :: limit = 1000000
+  character(:), allocatable :: text
+  character(1000) :: path
+  call get_command_argument(1, path)
+  call bf_create(path, store)
+  call bf_create_group(store, "forcing", attributes='{"a": 1}')
+  call bf_create_array(store, "forcing/t", "int32", [6_i8, 4_i8], dims="x,y", chunks=[3_i8, 2_i8], &
+    shards=[6_i8, 4_i8], array=t)
+  call bf_kind(store, "forcing", text)
+  if (text /= "group") error stop "kind of a group"
+  call bf_kind(store, "forcing/t", text)
+  if (text /= "array") error stop "kind of an array"
+  call bf_kind(store, "none", text)
+  if (text /= "") error stop "kind of nothing"
+  call bf_array_info(t, facts)
+  if (facts%dtype /= "int32" .or. facts%item_bytes /= 4) error stop "type"
+  if (any([facts%shape, facts%chunks, facts%shards] /= [6, 4, 3, 2, 6, 4])) then
+    error stop "shapes"
+  end if
+  call bf_array_dimension_name(t, 1, text)
+  if (text /= "x") error stop "first dimension"
+  call bf_array_dimension_name(t, 2, text)
+  if (text /= "y") error stop "second dimension"
+  call bf_array_dimension_name(t, 3, text, status)
+  if (status /= BF_INVALID_ARGUMENT) error stop "third dimension"
+  call bf_array_describe(t, text)
+  if (index(text, '"int32"') == 0) error stop "description"
+  if (bf_status_name(BF_NOT_FOUND) /= "NotFound") error stop "name of a status"
+
+  x = reshape([(i, i = 1, 24)], [6, 4])
+  call bf_write(t, [1_i8, 1_i8], x)
+  call bf_read(t, [1_i8, 2_i8], every, stride=[2_i8, 2_i8])
+  if (any(every /= x(1::2, 2::2))) error stop "every second element"
+  call bf_write(t, [2_i8, 1_i8], -every, stride=[2_i8, 2_i8])
+  x(2::2, 1::2) = -every
+  call bf_array_explain(t, [1_i8, 2_i8], [3_i8, 2_i8], text, stride=[2_i8, 2_i8])
+  if (index(text, "chunks") == 0) error stop "explanation"
+
+  call bf_session_begin(store, session)
+  call bf_session_write_borrowed(session, "forcing/t", [1_i8, 4_i8], lent, token)
+  call bf_session_wait(session, token)
+  call bf_session_flush(session)
+  call bf_recover(store, recovered=recovered)
+  if (recovered%live /= 1 .or. recovered%completed /= 0) error stop "recovery"
+  call bf_session_end(session)
+  x(:, 4) = lent
+  call bf_read(t, [1_i8, 1_i8], every(:, 1:1))
+
+  call bf_set_stop(stop_second, c_loc(limit))
+  watch%progress = c_funloc(progress)
+  call bf_convert(path, trim(path) // ".copy.zarr", watch=watch)
+  if (done_last == 0) error stop "no progress"
+  limit = 0
+  call bf_convert(path, trim(path) // ".other.zarr", status=status)
+  if (status /= BF_INTERRUPTED) error stop "not stopped"
+  call bf_set_stop()
+  call bf_delete(store, "forcing")
+  call bf_kind(store, "forcing", text)
+  if (text /= "") error stop "it was not deleted"
+  call bf_recover(store, options='{"leftover": "discard"}')
+  call bf_close(store)
+  print "(*(i0, :, ' '))", x
+end program
+"""
+    place = tmp_path / "s.zarr"
+    said = run(fortran(prefix, tmp_path, source), place)
+    copied = bf.open(f"{place}.copy.zarr")["forcing/t"][...]
+    assert copied.ravel().tolist() == [int(number) for number in said.split()]
+    assert bf.open(place).groups() == []
