@@ -3,7 +3,7 @@
  *   mpiexec -n 4 ./restart run.zarr 100        goes on to step 100
  *
  * The array grows by a step with each commit, so its length is the number of complete steps, whenever the run
- * is stopped. What was written after the last commit is gone, and is computed again. */
+ * is stopped. Writes after the last commit are gone, and are computed again. */
 #include <bedform_mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static void prepare(const char *path, int size) {
     check(bf_create_array(store, "u", "float64", 3, shape, "step,y,x", NULL, NULL, NULL, NULL));
   } else {
     check(status);
-    /* Only commits through a burst tier need this: those that it has promised become visible. */
+    /* Makes commits visible that a burst tier has promised; without a tier there are none. */
     check(bf_recover(store, NULL, NULL, 0));
   }
   check(bf_close(store));
@@ -75,7 +75,7 @@ int main(int count, char **arguments) {
   for (; step < steps; step++) {
     for (i = 0; i < ROWS * COLUMNS; i++) u[i] += 1 + comm.rank; /* the computation */
     grown[0] = step + 1;
-    /* Each process makes room for what it writes. */
+    /* Each process makes room for its rows. */
     check(bf_session_resize(session, "u", 3, grown));
     check(bf_session_write_decomposed(session, "u", (int64_t)step, rows, u, sizeof u));
     check(bf_session_commit(session, NULL));

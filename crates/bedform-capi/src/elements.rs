@@ -217,13 +217,13 @@ fn conversion(from: ElementType, to: ElementType) -> Convert {
     }))
 }
 
-fn convert<F: Number, T: Number>(from: &[u8], to: &mut [u8]) {
+fn convert<F: MemoryNumber, T: MemoryNumber>(from: &[u8], to: &mut [u8]) {
     for (from, to) in from.chunks_exact(F::BYTES).zip(to.chunks_exact_mut(T::BYTES)) {
         one::<F, T>(F::load(from)).store(to);
     }
 }
 
-fn convert_to_complex<F: Number, T: Number>(from: &[u8], to: &mut [u8]) {
+fn convert_to_complex<F: MemoryNumber, T: MemoryNumber>(from: &[u8], to: &mut [u8]) {
     for (from, to) in from.chunks_exact(F::BYTES).zip(to.chunks_exact_mut(2 * T::BYTES)) {
         let (real, imaginary) = to.split_at_mut(T::BYTES);
         one::<F, T>(F::load(from)).store(real);
@@ -231,13 +231,13 @@ fn convert_to_complex<F: Number, T: Number>(from: &[u8], to: &mut [u8]) {
     }
 }
 
-fn one<F: Number, T: Number>(value: F) -> T {
+fn one<F: MemoryNumber, T: MemoryNumber>(value: F) -> T {
     // 64 bits are enough: no integer of `u64` becomes one of another type.
     if F::IS_INTEGER { T::of_integer(value.integer()) } else { T::of_float(value.float()) }
 }
 
 /// A number in memory, in the machine's byte order.
-trait Number: Copy {
+trait MemoryNumber: Copy {
     const BYTES: usize;
     const IS_INTEGER: bool;
     fn load(bytes: &[u8]) -> Self;
@@ -255,7 +255,7 @@ macro_rules! numbers {
             clippy::cast_sign_loss, clippy::cast_lossless, trivial_numeric_casts,
             reason = "the types were chosen so that no value is lost"
         )]
-        impl Number for $number {
+        impl MemoryNumber for $number {
             const BYTES: usize = size_of::<Self>();
             const IS_INTEGER: bool = $is_integer;
             fn load(bytes: &[u8]) -> Self {
@@ -283,7 +283,7 @@ macro_rules! numbers {
 numbers!(true, i8, i16, i32, i64, u8, u16, u32, u64);
 numbers!(false, f32, f64);
 
-impl Number for f16 {
+impl MemoryNumber for f16 {
     const BYTES: usize = 2;
     const IS_INTEGER: bool = false;
     fn load(bytes: &[u8]) -> Self {
@@ -310,7 +310,7 @@ impl Number for f16 {
 #[derive(Clone, Copy)]
 struct Logical<const N: usize>(bool);
 
-impl<const N: usize> Number for Logical<N> {
+impl<const N: usize> MemoryNumber for Logical<N> {
     const BYTES: usize = N;
     const IS_INTEGER: bool = true;
     fn load(bytes: &[u8]) -> Self {
@@ -337,7 +337,7 @@ impl<const N: usize> Number for Logical<N> {
     }
 }
 
-/// What becomes of the elements of a call.
+/// The treatment of the elements of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// They are bytes of the array's own type.
@@ -391,8 +391,8 @@ impl Way {
     }
 }
 
-/// True if memory of type `given` is what an array of `stored` elements that are no numbers has:
-/// counts of a time unit, the bytes of text, anything for elements without a type.
+/// True if elements of type `given` lie in memory as `stored` ones that are no numbers do: counts of
+/// a time unit, the bytes of text, anything for elements without a type.
 fn is_same_in_memory(given: ElementType, stored: DataType) -> bool {
     match stored {
         DataType::DateTime(_) | DataType::TimeDelta(_) => given.scalar == Scalar::Signed(8),
@@ -518,7 +518,7 @@ fn memory(bytes: usize) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// Values of each type that its neighbours may lack, as bytes and as what they mean.
+    /// Values of a type that other types may lack: their bytes, and their meaning.
     fn values(of: ElementType) -> Vec<(Vec<u8>, (f64, i128, f64))> {
         let integers = |low: i128, high: i128| vec![low, low + 1, 0, 1, high - 1, high];
         let bits = 8 * of.bytes();

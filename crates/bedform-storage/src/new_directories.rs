@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// The directories of a path that do not exist yet, to be removed if what was to lie there is
+/// The directories of a path that do not exist yet, to be removed if the store or file there is
 /// refused.
 ///
 /// ```

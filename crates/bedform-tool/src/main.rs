@@ -1,5 +1,5 @@
-//! The program `bedform` that `make install` brings, for machines without Python: what keeps a
-//! store of a simulation in order. Its commands, their options and their exit codes are those of
+//! The program `bedform` that `make install` brings, for machines without Python. It keeps the
+//! stores of a simulation in order. Its commands, their options and their exit codes are those of
 //! the Python package, which has more of them.
 //!
 //! | module | holds |
@@ -47,7 +47,7 @@ struct Command {
     run: fn(&Arguments) -> Result<Outcome>,
 }
 
-/// What a command prints, and its exit code.
+/// The output of a command, and its exit code.
 struct Outcome {
     text: String,
     code: u8,

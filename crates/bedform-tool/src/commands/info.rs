@@ -1,4 +1,4 @@
-//! `bedform info`: what a store or file holds.
+//! `bedform info`: the contents of a store or file.
 
 use bedform::{NodeKind, Result, Store};
 use bedform_format::ObjectPath;

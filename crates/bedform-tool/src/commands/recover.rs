@@ -1,4 +1,4 @@
-//! `bedform recover`: what dead writers have left.
+//! `bedform recover`: the remains of dead writers.
 
 use std::path::Path;
 
