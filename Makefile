@@ -40,6 +40,7 @@ STEP := $(BIN)/python tools/step.py
 is-night := $(filter night,$(EFFORT))
 DESELECTED := not reliability and not xarray_suite$(if $(is-night),, and not night)
 BUILD_CAPI := env -u PYO3_PYTHON $(CARGO) build --release --quiet -p bedform-capi
+BUILD_TOOL := env -u PYO3_PYTHON $(CARGO) build --release --quiet -p bedform-tool
 # One kind of library more than Cargo.toml names, so that other builds do not pay for it. The linker options
 # that programs need go into a file, for pkg-config.
 BUILD_CAPI_STATIC := env -u PYO3_PYTHON $(CARGO) rustc --release --quiet -p bedform-capi --lib \
@@ -101,6 +102,7 @@ test-rust: $(STAMPS)/build ## Run the Rust tests and doc examples
 .PHONY: test-python
 test-python: $(STAMPS)/build ## Run the Python tests and the examples of the guide
 	@$(STEP) "build of the C library" -- $(BUILD_CAPI)
+	@$(STEP) "build of its program" -- $(BUILD_TOOL)
 	@$(STEP) "build of the static C library" -- $(BUILD_CAPI_STATIC)
 	@cd python && $(if $(is-night),BEDFORM_EFFORT=night) $(BIN)/python ../tools/step.py "pytest" -- \
 		$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "$(DESELECTED)" $(ARGS)
@@ -124,12 +126,13 @@ docs: $(STAMPS)/build ## Build the Rust API pages and run the examples of the gu
 	@cd python && $(BIN)/python -m pytest -q tests/test_documents.py
 
 .PHONY: install
-install: ## Install the C libraries, headers, Fortran sources: PREFIX=/usr/local
+install: ## Install the C libraries, headers, Fortran sources, and `bedform`: PREFIX=/usr/local
 	@command -v cargo >/dev/null || { echo "make: cargo not found: install a Rust toolchain" >&2; exit 1; }
 	@[[ "$(strip $(LIBS))" =~ ^(shared|static|shared static|static shared)$$ ]] || { \
 		echo 'make: LIBS must be "shared", "static" or "shared static", not "$(LIBS)"' >&2; exit 1; }
 	@$(if $(filter shared,$(LIBS)),$(BUILD_CAPI))
 	@$(if $(filter static,$(LIBS)),$(BUILD_CAPI_STATIC))
+	@$(BUILD_TOOL)
 	@$(INSTALL_INTO) $(BUILT)/release "$(DESTDIR)$(PREFIX)" $(LIBS)
 
 .PHONY: clean

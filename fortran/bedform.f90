@@ -7,67 +7,24 @@
 ! - Indices begin at 1. They and shapes are integer(bf_index), of 64 bits.
 ! - The shape of a box is that of the data. Data with fewer dimensions than the array have length 1 along the
 !   last ones: a plane u(x, y) is written into t(x, y, step) at [1, 1, step].
-! - Data are arrays or scalars of an integer, real or complex kind with the size of the array's elements. The
-!   compiler copies an array section that is not contiguous.
-! - Every call has an optional last argument `status`. Without it an error stops the program, with its text.
+! - Data are arrays or scalars of an integer, real, complex or logical kind. The call passes their type: they
+!   are converted if that keeps every value of the type, as from default integers to reals of 64 bits; other
+!   types result in BF_INVALID_ARGUMENT. The compiler copies an array section that is not contiguous.
+! - Data of the calls that end with _borrowed must be variables, contiguous, and have the attribute target or
+!   asynchronous.
+! - Every call has an optional argument `status`. Without it an error stops the program, with its text. An
+!   argument after `status` is given by its name: bf_read(t, [1_bf_index], x, stride=[2_bf_index]).
+!
+! The modules are Fortran 2018, for data of any rank: gfortran needs its default, -std=f2018 or -std=f2008ts.
 !
 ! Licence: Apache-2.0 or MIT, at your choice.
-module bedform
+! Shared by the modules below: conversions of arguments, and calls with data of any type.
+module bedform_raw
   use, intrinsic :: iso_c_binding
   use, intrinsic :: iso_fortran_env, only: int8, int16, int32, int64, real32, real64, error_unit
   use bedform_interfaces
   implicit none
-  private
-
-  public :: bf_index, bf_store, bf_array, bf_session, bf_decomposition, bf_comm, BF_OK, BF_NOT_FOUND, &
-    BF_EXISTS, BF_INVALID_ARGUMENT, BF_OUT_OF_BOUNDS, BF_UNSUPPORTED, BF_CORRUPT, BF_CONFLICT, &
-    BF_SNAPSHOT_MOVED, BF_LIMIT_EXCEEDED, BF_READ_ONLY, BF_PERMISSION_DENIED, BF_NO_SPACE, BF_POISONED, &
-    BF_INTERRUPTED, BF_IO, BF_INTERNAL
-  public :: bf_last_error, bf_version, bf_create, bf_open, bf_close, bf_create_array, bf_open_array, &
-    bf_close_array, bf_array_shape, bf_attributes, bf_set_attributes, bf_resize, bf_settle, bf_comm_free, &
-    bf_session_begin, bf_session_commit, bf_session_commit_begin, bf_session_commit_wait, &
-    bf_session_drain, bf_session_end, bf_session_abort, bf_session_resize, bf_settle_together, &
-    bf_decomposition_declare, bf_decomposition_free, bf_read, bf_write, bf_append, bf_session_write, &
-    bf_session_write_decomposed, bf_session_append, bf_define_begin, bf_define_end, bf_session_define_end, &
-    bf_list, bf_array_explain, bf_convert, bf_snapshot
-
-  ! One procedure per kind of data; bedform_data.inc defines them.
-  interface bf_read
-    module procedure bf_read_int8, bf_read_int16, &
-      bf_read_int32, bf_read_int64, &
-      bf_read_real32, bf_read_real64, &
-      bf_read_complex64, bf_read_complex128
-  end interface
-  interface bf_write
-    module procedure bf_write_int8, bf_write_int16, &
-      bf_write_int32, bf_write_int64, &
-      bf_write_real32, bf_write_real64, &
-      bf_write_complex64, bf_write_complex128
-  end interface
-  interface bf_append
-    module procedure bf_append_int8, bf_append_int16, &
-      bf_append_int32, bf_append_int64, &
-      bf_append_real32, bf_append_real64, &
-      bf_append_complex64, bf_append_complex128
-  end interface
-  interface bf_session_write
-    module procedure bf_session_write_int8, bf_session_write_int16, &
-      bf_session_write_int32, bf_session_write_int64, &
-      bf_session_write_real32, bf_session_write_real64, &
-      bf_session_write_complex64, bf_session_write_complex128
-  end interface
-  interface bf_session_append
-    module procedure bf_session_append_int8, bf_session_append_int16, &
-      bf_session_append_int32, bf_session_append_int64, &
-      bf_session_append_real32, bf_session_append_real64, &
-      bf_session_append_complex64, bf_session_append_complex128
-  end interface
-  interface bf_session_write_decomposed
-    module procedure bf_session_write_decomposed_int8, bf_session_write_decomposed_int16, &
-      bf_session_write_decomposed_int32, bf_session_write_decomposed_int64, &
-      bf_session_write_decomposed_real32, bf_session_write_decomposed_real64, &
-      bf_session_write_decomposed_complex64, bf_session_write_decomposed_complex128
-  end interface
+  public
 
 contains
 
@@ -75,11 +32,6 @@ contains
   function bf_last_error() result(text)
     character(:), allocatable :: text
     text = text_at(c_last_error())
-  end function
-
-  function bf_version() result(text)
-    character(:), allocatable :: text
-    text = text_at(c_version())
   end function
 
   function text_at(pointer) result(text)
@@ -112,6 +64,404 @@ contains
     character(:), allocatable :: terminated
     terminated = c_null_char
     if (present(text)) terminated = trim(text) // c_null_char
+  end function
+
+  pure function reversed(numbers) result(other)
+    integer(bf_index), intent(in) :: numbers(:)
+    integer(c_int64_t) :: other(size(numbers))
+    other = numbers(size(numbers):1:-1)
+  end function
+
+  ! Converts a box to C's order, with the start counted from 0. Data with fewer dimensions have length 1 along
+  ! the rest.
+  pure function c_box(start, extents) result(box)
+    integer(bf_index), intent(in) :: start(:), extents(:)
+    integer(c_int64_t) :: box(max(size(start), size(extents)), 2)
+    integer :: rank
+    rank = size(box, 1)
+    box(:, 1) = 0
+    box(:, 2) = 1
+    box(rank:rank - size(start) + 1:-1, 1) = start - 1
+    box(rank:rank - size(extents) + 1:-1, 2) = extents
+  end function
+
+  ! Converts strides to C's order; along dimensions beyond the given ones they are 1.
+  pure function c_stride(stride, rank) result(steps)
+    integer(bf_index), intent(in), optional :: stride(:)
+    integer, intent(in) :: rank
+    integer(c_int64_t) :: steps(rank)
+    integer :: given
+    steps = 1
+    if (.not. present(stride)) return
+    given = min(size(stride), rank)
+    steps(rank:rank - given + 1:-1) = stride(:given)
+  end function
+
+  ! Converts boxes or points, one a column, to C's order; `first` is the number of the first index.
+  pure function c_columns(columns, first) result(other)
+    integer(bf_index), intent(in) :: columns(:, :)
+    integer, intent(in) :: first
+    integer(c_int64_t), allocatable :: other(:, :)
+    allocate (other(size(columns, 1), size(columns, 2)))
+    other = columns(size(columns, 1):1:-1, :) - first
+  end function
+
+  ! Returns the name of the type, or one that C refuses with an explanation, if elements do not follow each
+  ! other in memory.
+  pure function of_contiguous(dtype, is_contiguous) result(name)
+    character(*), intent(in) :: dtype
+    logical, intent(in) :: is_contiguous
+    character(:), allocatable :: name
+    name = dtype
+    if (.not. is_contiguous) name = dtype // " with gaps"
+  end function
+
+  ! Returns the number of boxes; a negative one, which C refuses, if starts and shapes are not alike.
+  pure function box_count(starts, shapes) result(count)
+    integer(bf_index), intent(in) :: starts(:, :), shapes(:, :)
+    integer(c_int64_t) :: count
+    count = size(starts, 2, int64)
+    if (any(shape(starts) /= shape(shapes))) count = -1
+  end function
+
+  subroutine read_raw(array, start, extents, data, bytes, dtype, status, stride)
+    type(bf_array), intent(in) :: array
+    integer(bf_index), intent(in) :: start(:), extents(:)
+    type(c_ptr), intent(in) :: data
+    integer(int64), intent(in) :: bytes
+    character(*), intent(in) :: dtype
+    integer, intent(out), optional :: status
+    integer(bf_index), intent(in), optional :: stride(:)
+    integer(c_int64_t) :: box(max(size(start), size(extents)), 2)
+    integer(c_int64_t), target :: steps(max(size(start), size(extents)))
+    type(c_ptr) :: steps_at
+    box = c_box(start, extents)
+    steps = c_stride(stride, size(steps))
+    steps_at = c_null_ptr
+    if (present(stride)) steps_at = c_loc(steps)
+    call settle_status(c_read(array, size(box, 1), box(:, 1), box(:, 2), steps_at, data, bytes, &
+      c_text(dtype)), status)
+  end subroutine
+
+  subroutine write_raw(array, start, extents, data, bytes, dtype, status, stride)
+    type(bf_array), intent(in) :: array
+    integer(bf_index), intent(in) :: start(:), extents(:)
+    type(c_ptr), intent(in) :: data
+    integer(int64), intent(in) :: bytes
+    character(*), intent(in) :: dtype
+    integer, intent(out), optional :: status
+    integer(bf_index), intent(in), optional :: stride(:)
+    integer(c_int64_t) :: box(max(size(start), size(extents)), 2)
+    integer(c_int64_t), target :: steps(max(size(start), size(extents)))
+    type(c_ptr) :: steps_at
+    box = c_box(start, extents)
+    steps = c_stride(stride, size(steps))
+    steps_at = c_null_ptr
+    if (present(stride)) steps_at = c_loc(steps)
+    call settle_status(c_write(array, size(box, 1), box(:, 1), box(:, 2), steps_at, data, bytes, &
+      c_text(dtype)), status)
+  end subroutine
+
+  subroutine read_boxes_raw(array, starts, shapes, data, bytes, dtype, status)
+    type(bf_array), intent(in) :: array
+    integer(bf_index), intent(in) :: starts(:, :), shapes(:, :)
+    type(c_ptr), intent(in) :: data
+    integer(int64), intent(in) :: bytes
+    character(*), intent(in) :: dtype
+    integer, intent(out), optional :: status
+    call settle_status(c_read_boxes(array, size(starts, 1), box_count(starts, shapes), c_columns(starts, 1), &
+      c_columns(shapes, 0), data, bytes, c_text(dtype)), status)
+  end subroutine
+
+  subroutine read_points_raw(array, coordinates, data, bytes, dtype, status)
+    type(bf_array), intent(in) :: array
+    integer(bf_index), intent(in) :: coordinates(:, :)
+    type(c_ptr), intent(in) :: data
+    integer(int64), intent(in) :: bytes
+    character(*), intent(in) :: dtype
+    integer, intent(out), optional :: status
+    call settle_status(c_read_points(array, size(coordinates, 1), size(coordinates, 2, int64), &
+      c_columns(coordinates, 1), data, bytes, c_text(dtype)), status)
+  end subroutine
+
+  subroutine session_write_raw(session, path, start, extents, data, bytes, dtype, status)
+    type(bf_session), intent(in) :: session
+    character(*), intent(in) :: path
+    integer(bf_index), intent(in) :: start(:), extents(:)
+    type(c_ptr), intent(in) :: data
+    integer(int64), intent(in) :: bytes
+    character(*), intent(in) :: dtype
+    integer, intent(out), optional :: status
+    integer(c_int64_t) :: box(max(size(start), size(extents)), 2)
+    box = c_box(start, extents)
+    call settle_status(c_session_write(session, c_text(path), size(box, 1), box(:, 1), box(:, 2), data, &
+      bytes, c_text(dtype)), status)
+  end subroutine
+
+  subroutine session_lend_raw(session, path, start, extents, data, bytes, dtype, token, status)
+    type(bf_session), intent(in) :: session
+    character(*), intent(in) :: path
+    integer(bf_index), intent(in) :: start(:), extents(:)
+    type(c_ptr), intent(in) :: data
+    integer(int64), intent(in) :: bytes
+    character(*), intent(in) :: dtype
+    integer(bf_index), intent(out) :: token
+    integer, intent(out), optional :: status
+    integer(c_int64_t) :: box(max(size(start), size(extents)), 2)
+    box = c_box(start, extents)
+    call settle_status(c_session_write_borrowed(session, c_text(path), size(box, 1), box(:, 1), &
+      box(:, 2), data, bytes, token, c_text(dtype)), status)
+  end subroutine
+
+  subroutine session_write_boxes_raw(session, path, starts, shapes, data, bytes, dtype, status)
+    type(bf_session), intent(in) :: session
+    character(*), intent(in) :: path
+    integer(bf_index), intent(in) :: starts(:, :), shapes(:, :)
+    type(c_ptr), intent(in) :: data
+    integer(int64), intent(in) :: bytes
+    character(*), intent(in) :: dtype
+    integer, intent(out), optional :: status
+    call settle_status(c_session_write_boxes(session, c_text(path), size(starts, 1), &
+      box_count(starts, shapes), c_columns(starts, 1), c_columns(shapes, 0), data, bytes, c_text(dtype)), &
+      status)
+  end subroutine
+
+  subroutine session_write_points_raw(session, path, coordinates, data, bytes, dtype, status)
+    type(bf_session), intent(in) :: session
+    character(*), intent(in) :: path
+    integer(bf_index), intent(in) :: coordinates(:, :)
+    type(c_ptr), intent(in) :: data
+    integer(int64), intent(in) :: bytes
+    character(*), intent(in) :: dtype
+    integer, intent(out), optional :: status
+    call settle_status(c_session_write_points(session, c_text(path), size(coordinates, 1), &
+      size(coordinates, 2, int64), c_columns(coordinates, 1), data, bytes, c_text(dtype)), status)
+  end subroutine
+
+  ! Appends along a dimension; `start` receives the first new index along it.
+  subroutine append_raw(array, dimension, extents, data, bytes, dtype, start, status)
+    type(bf_array), intent(in) :: array
+    integer, intent(in) :: dimension
+    integer(bf_index), intent(in) :: extents(:)
+    type(c_ptr), intent(in) :: data
+    integer(int64), intent(in) :: bytes
+    character(*), intent(in) :: dtype
+    integer(bf_index), intent(out), optional :: start
+    integer, intent(out), optional :: status
+    integer(c_int64_t) :: at
+    integer(c_int) :: code
+    at = 0
+    code = c_append(array, size(extents) - dimension, size(extents), reversed(extents), data, bytes, at, &
+      c_text(dtype))
+    if (present(start)) start = at + 1
+    call settle_status(code, status)
+  end subroutine
+
+  subroutine session_append_raw(session, path, dimension, extents, data, bytes, dtype, start, status)
+    type(bf_session), intent(in) :: session
+    character(*), intent(in) :: path
+    integer, intent(in) :: dimension
+    integer(bf_index), intent(in) :: extents(:)
+    type(c_ptr), intent(in) :: data
+    integer(int64), intent(in) :: bytes
+    character(*), intent(in) :: dtype
+    integer(bf_index), intent(out), optional :: start
+    integer, intent(out), optional :: status
+    integer(c_int64_t) :: at
+    integer(c_int) :: code
+    at = 0
+    code = c_session_append(session, c_text(path), size(extents) - dimension, size(extents), &
+      reversed(extents), data, bytes, at, c_text(dtype))
+    if (present(start)) start = at + 1
+    call settle_status(code, status)
+  end subroutine
+
+  ! Writes the boxes of a decomposition. For an array with one more dimension, `record` is the index along the
+  ! last one, from 1; for an array of the same rank it is 0.
+  subroutine session_write_decomposed_raw(session, path, record, decomposition, data, bytes, dtype, status)
+    type(bf_session), intent(in) :: session
+    character(*), intent(in) :: path
+    integer(bf_index), intent(in) :: record
+    type(bf_decomposition), intent(in) :: decomposition
+    type(c_ptr), intent(in) :: data
+    integer(int64), intent(in) :: bytes
+    character(*), intent(in) :: dtype
+    integer, intent(out), optional :: status
+    call settle_status(c_session_write_decomposed(session, c_text(path), record - 1, decomposition, data, &
+      bytes, c_text(dtype)), status)
+  end subroutine
+
+  subroutine session_lend_decomposed_raw(session, path, record, decomposition, data, bytes, dtype, token, &
+      status)
+    type(bf_session), intent(in) :: session
+    character(*), intent(in) :: path
+    integer(bf_index), intent(in) :: record
+    type(bf_decomposition), intent(in) :: decomposition
+    type(c_ptr), intent(in) :: data
+    integer(int64), intent(in) :: bytes
+    character(*), intent(in) :: dtype
+    integer(bf_index), intent(out) :: token
+    integer, intent(out), optional :: status
+    call settle_status(c_session_write_decomposed_borrowed(session, c_text(path), record - 1, &
+      decomposition, data, bytes, token, c_text(dtype)), status)
+  end subroutine
+
+end module bedform_raw
+
+! The calls with data, a module for each kind. Their text is the same: the IMPLICIT statement gives `data` its
+! type, and `dtype` is its name in C.
+module bedform_int8
+  use bedform_raw
+  implicit integer(int8) (d)
+  character(*), parameter :: dtype = "int8"
+  include "bedform_data.inc"
+end module bedform_int8
+
+module bedform_int16
+  use bedform_raw
+  implicit integer(int16) (d)
+  character(*), parameter :: dtype = "int16"
+  include "bedform_data.inc"
+end module bedform_int16
+
+module bedform_int32
+  use bedform_raw
+  implicit integer(int32) (d)
+  character(*), parameter :: dtype = "int32"
+  include "bedform_data.inc"
+end module bedform_int32
+
+module bedform_int64
+  use bedform_raw
+  implicit integer(int64) (d)
+  character(*), parameter :: dtype = "int64"
+  include "bedform_data.inc"
+end module bedform_int64
+
+module bedform_real32
+  use bedform_raw
+  implicit real(real32) (d)
+  character(*), parameter :: dtype = "float32"
+  include "bedform_data.inc"
+end module bedform_real32
+
+module bedform_real64
+  use bedform_raw
+  implicit real(real64) (d)
+  character(*), parameter :: dtype = "float64"
+  include "bedform_data.inc"
+end module bedform_real64
+
+module bedform_complex64
+  use bedform_raw
+  implicit complex(real32) (d)
+  character(*), parameter :: dtype = "complex64"
+  include "bedform_data.inc"
+end module bedform_complex64
+
+module bedform_complex128
+  use bedform_raw
+  implicit complex(real64) (d)
+  character(*), parameter :: dtype = "complex128"
+  include "bedform_data.inc"
+end module bedform_complex128
+
+module bedform_logical8
+  use bedform_raw
+  implicit logical(int8) (d)
+  character(*), parameter :: dtype = "logical8"
+  include "bedform_data.inc"
+end module bedform_logical8
+
+module bedform_logical16
+  use bedform_raw
+  implicit logical(int16) (d)
+  character(*), parameter :: dtype = "logical16"
+  include "bedform_data.inc"
+end module bedform_logical16
+
+module bedform_logical32
+  use bedform_raw
+  implicit logical(int32) (d)
+  character(*), parameter :: dtype = "logical32"
+  include "bedform_data.inc"
+end module bedform_logical32
+
+module bedform_logical64
+  use bedform_raw
+  implicit logical(int64) (d)
+  character(*), parameter :: dtype = "logical64"
+  include "bedform_data.inc"
+end module bedform_logical64
+
+module bedform
+  use bedform_raw
+  use bedform_int8
+  use bedform_int16
+  use bedform_int32
+  use bedform_int64
+  use bedform_real32
+  use bedform_real64
+  use bedform_complex64
+  use bedform_complex128
+  use bedform_logical8
+  use bedform_logical16
+  use bedform_logical32
+  use bedform_logical64
+  implicit none
+  private
+
+  public :: bf_index, bf_store, bf_array, bf_session, bf_decomposition, bf_comm, bf_array_facts, &
+    bf_convert_watch, bf_recovered, bf_stop, BF_OK, BF_NOT_FOUND, &
+    BF_EXISTS, BF_INVALID_ARGUMENT, BF_OUT_OF_BOUNDS, BF_UNSUPPORTED, BF_CORRUPT, BF_CONFLICT, &
+    BF_SNAPSHOT_MOVED, BF_LIMIT_EXCEEDED, BF_READ_ONLY, BF_PERMISSION_DENIED, BF_NO_SPACE, BF_POISONED, &
+    BF_INTERRUPTED, BF_IO, BF_INTERNAL
+  public :: bf_last_error, bf_version, bf_create, bf_open, bf_close, bf_create_array, bf_open_array, &
+    bf_close_array, bf_array_shape, bf_attributes, bf_set_attributes, bf_resize, bf_settle, bf_comm_free, &
+    bf_session_begin, bf_session_commit, bf_session_commit_begin, bf_session_commit_wait, &
+    bf_session_drain, bf_session_end, bf_session_abort, bf_session_resize, bf_settle_together, &
+    bf_decomposition_declare, bf_decomposition_free, bf_read, bf_write, bf_append, bf_session_write, &
+    bf_session_write_decomposed, bf_session_append, bf_define_begin, bf_define_end, bf_session_define_end, &
+    bf_list, bf_array_explain, bf_convert, bf_snapshot, bf_status_name, bf_set_stop, bf_kind, &
+    bf_create_group, bf_delete, bf_recover, bf_array_info, bf_array_dimension_name, bf_array_describe, &
+    bf_read_boxes, bf_read_points, bf_session_write_borrowed, bf_session_write_decomposed_borrowed, &
+    bf_session_write_boxes, bf_session_write_points, bf_session_wait, bf_session_flush, bf_comm_waits, &
+    bf_comm_rest
+
+  ! The facts of an array; dimensions are in Fortran's order.
+  type :: bf_array_facts
+    character(:), allocatable :: dtype
+    integer(bf_index) :: item_bytes = 0
+    integer(bf_index), allocatable :: shape(:), chunks(:), shards(:)
+  end type
+
+contains
+
+  ! Returns the name of a status: "NotFound".
+  function bf_status_name(code) result(text)
+    integer, intent(in) :: code
+    character(:), allocatable :: text
+    text = text_at(c_status_name(int(code, c_int)))
+  end function
+
+  ! Sets the function that can stop the calls of this thread; without `stop` removes it. `stop` is called with
+  ! `context`.
+  subroutine bf_set_stop(stop, context, status)
+    procedure(bf_stop), optional :: stop
+    type(c_ptr), intent(in), optional :: context
+    integer, intent(out), optional :: status
+    type(c_funptr) :: stop_at
+    type(c_ptr) :: context_at
+    stop_at = c_null_funptr
+    context_at = c_null_ptr
+    if (present(stop)) stop_at = c_funloc(stop)
+    if (present(context)) context_at = context
+    call settle_status(c_set_stop(stop_at, context_at), status)
+  end subroutine
+
+  function bf_version() result(text)
+    character(:), allocatable :: text
+    text = text_at(c_version())
   end function
 
   subroutine bf_create(path, store, attributes, options, status)
@@ -200,12 +550,60 @@ contains
     call settle_status(code, status)
   end subroutine
 
+  ! Looks up the kind of the object at a path: "array", "group", or "" if there is none.
+  subroutine bf_kind(store, path, kind, status)
+    type(bf_store), intent(in) :: store
+    character(*), intent(in) :: path
+    character(:), allocatable, intent(out) :: kind
+    integer, intent(out), optional :: status
+    integer(c_int) :: number, code
+    number = 0
+    code = c_kind(store, c_text(path), number)
+    kind = ""
+    if (number == 1) kind = "array"
+    if (number == 2) kind = "group"
+    call settle_status(code, status)
+  end subroutine
+
+  subroutine bf_create_group(store, path, attributes, status)
+    type(bf_store), intent(in) :: store
+    character(*), intent(in) :: path
+    character(*), intent(in), optional :: attributes
+    integer, intent(out), optional :: status
+    call settle_status(c_create_group(store, c_text(path), c_text(attributes)), status)
+  end subroutine
+
+  ! Deletes an array, or a group with all arrays and groups below it.
+  subroutine bf_delete(store, path, status)
+    type(bf_store), intent(in) :: store
+    character(*), intent(in) :: path
+    integer, intent(out), optional :: status
+    call settle_status(c_delete(store, c_text(path)), status)
+  end subroutine
+
+  ! Finds the remains of dead writers, makes promised commits visible, and counts uncommitted writes.
+  subroutine bf_recover(store, options, recovered, status)
+    type(bf_store), intent(in) :: store
+    character(*), intent(in), optional :: options
+    type(bf_recovered), intent(out), optional :: recovered
+    integer, intent(out), optional :: status
+    type(bf_recovered) :: found
+    integer(c_int) :: code
+    code = c_recover(store, c_text(options), found, c_sizeof(found))
+    if (present(recovered)) recovered = found
+    call settle_status(code, status)
+  end subroutine
+
   ! Converts a store or foreign file; axes and lengths in `options` are in the order of the store, as in C.
-  subroutine bf_convert(source, target, options, status)
+  subroutine bf_convert(source, target, options, status, watch)
     character(*), intent(in) :: source, target
     character(*), intent(in), optional :: options
     integer, intent(out), optional :: status
-    call settle_status(c_convert(c_text(source), c_text(target), c_text(options), c_null_ptr), status)
+    type(bf_convert_watch), intent(in), optional, target :: watch
+    type(c_ptr) :: watch_at
+    watch_at = c_null_ptr
+    if (present(watch)) watch_at = c_loc(watch)
+    call settle_status(c_convert(c_text(source), c_text(target), c_text(options), watch_at), status)
   end subroutine
 
   subroutine bf_set_attributes(store, path, attributes, status)
@@ -257,12 +655,6 @@ contains
     call settle_status(code, status)
   end subroutine
 
-  pure function reversed(numbers) result(other)
-    integer(bf_index), intent(in) :: numbers(:)
-    integer(c_int64_t) :: other(size(numbers))
-    other = numbers(size(numbers):1:-1)
-  end function
-
   recursive pure function reversed_names(names) result(other)
     character(*), intent(in) :: names
     character(:), allocatable :: other
@@ -305,21 +697,89 @@ contains
     call settle_status(code, status)
   end subroutine
 
+  ! Returns the present facts of the array.
+  subroutine bf_array_info(array, facts, status)
+    type(bf_array), intent(in) :: array
+    type(bf_array_facts), intent(out) :: facts
+    integer, intent(out), optional :: status
+    type(facts_type), target :: own
+    integer(c_int) :: code
+    code = c_array_info(array, own, c_sizeof(own))
+    if (code /= BF_OK) own%rank = 0
+    facts%shape = own%shape(own%rank:1:-1)
+    facts%chunks = own%chunks(own%rank:1:-1)
+    facts%shards = own%shards(own%rank:1:-1)
+    facts%dtype = ""
+    if (code == BF_OK) then
+      facts%item_bytes = own%item_bytes
+      facts%dtype = text_at(c_loc(own%dtype))
+    end if
+    call settle_status(code, status)
+  end subroutine
+
+  ! Returns the name of a dimension, counted from 1 in Fortran's order; empty if it has none.
+  subroutine bf_array_dimension_name(array, dimension, name, status)
+    type(bf_array), intent(in) :: array
+    integer, intent(in) :: dimension
+    character(:), allocatable, intent(out) :: name
+    integer, intent(out), optional :: status
+    character(kind=c_char), allocatable, target :: buffer(:)
+    integer(bf_index), allocatable :: shape(:)
+    integer(c_int64_t) :: needed
+    integer(c_int32_t) :: axis
+    integer :: code
+    call bf_array_shape(array, shape, code)
+    axis = size(shape) - dimension
+    needed = 0
+    if (code == BF_OK) code = c_array_dimension_name(array, axis, c_null_ptr, 0_c_int64_t, needed)
+    if (code == BF_OK) then
+      allocate (buffer(needed))
+      code = c_array_dimension_name(array, axis, c_loc(buffer), size(buffer, kind=int64), needed)
+      if (code == BF_OK) name = text_at(c_loc(buffer))
+    end if
+    call settle_status(code, status)
+  end subroutine
+
+  ! Describes the array, as JSON; lengths and names are in the order of the store, as in C.
+  subroutine bf_array_describe(array, description, status)
+    type(bf_array), intent(in) :: array
+    character(:), allocatable, intent(out) :: description
+    integer, intent(out), optional :: status
+    character(kind=c_char), allocatable, target :: buffer(:)
+    integer(c_int64_t) :: needed
+    integer(c_int) :: code
+    needed = 0
+    code = c_array_describe(array, c_null_ptr, 0_c_int64_t, needed)
+    if (code == BF_OK) then
+      allocate (buffer(needed))
+      code = c_array_describe(array, c_loc(buffer), size(buffer, kind=int64), needed)
+      if (code == BF_OK) description = text_at(c_loc(buffer))
+    end if
+    call settle_status(code, status)
+  end subroutine
+
   ! Returns the plan of a read of the box of `shape` at `start`, as JSON.
-  subroutine bf_array_explain(array, start, shape, explanation, status)
+  subroutine bf_array_explain(array, start, shape, explanation, status, stride)
     type(bf_array), intent(in) :: array
     integer(bf_index), intent(in) :: start(:), shape(:)
     character(:), allocatable, intent(out) :: explanation
     integer, intent(out), optional :: status
+    integer(bf_index), intent(in), optional :: stride(:)
     character(kind=c_char), allocatable, target :: buffer(:)
     integer(c_int64_t) :: needed, box(max(size(start), size(shape)), 2)
+    integer(c_int64_t), target :: steps(max(size(start), size(shape)))
+    type(c_ptr) :: steps_at
     integer(c_int) :: code
     box = c_box(start, shape)
+    steps = c_stride(stride, size(steps))
+    steps_at = c_null_ptr
+    if (present(stride)) steps_at = c_loc(steps)
     needed = 0
-    code = c_array_explain(array, size(box, 1), box(:, 1), box(:, 2), c_null_ptr, c_null_ptr, 0_c_int64_t, needed)
+    code = c_array_explain(array, size(box, 1), box(:, 1), box(:, 2), steps_at, c_null_ptr, 0_c_int64_t, &
+      needed)
     if (code == BF_OK) then
       allocate (buffer(needed))
-      code = c_array_explain(array, size(box, 1), box(:, 1), box(:, 2), c_null_ptr, c_loc(buffer), &
+      code = c_array_explain(array, size(box, 1), box(:, 1), box(:, 2), steps_at, c_loc(buffer), &
         size(buffer, kind=int64), needed)
       if (code == BF_OK) explanation = text_at(c_loc(buffer))
     end if
@@ -404,7 +864,27 @@ contains
     type(bf_session), intent(in) :: session
     integer(bf_index), intent(out), optional :: number
     integer, intent(out), optional :: status
-    call bf_session_commit(session, number, status)
+    integer(c_int64_t) :: committed
+    integer(c_int) :: code
+    committed = 0
+    code = c_session_commit_wait(session, committed)
+    if (present(number)) number = committed
+    call settle_status(code, status)
+  end subroutine
+
+  ! Waits until borrowed data may change, up to the call that returned `token`.
+  subroutine bf_session_wait(session, token, status)
+    type(bf_session), intent(in) :: session
+    integer(bf_index), intent(in) :: token
+    integer, intent(out), optional :: status
+    call settle_status(c_session_wait(session, token), status)
+  end subroutine
+
+  ! Passes all data written so far to the operating system, so that they can be recovered.
+  subroutine bf_session_flush(session, status)
+    type(bf_session), intent(in) :: session
+    integer, intent(out), optional :: status
+    call settle_status(c_session_flush(session), status)
   end subroutine
 
   ! Waits until every commit has left the burst tiers and is visible; `number` receives the last one's number.
@@ -452,104 +932,5 @@ contains
     integer, intent(out), optional :: status
     call settle_status(c_decomposition_free(decomposition), status)
   end subroutine
-
-  ! Converts a box to C's order, with the start counted from 0. Data with fewer dimensions have length 1 along
-  ! the rest.
-  pure function c_box(start, extents) result(box)
-    integer(bf_index), intent(in) :: start(:), extents(:)
-    integer(c_int64_t) :: box(max(size(start), size(extents)), 2)
-    integer :: rank
-    rank = size(box, 1)
-    box(:, 1) = 0
-    box(:, 2) = 1
-    box(rank:rank - size(start) + 1:-1, 1) = start - 1
-    box(rank:rank - size(extents) + 1:-1, 2) = extents
-  end function
-
-  subroutine read_raw(array, start, extents, data, bytes, status)
-    type(bf_array), intent(in) :: array
-    integer(bf_index), intent(in) :: start(:), extents(:)
-    type(c_ptr), intent(in) :: data
-    integer(int64), intent(in) :: bytes
-    integer, intent(out), optional :: status
-    integer(c_int64_t) :: box(max(size(start), size(extents)), 2)
-    box = c_box(start, extents)
-    call settle_status(c_read(array, size(box, 1), box(:, 1), box(:, 2), c_null_ptr, data, bytes), status)
-  end subroutine
-
-  subroutine write_raw(array, start, extents, data, bytes, status)
-    type(bf_array), intent(in) :: array
-    integer(bf_index), intent(in) :: start(:), extents(:)
-    type(c_ptr), intent(in) :: data
-    integer(int64), intent(in) :: bytes
-    integer, intent(out), optional :: status
-    integer(c_int64_t) :: box(max(size(start), size(extents)), 2)
-    box = c_box(start, extents)
-    call settle_status(c_write(array, size(box, 1), box(:, 1), box(:, 2), c_null_ptr, data, bytes), status)
-  end subroutine
-
-  subroutine session_write_raw(session, path, start, extents, data, bytes, status)
-    type(bf_session), intent(in) :: session
-    character(*), intent(in) :: path
-    integer(bf_index), intent(in) :: start(:), extents(:)
-    type(c_ptr), intent(in) :: data
-    integer(int64), intent(in) :: bytes
-    integer, intent(out), optional :: status
-    integer(c_int64_t) :: box(max(size(start), size(extents)), 2)
-    box = c_box(start, extents)
-    call settle_status(c_session_write(session, c_text(path), size(box, 1), box(:, 1), box(:, 2), data, &
-      bytes), status)
-  end subroutine
-
-  ! Appends along a dimension; `start` receives the first new index along it.
-  subroutine append_raw(array, dimension, extents, data, bytes, start, status)
-    type(bf_array), intent(in) :: array
-    integer, intent(in) :: dimension
-    integer(bf_index), intent(in) :: extents(:)
-    type(c_ptr), intent(in) :: data
-    integer(int64), intent(in) :: bytes
-    integer(bf_index), intent(out), optional :: start
-    integer, intent(out), optional :: status
-    integer(c_int64_t) :: at
-    integer(c_int) :: code
-    at = 0
-    code = c_append(array, size(extents) - dimension, size(extents), reversed(extents), data, bytes, at)
-    if (present(start)) start = at + 1
-    call settle_status(code, status)
-  end subroutine
-
-  subroutine session_append_raw(session, path, dimension, extents, data, bytes, start, status)
-    type(bf_session), intent(in) :: session
-    character(*), intent(in) :: path
-    integer, intent(in) :: dimension
-    integer(bf_index), intent(in) :: extents(:)
-    type(c_ptr), intent(in) :: data
-    integer(int64), intent(in) :: bytes
-    integer(bf_index), intent(out), optional :: start
-    integer, intent(out), optional :: status
-    integer(c_int64_t) :: at
-    integer(c_int) :: code
-    at = 0
-    code = c_session_append(session, c_text(path), size(extents) - dimension, size(extents), &
-      reversed(extents), data, bytes, at)
-    if (present(start)) start = at + 1
-    call settle_status(code, status)
-  end subroutine
-
-  ! Writes the boxes of a decomposition. For an array with one more dimension, `record` is the index along the
-  ! last one, from 1; for an array of the same rank it is 0.
-  subroutine session_write_decomposed_raw(session, path, record, decomposition, data, bytes, status)
-    type(bf_session), intent(in) :: session
-    character(*), intent(in) :: path
-    integer(bf_index), intent(in) :: record
-    type(bf_decomposition), intent(in) :: decomposition
-    type(c_ptr), intent(in) :: data
-    integer(int64), intent(in) :: bytes
-    integer, intent(out), optional :: status
-    call settle_status(c_session_write_decomposed(session, c_text(path), record - 1, decomposition, data, &
-      bytes), status)
-  end subroutine
-
-  include "bedform_data.inc"
 
 end module bedform

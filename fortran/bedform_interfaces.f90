@@ -37,6 +37,26 @@ module bedform_interfaces
 
   integer, parameter :: rank_max = 32
 
+  ! The callbacks of bf_convert; each may be c_null_funptr.
+  type, bind(C) :: bf_convert_watch
+    type(c_ptr) :: context = c_null_ptr
+    type(c_funptr) :: progress = c_null_funptr, warning = c_null_funptr
+  end type
+
+  ! The findings and changes of bf_recover.
+  type, bind(C) :: bf_recovered
+    integer(c_int64_t) :: drained_bytes = 0, completed = 0, live = 0, uncommitted_writes = 0, &
+      uncommitted_bytes = 0, committed = 0, given_up = 0, damaged = 0, tiers = 0
+  end type
+
+  ! A function that stops calls: a result other than 0 does.
+  abstract interface
+    integer(c_int) function bf_stop(context) bind(C)
+      import
+      type(c_ptr), value :: context
+    end function
+  end interface
+
   ! bf_array_facts of bedform.h.
   type, bind(C) :: facts_type
     integer(c_int32_t) :: rank, reserved
@@ -88,6 +108,29 @@ module bedform_interfaces
       type(bf_store), value :: store
       character(kind=c_char), intent(in) :: path(*), attributes(*)
     end function
+    integer(c_int) function c_kind(store, path, kind) bind(C, name="bf_kind")
+      import
+      type(bf_store), value :: store
+      character(kind=c_char), intent(in) :: path(*)
+      integer(c_int), intent(out) :: kind
+    end function
+    integer(c_int) function c_create_group(store, path, attributes) bind(C, name="bf_create_group")
+      import
+      type(bf_store), value :: store
+      character(kind=c_char), intent(in) :: path(*), attributes(*)
+    end function
+    integer(c_int) function c_delete(store, path) bind(C, name="bf_delete")
+      import
+      type(bf_store), value :: store
+      character(kind=c_char), intent(in) :: path(*)
+    end function
+    integer(c_int) function c_recover(store, options, recovered, bytes) bind(C, name="bf_recover")
+      import
+      type(bf_store), value :: store
+      character(kind=c_char), intent(in) :: options(*)
+      type(bf_recovered), intent(out) :: recovered
+      integer(c_int64_t), value :: bytes
+    end function
     integer(c_int) function c_create_array(store, path, dtype, rank, shape, dims, chunks, shards, options, &
         array) bind(C, name="bf_create_array")
       import
@@ -114,6 +157,23 @@ module bedform_interfaces
       type(facts_type), intent(out) :: facts
       integer(c_int64_t), value :: bytes
     end function
+    integer(c_int) function c_array_dimension_name(array, axis, buffer, capacity, needed) &
+        bind(C, name="bf_array_dimension_name")
+      import
+      type(bf_array), value :: array
+      integer(c_int32_t), value :: axis
+      type(c_ptr), value :: buffer
+      integer(c_int64_t), value :: capacity
+      integer(c_int64_t), intent(out) :: needed
+    end function
+    integer(c_int) function c_array_describe(array, buffer, capacity, needed) &
+        bind(C, name="bf_array_describe")
+      import
+      type(bf_array), value :: array
+      type(c_ptr), value :: buffer
+      integer(c_int64_t), value :: capacity
+      integer(c_int64_t), intent(out) :: needed
+    end function
     integer(c_int) function c_array_explain(array, rank, start, shape, stride, buffer, capacity, needed) &
         bind(C, name="bf_array_explain")
       import
@@ -136,21 +196,25 @@ module bedform_interfaces
       integer(c_int64_t), value :: capacity
       integer(c_int64_t), intent(out) :: needed
     end function
-    integer(c_int) function c_read(array, rank, start, shape, stride, buffer, bytes) bind(C, name="bf_read")
+    integer(c_int) function c_read(array, rank, start, shape, stride, buffer, bytes, dtype) &
+        bind(C, name="bf_read_as")
       import
       type(bf_array), value :: array
       integer(c_int32_t), value :: rank
       integer(c_int64_t), intent(in) :: start(*), shape(*)
       type(c_ptr), value :: stride, buffer
       integer(c_int64_t), value :: bytes
+      character(kind=c_char), intent(in) :: dtype(*)
     end function
-    integer(c_int) function c_write(array, rank, start, shape, stride, buffer, bytes) bind(C, name="bf_write")
+    integer(c_int) function c_write(array, rank, start, shape, stride, buffer, bytes, dtype) &
+        bind(C, name="bf_write_as")
       import
       type(bf_array), value :: array
       integer(c_int32_t), value :: rank
       integer(c_int64_t), intent(in) :: start(*), shape(*)
       type(c_ptr), value :: stride, buffer
       integer(c_int64_t), value :: bytes
+      character(kind=c_char), intent(in) :: dtype(*)
     end function
     integer(c_int) function c_resize(array, rank, shape) bind(C, name="bf_resize")
       import
@@ -158,7 +222,8 @@ module bedform_interfaces
       integer(c_int32_t), value :: rank
       integer(c_int64_t), intent(in) :: shape(*)
     end function
-    integer(c_int) function c_append(array, axis, rank, shape, buffer, bytes, start) bind(C, name="bf_append")
+    integer(c_int) function c_append(array, axis, rank, shape, buffer, bytes, start, dtype) &
+        bind(C, name="bf_append_as")
       import
       type(bf_array), value :: array
       integer(c_int32_t), value :: axis, rank
@@ -166,6 +231,29 @@ module bedform_interfaces
       type(c_ptr), value :: buffer
       integer(c_int64_t), value :: bytes
       integer(c_int64_t), intent(out) :: start
+      character(kind=c_char), intent(in) :: dtype(*)
+    end function
+    integer(c_int) function c_read_boxes(array, rank, count, starts, shapes, buffer, bytes, dtype) &
+        bind(C, name="bf_read_boxes_as")
+      import
+      type(bf_array), value :: array
+      integer(c_int32_t), value :: rank
+      integer(c_int64_t), value :: count
+      integer(c_int64_t), intent(in) :: starts(*), shapes(*)
+      type(c_ptr), value :: buffer
+      integer(c_int64_t), value :: bytes
+      character(kind=c_char), intent(in) :: dtype(*)
+    end function
+    integer(c_int) function c_read_points(array, rank, count, coordinates, buffer, bytes, dtype) &
+        bind(C, name="bf_read_points_as")
+      import
+      type(bf_array), value :: array
+      integer(c_int32_t), value :: rank
+      integer(c_int64_t), value :: count
+      integer(c_int64_t), intent(in) :: coordinates(*)
+      type(c_ptr), value :: buffer
+      integer(c_int64_t), value :: bytes
+      character(kind=c_char), intent(in) :: dtype(*)
     end function
     integer(c_int) function c_comm_free(comm) bind(C, name="bf_comm_free")
       import
@@ -178,8 +266,8 @@ module bedform_interfaces
       character(kind=c_char), intent(in) :: options(*)
       type(bf_session), intent(out) :: session
     end function
-    integer(c_int) function c_session_write(session, path, rank, start, shape, buffer, bytes) &
-        bind(C, name="bf_session_write")
+    integer(c_int) function c_session_write(session, path, rank, start, shape, buffer, bytes, dtype) &
+        bind(C, name="bf_session_write_as")
       import
       type(bf_session), value :: session
       character(kind=c_char), intent(in) :: path(*)
@@ -187,9 +275,55 @@ module bedform_interfaces
       integer(c_int64_t), intent(in) :: start(*), shape(*)
       type(c_ptr), value :: buffer
       integer(c_int64_t), value :: bytes
+      character(kind=c_char), intent(in) :: dtype(*)
     end function
-    integer(c_int) function c_session_append(session, path, axis, rank, shape, buffer, bytes, start) &
-        bind(C, name="bf_session_append")
+    integer(c_int) function c_session_write_borrowed(session, path, rank, start, shape, buffer, bytes, &
+        token, dtype) bind(C, name="bf_session_write_borrowed_as")
+      import
+      type(bf_session), value :: session
+      character(kind=c_char), intent(in) :: path(*)
+      integer(c_int32_t), value :: rank
+      integer(c_int64_t), intent(in) :: start(*), shape(*)
+      type(c_ptr), value :: buffer
+      integer(c_int64_t), value :: bytes
+      integer(c_int64_t), intent(out) :: token
+      character(kind=c_char), intent(in) :: dtype(*)
+    end function
+    integer(c_int) function c_session_write_boxes(session, path, rank, count, starts, shapes, buffer, &
+        bytes, dtype) bind(C, name="bf_session_write_boxes_as")
+      import
+      type(bf_session), value :: session
+      character(kind=c_char), intent(in) :: path(*)
+      integer(c_int32_t), value :: rank
+      integer(c_int64_t), value :: count
+      integer(c_int64_t), intent(in) :: starts(*), shapes(*)
+      type(c_ptr), value :: buffer
+      integer(c_int64_t), value :: bytes
+      character(kind=c_char), intent(in) :: dtype(*)
+    end function
+    integer(c_int) function c_session_write_points(session, path, rank, count, coordinates, buffer, &
+        bytes, dtype) bind(C, name="bf_session_write_points_as")
+      import
+      type(bf_session), value :: session
+      character(kind=c_char), intent(in) :: path(*)
+      integer(c_int32_t), value :: rank
+      integer(c_int64_t), value :: count
+      integer(c_int64_t), intent(in) :: coordinates(*)
+      type(c_ptr), value :: buffer
+      integer(c_int64_t), value :: bytes
+      character(kind=c_char), intent(in) :: dtype(*)
+    end function
+    integer(c_int) function c_session_wait(session, token) bind(C, name="bf_session_wait")
+      import
+      type(bf_session), value :: session
+      integer(c_int64_t), value :: token
+    end function
+    integer(c_int) function c_session_flush(session) bind(C, name="bf_session_flush")
+      import
+      type(bf_session), value :: session
+    end function
+    integer(c_int) function c_session_append(session, path, axis, rank, shape, buffer, bytes, start, &
+        dtype) bind(C, name="bf_session_append_as")
       import
       type(bf_session), value :: session
       character(kind=c_char), intent(in) :: path(*)
@@ -198,6 +332,7 @@ module bedform_interfaces
       type(c_ptr), value :: buffer
       integer(c_int64_t), value :: bytes
       integer(c_int64_t), intent(out) :: start
+      character(kind=c_char), intent(in) :: dtype(*)
     end function
     integer(c_int) function c_define_begin(store) bind(C, name="bf_define_begin")
       import
@@ -231,8 +366,8 @@ module bedform_interfaces
       import
       type(bf_decomposition), value :: decomposition
     end function
-    integer(c_int) function c_session_write_decomposed(session, path, record, decomposition, buffer, bytes) &
-        bind(C, name="bf_session_write_decomposed")
+    integer(c_int) function c_session_write_decomposed(session, path, record, decomposition, buffer, &
+        bytes, dtype) bind(C, name="bf_session_write_decomposed_as")
       import
       type(bf_session), value :: session
       character(kind=c_char), intent(in) :: path(*)
@@ -240,6 +375,19 @@ module bedform_interfaces
       type(bf_decomposition), value :: decomposition
       type(c_ptr), value :: buffer
       integer(c_int64_t), value :: bytes
+      character(kind=c_char), intent(in) :: dtype(*)
+    end function
+    integer(c_int) function c_session_write_decomposed_borrowed(session, path, record, decomposition, &
+        buffer, bytes, token, dtype) bind(C, name="bf_session_write_decomposed_borrowed_as")
+      import
+      type(bf_session), value :: session
+      character(kind=c_char), intent(in) :: path(*)
+      integer(c_int64_t), value :: record
+      type(bf_decomposition), value :: decomposition
+      type(c_ptr), value :: buffer
+      integer(c_int64_t), value :: bytes
+      integer(c_int64_t), intent(out) :: token
+      character(kind=c_char), intent(in) :: dtype(*)
     end function
     integer(c_int) function c_session_commit(session, number) bind(C, name="bf_session_commit")
       import
@@ -249,6 +397,11 @@ module bedform_interfaces
     integer(c_int) function c_session_commit_begin(session) bind(C, name="bf_session_commit_begin")
       import
       type(bf_session), value :: session
+    end function
+    integer(c_int) function c_session_commit_wait(session, number) bind(C, name="bf_session_commit_wait")
+      import
+      type(bf_session), value :: session
+      integer(c_int64_t), intent(out) :: number
     end function
     integer(c_int) function c_session_drain(session, number) bind(C, name="bf_session_drain")
       import
@@ -262,6 +415,26 @@ module bedform_interfaces
     integer(c_int) function c_session_abort(session) bind(C, name="bf_session_abort")
       import
       type(bf_session), value :: session
+    end function
+    integer(c_int) function c_set_stop(stop, context) bind(C, name="bf_set_stop")
+      import
+      type(c_funptr), value :: stop
+      type(c_ptr), value :: context
+    end function
+    ! For the functions of a bf_comm of your own, which call these themselves.
+    integer(c_int) function bf_comm_waits(seconds, missing, count) bind(C, name="bf_comm_waits")
+      import
+      real(c_double), value :: seconds
+      integer(c_int32_t), intent(in) :: missing(*)
+      integer(c_int64_t), value :: count
+    end function
+    real(c_double) function bf_comm_rest(tries) bind(C, name="bf_comm_rest")
+      import
+      integer(c_int32_t), value :: tries
+    end function
+    type(c_ptr) function c_status_name(status) bind(C, name="bf_status_name")
+      import
+      integer(c_int), value :: status
     end function
     type(c_ptr) function c_last_error() bind(C, name="bf_last_error")
       import

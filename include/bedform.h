@@ -9,6 +9,15 @@
  * - Any thread may make any call. Calls on one session run one at a time.
  * - Elements in memory are in C order (the last axis varies fastest), in the machine's byte order. The size
  *   of a buffer is in bytes, and must be that of the selection.
+ * - A call with data carries the type of the elements behind the pointer, in C11 and later and in C++: see
+ *   bedform_types.h. Elements are converted to the type of the array, or from it, if that keeps every value
+ *   of the type: int32 to int64 or float64, float32 to float64, uint8 to int16, bool to any number. Other
+ *   types result in BF_INVALID_ARGUMENT. A pointer to void or char stands for bytes of the array's own type.
+ * - Each call with data has a second form, with _as at the end of its name and with the type as one more
+ *   argument: a name of Zarr ("bool", "int8" ... "uint64", "float16", "float32", "float64", "complex64",
+ *   "complex128"), or "logical8" ... "logical64" for truth values of Fortran. NULL stands for bytes of the
+ *   array's own type. C99 has this form alone; without it calls of C99 pass no type.
+ * - True of a bool array is stored as 1, whatever number other than 0 represents it.
  * - Texts are UTF-8 and end with a NUL. Options and attributes are JSON objects; NULL stands for none.
  *   An option with a name in _bytes is a number, or a text such as "256 MiB" or "1.5 GB".
  * - A call that returns a text writes it to the caller's buffer, and its length in bytes, with the NUL, to
@@ -121,6 +130,27 @@ bf_status bf_set_attributes(bf_store store, const char *path, const char *attrib
 /* Settles the log: turns all commits into shards. Readers and writers may continue. It can be repeated. */
 bf_status bf_settle(bf_store store);
 
+typedef struct bf_recovered {
+  uint64_t drained_bytes;      /* copied from the burst tier */
+  uint64_t completed;          /* promised commits that became visible */
+  uint64_t live;               /* segments of writers that are alive; left alone */
+  uint64_t uncommitted_writes; /* writes of dead writers that no commit has */
+  uint64_t uncommitted_bytes;
+  uint64_t committed;          /* commits made of such writes */
+  uint64_t given_up;           /* promised commits that were given up */
+  uint64_t damaged;            /* sessions with damaged promises: `bedform recover` names them */
+  uint64_t tiers;              /* burst tiers of dead writers that were not looked at */
+} bf_recovered;
+
+/* Finds the remains of dead writers: makes the commits visible that a burst tier has promised, and counts
+ * writes without a commit. Committed data need no recovery. Options:
+ *   leftover  what becomes of writes without a commit: "keep" (the default), "commit" or "discard"; "discard"
+ *             also gives up promises that cannot be kept
+ *   burst     the directory of the burst tier; the configured one by default
+ * `recovered` may be NULL; `bytes` is sizeof(bf_recovered). BF_NOT_FOUND: the store has no log, and nothing
+ * to recover. */
+bf_status bf_recover(bf_store store, const char *options, bf_recovered *recovered, uint64_t bytes);
+
 /* ---- Arrays -------------------------------------------------------------------------------------- */
 
 #define BF_RANK_MAX 32
@@ -180,20 +210,28 @@ bf_status bf_array_explain(bf_array array, uint32_t rank, const uint64_t *start,
  * axis. */
 bf_status bf_read(bf_array array, uint32_t rank, const uint64_t *start, const uint64_t *shape,
                   const int64_t *stride, void *buffer, uint64_t bytes);
+bf_status bf_read_as(bf_array array, uint32_t rank, const uint64_t *start, const uint64_t *shape,
+                     const int64_t *stride, void *buffer, uint64_t bytes, const char *dtype);
 
 /* Reads `count` boxes, each in C order, one after the other; `starts` and `shapes` have `rank` numbers per
  * box. */
 bf_status bf_read_boxes(bf_array array, uint32_t rank, uint64_t count, const uint64_t *starts,
                         const uint64_t *shapes, void *buffer, uint64_t bytes);
+bf_status bf_read_boxes_as(bf_array array, uint32_t rank, uint64_t count, const uint64_t *starts,
+                           const uint64_t *shapes, void *buffer, uint64_t bytes, const char *dtype);
 
 /* Reads `count` single elements; `coordinates` has `rank` numbers per element. */
 bf_status bf_read_points(bf_array array, uint32_t rank, uint64_t count, const uint64_t *coordinates,
                          void *buffer, uint64_t bytes);
+bf_status bf_read_points_as(bf_array array, uint32_t rank, uint64_t count, const uint64_t *coordinates,
+                            void *buffer, uint64_t bytes, const char *dtype);
 
 /* Writes directly to shards: atomic per shard, durable on return. Use a session for data that must appear as
  * a whole, and for data of many processes. */
 bf_status bf_write(bf_array array, uint32_t rank, const uint64_t *start, const uint64_t *shape,
                    const int64_t *stride, const void *data, uint64_t bytes);
+bf_status bf_write_as(bf_array array, uint32_t rank, const uint64_t *start, const uint64_t *shape,
+                      const int64_t *stride, const void *data, uint64_t bytes, const char *dtype);
 
 /* Changes the shape; new elements have the fill value. */
 bf_status bf_resize(bf_array array, uint32_t rank, const uint64_t *shape);
@@ -202,6 +240,8 @@ bf_status bf_resize(bf_array array, uint32_t rank, const uint64_t *shape);
  * receives the index of the first one along `axis`. */
 bf_status bf_append(bf_array array, uint32_t axis, uint32_t rank, const uint64_t *shape, const void *data,
                     uint64_t bytes, uint64_t *start);
+bf_status bf_append_as(bf_array array, uint32_t axis, uint32_t rank, const uint64_t *shape, const void *data,
+                       uint64_t bytes, uint64_t *start, const char *dtype);
 
 /* ---- Conversion ---------------------------------------------------------------------------------- */
 
@@ -265,12 +305,18 @@ typedef struct bf_comm {
  * it returns 1. */
 int bf_comm_waits(double seconds, const int32_t *missing, uint64_t count);
 
+/* Lets other processes have the core, in a function of a bf_comm that has looked for a message in vain.
+ * `tries` counts the calls in this wait, from 0: the first 64 yield, later ones sleep for 0.02 to 1 ms.
+ * Returns the seconds of a clock that only goes forward. */
+double bf_comm_rest(uint32_t tries);
+
 /* Frees a communicator of bf_comm_from_mpi, after the sessions that use it have ended. Collective. */
 bf_status bf_comm_free(bf_comm *comm);
 
 /* Settles the log, as bf_settle does, with the work shared by all processes of `comm` (NULL: this one alone);
  * collective. Options:
- *   memory_bytes   the memory budget of each process for chunks and sections of the log; 512 MiB by default
+ *   memory_bytes   the memory budget of all processes of a node together, for chunks and sections of the log;
+ *                  512 MiB by default
  *   grace_seconds  the time for which old data stay in the log for readers; 0 by default
  *   arrays         a list of paths: settles only these arrays */
 bf_status bf_settle_together(bf_store store, const bf_comm *comm, const char *options);
@@ -290,6 +336,8 @@ bf_status bf_settle_together(bf_store store, const bf_comm *comm, const char *op
  *   settle_bytes, settle_commits
  *                   the limits for unsettled commits in the background; by default those of bedform.toml, or
  *                   1 GiB and 10,000
+ *   settle_memory_bytes
+ *                   512 MiB: the memory budget for settling at the end, of all processes of a node together
  *   durability      "disk"; "node": a commit returns once it is durable in the burst tier
  *   burst           the directory of a burst tier, by default that of BEDFORM_BURST or bedform.toml; false
  *                   for none
@@ -302,12 +350,17 @@ bf_status bf_session_begin(bf_store store, const bf_comm *comm, const char *opti
  * higher rank. */
 bf_status bf_session_write(bf_session session, const char *path, uint32_t rank, const uint64_t *start,
                            const uint64_t *shape, const void *data, uint64_t bytes);
+bf_status bf_session_write_as(bf_session session, const char *path, uint32_t rank, const uint64_t *start,
+                              const uint64_t *shape, const void *data, uint64_t bytes, const char *dtype);
 
 /* Writes as bf_session_write does, but may avoid the copy: the data must stay unchanged until bf_session_wait
  * for the token, the next commit, or the end of the session has returned. */
 bf_status bf_session_write_borrowed(bf_session session, const char *path, uint32_t rank,
                                     const uint64_t *start, const uint64_t *shape, const void *data,
                                     uint64_t bytes, uint64_t *token);
+bf_status bf_session_write_borrowed_as(bf_session session, const char *path, uint32_t rank,
+                                       const uint64_t *start, const uint64_t *shape, const void *data,
+                                       uint64_t bytes, uint64_t *token, const char *dtype);
 bf_status bf_session_wait(bf_session session, uint64_t token);
 
 /* Passes all data written so far, with their description, to the operating system, so that they can be
@@ -318,10 +371,17 @@ bf_status bf_session_flush(bf_session session);
 bf_status bf_session_write_boxes(bf_session session, const char *path, uint32_t rank, uint64_t count,
                                  const uint64_t *starts, const uint64_t *shapes, const void *data,
                                  uint64_t bytes);
+bf_status bf_session_write_boxes_as(bf_session session, const char *path, uint32_t rank, uint64_t count,
+                                    const uint64_t *starts, const uint64_t *shapes, const void *data,
+                                    uint64_t bytes, const char *dtype);
 bf_status bf_session_write_points(bf_session session, const char *path, uint32_t rank, uint64_t count,
                                   const uint64_t *coordinates, const void *data, uint64_t bytes);
+bf_status bf_session_write_points_as(bf_session session, const char *path, uint32_t rank, uint64_t count,
+                                     const uint64_t *coordinates, const void *data, uint64_t bytes,
+                                     const char *dtype);
 
-/* Declares, once, the boxes of this process for writes to many arrays or of many time steps. */
+/* Declares, once, the boxes of this process for writes to many arrays or of many time steps. After
+ * bf_decomposition_free a session keeps their memory until it writes another decomposition. */
 bf_status bf_decomposition_declare(uint32_t rank, uint64_t count, const uint64_t *starts,
                                    const uint64_t *shapes, bf_decomposition *decomposition);
 bf_status bf_decomposition_free(bf_decomposition decomposition);
@@ -330,11 +390,17 @@ bf_status bf_decomposition_free(bf_decomposition decomposition);
  * the first axis of an array with one more axis. */
 bf_status bf_session_write_decomposed(bf_session session, const char *path, int64_t record,
                                       bf_decomposition decomposition, const void *data, uint64_t bytes);
+bf_status bf_session_write_decomposed_as(bf_session session, const char *path, int64_t record,
+                                         bf_decomposition decomposition, const void *data, uint64_t bytes,
+                                         const char *dtype);
 
 /* Writes as bf_session_write_decomposed does, but may avoid the copy: see bf_session_write_borrowed. */
 bf_status bf_session_write_decomposed_borrowed(bf_session session, const char *path, int64_t record,
                                                bf_decomposition decomposition, const void *data,
                                                uint64_t bytes, uint64_t *token);
+bf_status bf_session_write_decomposed_borrowed_as(bf_session session, const char *path, int64_t record,
+                                                  bf_decomposition decomposition, const void *data,
+                                                  uint64_t bytes, uint64_t *token, const char *dtype);
 
 /* Creates the arrays defined since bf_define_begin(store) in the process with rank 0; collective. Only the
  * `store` of that process counts. All processes can write to the arrays at once. They become visible with the
@@ -350,6 +416,9 @@ bf_status bf_session_resize(bf_session session, const char *path, uint32_t rank,
  * commit, the commit fails with BF_CONFLICT. */
 bf_status bf_session_append(bf_session session, const char *path, uint32_t axis, uint32_t rank,
                             const uint64_t *shape, const void *data, uint64_t bytes, uint64_t *start);
+bf_status bf_session_append_as(bf_session session, const char *path, uint32_t axis, uint32_t rank,
+                               const uint64_t *shape, const void *data, uint64_t bytes, uint64_t *start,
+                               const char *dtype);
 
 /* Makes the writes of all processes visible, atomically and durably; collective. If one process fails, all
  * get its error, and nothing becomes visible. `number` (may be NULL) receives the number of the commit. */
@@ -379,5 +448,7 @@ bf_status bf_session_abort(bf_session session);
 #ifdef __cplusplus
 }
 #endif
+
+#include "bedform_types.h"
 
 #endif

@@ -17,9 +17,7 @@
 
 #include <limits.h>
 #include <mpi.h>
-#include <sched.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "bedform.h"
 
@@ -27,17 +25,6 @@
 #ifndef BF_MPI_PIECE
 #define BF_MPI_PIECE (1 << 30)
 #endif
-/* The number of yields before a wait sleeps, then its shortest and longest sleep in nanoseconds. Each sleep
- * is half as long again as the previous one. */
-#define BF_MPI_YIELDS 64
-#define BF_MPI_SLEEP_MIN 20000L
-#define BF_MPI_SLEEP_MAX 1000000L
-
-static inline double bf_mpi_seconds(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 /* Reports a wait that has lasted for `seconds`; returns 0 to continue it, or an error. The first requests
  * receive the pieces of `received`, in order, which tells which peers have not sent. */
@@ -69,27 +56,21 @@ static inline int bf_mpi_long_wait(double seconds, MPI_Request *requests, const 
 /* Waits for requests; the first ones receive the pieces of `received`. */
 static inline int bf_mpi_wait(int count, MPI_Request *requests, const bf_message *received,
                               uint64_t received_count) {
-  int tries = 0, first = 0;
-  long pause = BF_MPI_SLEEP_MIN;
-  double start = bf_mpi_seconds(), next = start + 1;
+  uint32_t tries = 0;
+  int first = 0;
+  double start = 0, next = 1;
   while (first < count) {
     int done = 0;
     int code = MPI_Test(requests + first, &done, MPI_STATUS_IGNORE);
     if (code != MPI_SUCCESS) return code;
     if (done) {
       first += 1;
-    } else if (tries < BF_MPI_YIELDS) {
-      tries += 1;
-      sched_yield();
     } else {
-      struct timespec time;
-      time.tv_sec = 0;
-      time.tv_nsec = pause;
-      nanosleep(&time, NULL);
-      pause += pause / 2;
-      if (pause > BF_MPI_SLEEP_MAX) pause = BF_MPI_SLEEP_MAX;
-      if (bf_mpi_seconds() >= next) {
-        code = bf_mpi_long_wait(bf_mpi_seconds() - start, requests, received, received_count);
+      double now = bf_comm_rest(tries);
+      if (tries == 0) start = now;
+      tries += 1;
+      if (now - start >= next) {
+        code = bf_mpi_long_wait(now - start, requests, received, received_count);
         if (code != 0) return code;
         next += 1;
       }

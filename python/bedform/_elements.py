@@ -49,13 +49,16 @@ class ElementConverter:
         self._is_text = dtype.hasobject
 
     def converted(self, value: Any) -> AnyArray:
-        """Converts ``value`` to elements, as NumPy's assignment does.
+        """Converts ``value`` to elements, as NumPy's assignment does where no value is lost.
+
+        Floats may lose digits. Whole numbers in floats become integers.
 
         Raises
         ------
         InvalidArgumentError
             The values have masked elements, whose stored value is undefined. Or the array cannot
-            hold their type: times (``datetime64``), for example, would lose unit and epoch.
+            hold their type: times (``datetime64``), for example, would lose unit and epoch. Or it
+            holds integers or truth values, and one of the values is not among these.
         """
         # Checked first, since NumPy turns masked elements of a list into NaN.
         masked = _masked(value)
@@ -84,11 +87,38 @@ class ElementConverter:
             raise InvalidArgumentError(
                 f"{self._path} holds {self._dtype}: the imaginary part is lost"
             )
+        is_checked = self._is_checked(data)
         try:
             # From the original value, since NumPy makes floats of a list of large integers.
-            return np.asarray(value if plain else data, dtype=self._dtype)
+            with np.errstate(all="ignore" if is_checked else None):
+                converted = np.asarray(value if plain else data, dtype=self._dtype)
         except (OverflowError, TypeError, ValueError) as error:
             raise InvalidArgumentError(f"{self._path} holds {self._dtype}: {error}") from None
+        if is_checked:
+            self._check_kept(data, converted)
+        return converted
+
+    def _is_checked(self, data: AnyArray) -> bool:
+        """Whether a conversion of ``data`` to integers, or of integers, could lose values."""
+        if np.can_cast(data.dtype, self._dtype, "safe"):
+            return False
+        becomes_integer = self._dtype.kind in "iub" and data.dtype.kind in "iubf"
+        return becomes_integer or (self._dtype.kind in "fc" and data.dtype.kind in "iu")
+
+    def _check_kept(self, data: AnyArray, converted: AnyArray) -> None:
+        """Fails unless ``converted`` has the numbers of ``data``."""
+        if self._dtype.kind in "fc":
+            # Rounded, but not to infinity.
+            kept = np.isfinite(converted)
+        elif data.dtype.kind == "f":
+            kept = (converted == data) & _is_within_range(data, self._dtype)
+        else:
+            kept = converted == data
+        if not kept.all():
+            lost = np.broadcast_to(data, kept.shape)[~kept].flat[0]
+            raise InvalidArgumentError(
+                f"{self._path} holds {self._dtype}, which has no {lost}: convert the values first"
+            )
 
     def _array_of(self, value: Any) -> AnyArray:
         # NumPy's own text type would strip NULs at the ends of plain texts.
@@ -109,6 +139,16 @@ class ElementConverter:
         raise InvalidArgumentError(
             f"{self._path} holds text, not {type(element).__name__}: convert the values first"
         )
+
+
+def _is_within_range(data: AnyArray, dtype: np.dtype[Any]) -> npt.NDArray[np.bool_]:
+    """Returns where floats lie in the range of integers, whose ends floats may not represent."""
+    if dtype.kind == "b":
+        return (data >= 0) & (data <= 1)
+    limits = np.iinfo(dtype)
+    # Of 64 bits, since small floats do not represent them.
+    least, end = np.float64(limits.min), np.float64(2) ** (limits.bits - (dtype.kind == "i"))
+    return (data >= least) & (data < end)
 
 
 def _masked(value: Any) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -76,6 +78,9 @@ class Session:
         self._members = members
         self._arrays: dict[str, Array | _PendingArray] = {}
         self._lent = 0
+        # Numbers of decompositions that Python has collected; the engine forgets them later, since
+        # a finalizer must not wait for a call of another thread.
+        self._collected: deque[int] = deque()
         self._has_ended = False
 
     @property
@@ -189,7 +194,8 @@ class Session:
     def declare(self, starts: Any, shapes: Any) -> Decomposition:
         """Declare boxes that this process writes many times, in many arrays or at many records.
 
-        A write of declared boxes adds no description of them to the log.
+        A write of declared boxes adds no description of them to the log. The memory of a
+        decomposition that the program no longer holds is freed.
 
         Examples
         --------
@@ -205,8 +211,11 @@ class Session:
         starts, shapes, rank = _boxes(starts, shapes)
         if not starts:
             return Decomposition(self, None, rank)
-        number = self._store._call(self._inner.declare)(starts, shapes, rank)
-        return Decomposition(self, number, rank)
+        forgotten = [self._collected.popleft() for _ in range(len(self._collected))]
+        number = self._store._call(self._inner.declare)(starts, shapes, rank, forgotten)
+        declared = Decomposition(self, number, rank)
+        weakref.finalize(declared, self._collected.append, number).atexit = False
+        return declared
 
     def write_declared(
         self,

@@ -265,6 +265,7 @@ class Store(ReadaheadMixin, Group):
         settle: Literal["end", "later", "background"] = "end",
         settle_bytes: int | str | None = None,
         settle_commits: int | None = None,
+        settle_memory: int | str = "512 MiB",
         buffer: int | str = "64 MiB",
         durability: Literal["disk", "node"] = "disk",
         burst: str | os.PathLike[str] | Literal[False] | None = None,
@@ -284,6 +285,9 @@ class Store(ReadaheadMixin, Group):
         settle_bytes, settle_commits
             With ``"background"``, the most bytes and commits that may be unsettled. The defaults
             come from ``bedform.toml``, else 1 GiB and 10,000 commits. At the limit a commit waits.
+        settle_memory
+            The memory budget in bytes for settling at the end. The processes of a node divide it
+            among them.
         buffer
             Bytes that may wait in memory to be written; a write beyond them blocks.
         durability
@@ -329,6 +333,7 @@ class Store(ReadaheadMixin, Group):
                 "settle": settle,
                 "settle_bytes": settle_bytes,
                 "settle_commits": settle_commits,
+                "settle_memory_bytes": byte_count(settle_memory, "settle_memory"),
                 "burst": _tier(burst),
                 "burst_capacity_bytes": burst_capacity,
             }
@@ -394,8 +399,9 @@ class Store(ReadaheadMixin, Group):
         Parameters
         ----------
         memory
-            Bytes in each process for chunks and for data read from the log. The limit excludes a
-            base use of 64 MiB and about 40 KiB per array.
+            Bytes for chunks and for data read from the log: in this process, in each worker of
+            Dask, or, with ``comm``, in all processes of a node together. The limit excludes a base
+            use of 64 MiB and about 40 KiB per array in each process.
         arrays
             Paths of the arrays to settle. Commits stay in the log until all arrays are settled.
         comm

@@ -201,17 +201,24 @@ impl Session {
             .map_err(raise)
     }
 
-    /// Declares boxes, and returns their number.
+    /// Declares boxes, and returns their number; forgets earlier ones by their numbers.
     fn declare(
         &self,
         py: Python<'_>,
         starts: Vec<u64>,
         shapes: Vec<u64>,
         rank: usize,
+        forgotten: Vec<u64>,
     ) -> PyResult<u64> {
         let boxes = boxes_of(rank, starts, shapes)?;
-        detached(py, || self.with(|session| session.declare(boxes).map(Decomposition::number)))
-            .map_err(raise)
+        let declare = |session: &mut bedform::log::session::Session| {
+            forgotten
+                .into_iter()
+                .map(Decomposition::from_number)
+                .for_each(|one| session.forget(one));
+            session.declare(boxes).map(Decomposition::number)
+        };
+        detached(py, || self.with(declare)).map_err(raise)
     }
 
     /// Writes declared boxes, as `write_boxes` does, at index `record` along the first axis if it

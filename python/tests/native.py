@@ -56,7 +56,9 @@ def needed(tool: str | Path, how: str = "pip install mpich") -> str:
 
 @pytest.fixture(scope="session")
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Bedform's C library, installed as a user would."""
+    """Bedform's C library, installed as a user would; BEDFORM_TEST_PREFIX names another one."""
+    if installed := os.environ.get("BEDFORM_TEST_PREFIX"):
+        return Path(installed)
     place = tmp_path_factory.mktemp("prefix")
     run("make", "--no-print-directory", "-C", ROOT, "install", f"PREFIX={place}", "LIBS=shared")
     return place

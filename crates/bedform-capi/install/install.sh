@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the C libraries of the kinds $3... (shared, static) from the directory $1, where cargo has built
-# them, with all that goes with them below the directory $2; `make install` calls it.
+# them and the program `bedform`, with all that goes with them below the directory $2; `make install` calls it.
 set -eu
 built=$1
 prefix=$2
@@ -28,6 +28,17 @@ install_shared() {
   ln -sf libbedform.so.0 "$prefix/lib/libbedform.so"
 }
 
+# The program `bedform`, unless the Python package has put its own there, which has more commands.
+install_program() {
+  if [ "$(head -c 2 "$prefix/bin/bedform" 2>/dev/null)" = "#!" ]; then
+    echo "kept $prefix/bin/bedform, of the Python package"
+    return
+  fi
+  cp "$built/bedform" "$prefix/bin/bedform.new"
+  chmod 755 "$prefix/bin/bedform.new"
+  mv -f "$prefix/bin/bedform.new" "$prefix/bin/bedform"
+}
+
 # One object whose symbols bf_* alone are global: the archive of cargo also has Zstandard, Blosc and the like,
 # which a program may link in versions of its own.
 install_static() {
@@ -42,13 +53,14 @@ install_static() {
   private=$(cat "$built/bedform-static-libs")
 }
 
-mkdir -p "$prefix/lib/pkgconfig" "$prefix/lib/cmake/bedform" "$prefix/include" \
+mkdir -p "$prefix/bin" "$prefix/lib/pkgconfig" "$prefix/lib/cmake/bedform" "$prefix/include" \
   "$prefix/share/bedform/fortran"
 # An older one would not fit the headers.
 rm -f "$prefix/lib/libbedform.a"
 for kind; do
   "install_$kind"
 done
+install_program
 list=$(echo "$private" | tr ' ' ';')
 for header in "$root"/include/*.h; do
   put "$header" "$prefix/include/$(basename "$header")"

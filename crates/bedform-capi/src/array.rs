@@ -1,23 +1,49 @@
 //! Calls on arrays: creation, description, reading, writing.
 
 use std::ffi::{c_char, c_void};
+use std::ops::Deref;
+use std::ptr::null;
 
 use bedform::{Array, Elements, Error, NewArray, Result};
-use bedform_geometry::{RANK_MAX, Selection};
+use bedform_format::DataType;
+use bedform_geometry::{RANK_MAX, Selection, element_count};
 use serde_json::{Value, json};
 
 use crate::arguments::{
     axes, boxes, buffer as room, data as elements, give, give_if, give_text, object, path, points,
     region, text,
 };
+use crate::elements::{ElementType, from_stored, to_stored};
 use crate::handles::handle;
 use crate::status::{StatusNumber, call, misuse};
 use crate::store::StoreHandle;
 
 handle!(
     /// `bf_array`.
-    pub ArrayHandle, Array, Array
+    pub ArrayHandle, Array, OpenArray
 );
+
+/// An array, with the type of its elements, which never changes.
+#[derive(Clone)]
+pub(crate) struct OpenArray {
+    array: Array,
+    data_type: DataType,
+}
+
+impl OpenArray {
+    fn new(array: Array) -> Result<Self> {
+        let data_type = array.data_type()?;
+        Ok(Self { array, data_type })
+    }
+}
+
+impl Deref for OpenArray {
+    type Target = Array;
+
+    fn deref(&self) -> &Array {
+        &self.array
+    }
+}
 
 /// `bf_array_facts`. Later versions append fields.
 #[derive(Debug, Clone, Copy)]
@@ -83,7 +109,10 @@ pub unsafe extern "C" fn bf_create_array(
             return Ok(());
         };
         let made = store.create_array(&path, &new)?;
-        if array.is_null() { Ok(()) } else { give("the array", array, ArrayHandle::new(made)) }
+        if array.is_null() {
+            return Ok(());
+        }
+        give("the array", array, ArrayHandle::new(OpenArray::new(made)?))
     })
 }
 
@@ -142,7 +171,7 @@ pub unsafe extern "C" fn bf_open_array(
     call(|| unsafe {
         give("the array", array, ArrayHandle::NULL)?;
         let found = store.get()?.array(&path(name)?)?;
-        give("the array", array, ArrayHandle::new(found))
+        give("the array", array, ArrayHandle::new(OpenArray::new(found)?))
     })
 }
 
@@ -184,7 +213,7 @@ fn facts_of(array: ArrayHandle) -> Result<ArrayFacts> {
     let missing = || Error::invalid("the array cannot be described");
     let chunks = lengths("chunks").ok_or_else(missing)?;
     let rank = described["shape"].as_array().map_or(0, Vec::len);
-    let data_type = array.get()?.data_type()?;
+    let data_type = array.get()?.data_type;
     let mut facts = ArrayFacts {
         rank: u32::try_from(rank).unwrap_or(0),
         reserved: 0,
@@ -260,16 +289,19 @@ pub unsafe extern "C" fn bf_array_explain(
     })
 }
 
-/// Reads `selection` into the caller's buffer.
+/// Reads `selection` into the caller's buffer for elements of type `dtype`.
 unsafe fn read(
     array: ArrayHandle,
     selection: &Selection,
+    dtype: *const c_char,
     buffer: *mut c_void,
     bytes: u64,
 ) -> Result<()> {
     // SAFETY: the contract of the call.
-    let buffer = unsafe { room(buffer, bytes) }?;
-    array.get()?.read(selection, buffer).map(drop)
+    let (buffer, wanted) = unsafe { (room(buffer, bytes)?, ElementType::of_call(dtype)?) };
+    let OpenArray { array, data_type } = array.get()?;
+    let read = |buffer: &mut [u8]| array.read(selection, buffer).map(drop);
+    from_stored(array.path(), data_type, wanted, selection.len(), buffer, read)
 }
 
 /// `bf_read`.
@@ -284,7 +316,23 @@ pub unsafe extern "C" fn bf_read(
     bytes: u64,
 ) -> StatusNumber {
     // SAFETY: the contract of the call.
-    call(|| unsafe { read(array, &region(rank, start, shape, stride)?, buffer, bytes) })
+    unsafe { bf_read_as(array, rank, start, shape, stride, buffer, bytes, null()) }
+}
+
+/// `bf_read_as`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_read_as(
+    array: ArrayHandle,
+    rank: u32,
+    start: *const u64,
+    shape: *const u64,
+    stride: *const i64,
+    buffer: *mut c_void,
+    bytes: u64,
+    dtype: *const c_char,
+) -> StatusNumber {
+    // SAFETY: the contract of the call.
+    call(|| unsafe { read(array, &region(rank, start, shape, stride)?, dtype, buffer, bytes) })
 }
 
 /// `bf_read_boxes`.
@@ -299,9 +347,25 @@ pub unsafe extern "C" fn bf_read_boxes(
     bytes: u64,
 ) -> StatusNumber {
     // SAFETY: the contract of the call.
+    unsafe { bf_read_boxes_as(array, rank, count, starts, shapes, buffer, bytes, null()) }
+}
+
+/// `bf_read_boxes_as`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_read_boxes_as(
+    array: ArrayHandle,
+    rank: u32,
+    count: u64,
+    starts: *const u64,
+    shapes: *const u64,
+    buffer: *mut c_void,
+    bytes: u64,
+    dtype: *const c_char,
+) -> StatusNumber {
+    // SAFETY: the contract of the call.
     call(|| unsafe {
         let selection = Selection::Union(boxes(rank, count, starts, shapes)?);
-        read(array, &selection, buffer, bytes)
+        read(array, &selection, dtype, buffer, bytes)
     })
 }
 
@@ -316,7 +380,22 @@ pub unsafe extern "C" fn bf_read_points(
     bytes: u64,
 ) -> StatusNumber {
     // SAFETY: the contract of the call.
-    call(|| unsafe { read(array, &points(rank, count, coordinates)?, buffer, bytes) })
+    unsafe { bf_read_points_as(array, rank, count, coordinates, buffer, bytes, null()) }
+}
+
+/// `bf_read_points_as`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_read_points_as(
+    array: ArrayHandle,
+    rank: u32,
+    count: u64,
+    coordinates: *const u64,
+    buffer: *mut c_void,
+    bytes: u64,
+    dtype: *const c_char,
+) -> StatusNumber {
+    // SAFETY: the contract of the call.
+    call(|| unsafe { read(array, &points(rank, count, coordinates)?, dtype, buffer, bytes) })
 }
 
 /// `bf_write`.
@@ -331,10 +410,28 @@ pub unsafe extern "C" fn bf_write(
     bytes: u64,
 ) -> StatusNumber {
     // SAFETY: the contract of the call.
+    unsafe { bf_write_as(array, rank, start, shape, stride, data, bytes, null()) }
+}
+
+/// `bf_write_as`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_write_as(
+    array: ArrayHandle,
+    rank: u32,
+    start: *const u64,
+    shape: *const u64,
+    stride: *const i64,
+    data: *const c_void,
+    bytes: u64,
+    dtype: *const c_char,
+) -> StatusNumber {
+    // SAFETY: the contract of the call.
     call(|| unsafe {
         let selection = region(rank, start, shape, stride)?;
-        let data = Elements::Bytes(elements(data, bytes)?);
-        array.get()?.write(&selection, data).map(drop)
+        let (data, given) = (elements(data, bytes)?, ElementType::of_call(dtype)?);
+        let OpenArray { array, data_type } = array.get()?;
+        let stored = to_stored(array.path(), data_type, given, selection.len(), data)?;
+        array.write(&selection, Elements::Bytes(&stored)).map(drop)
     })
 }
 
@@ -361,10 +458,28 @@ pub unsafe extern "C" fn bf_append(
     start: *mut u64,
 ) -> StatusNumber {
     // SAFETY: the contract of the call.
+    unsafe { bf_append_as(array, axis, rank, shape, data, bytes, start, null()) }
+}
+
+/// `bf_append_as`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_append_as(
+    array: ArrayHandle,
+    axis: u32,
+    rank: u32,
+    shape: *const u64,
+    data: *const c_void,
+    bytes: u64,
+    start: *mut u64,
+    dtype: *const c_char,
+) -> StatusNumber {
+    // SAFETY: the contract of the call.
     call(|| unsafe {
         let shape = axes("shape", shape, rank)?;
-        let data = Elements::Bytes(elements(data, bytes)?);
-        let at = array.get()?.append(axis as usize, shape, data)?;
+        let (data, given) = (elements(data, bytes)?, ElementType::of_call(dtype)?);
+        let OpenArray { array, data_type } = array.get()?;
+        let stored = to_stored(array.path(), data_type, given, element_count(shape), data)?;
+        let at = array.append(axis as usize, shape, Elements::Bytes(&stored))?;
         give_if("the start", start, at)
     })
 }

@@ -9,6 +9,7 @@
 //! | [`status`] | statuses, and the text of the last error |
 //! | `handles` | the table behind all handles |
 //! | `arguments` | the validation of arguments from C |
+//! | `elements` | the types of a program's elements, and their conversion |
 //! | [`stopping`] | the callback that stops calls |
 //! | [`store`], [`mod@array`], [`session`], [`define`], [`convert`] | the calls, by object |
 
@@ -20,6 +21,7 @@ mod arguments;
 pub mod array;
 pub mod convert;
 pub mod define;
+mod elements;
 mod handles;
 pub mod session;
 pub mod status;

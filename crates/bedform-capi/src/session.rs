@@ -1,21 +1,25 @@
 //! Writing sessions, of one process or of many.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
 use std::io::Write as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::ptr::null;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use bedform::comm::{CMembers, wait_on};
 use bedform::log::session::{Decomposition as Declared, Session, SessionOptions, Token, decline};
 use bedform::panics::session_panicked;
-use bedform::{Elements, Result, Store};
+use bedform::{Elements, Error, Result, Store};
 use bedform_format::ObjectPath;
 use bedform_format::log::Boxes;
-use bedform_geometry::Selection;
+use bedform_geometry::{Selection, element_count};
 
 use crate::arguments::{
     axes, boxes_to_write, data as elements, give, give_if, object, path, points, region,
 };
+use crate::elements::{ElementType, to_stored};
 use crate::handles::handle;
 use crate::status::{StatusNumber, call, misuse};
 use crate::store::{StoreHandle, members_of};
@@ -37,8 +41,47 @@ pub(crate) struct HandleBoxes {
 /// An open session, with the decompositions that it knows.
 pub(crate) struct OpenSession {
     session: Session,
-    /// The session's own identifiers of decompositions, by handle.
-    declared: HashMap<u64, Declared>,
+    /// Decompositions that are declared to the session, by handle.
+    declared: HashMap<u64, DeclaredHandle>,
+}
+
+/// The session's own identifier of a decomposition, and the boxes behind its handle while that is
+/// not freed.
+struct DeclaredHandle {
+    declared: Declared,
+    boxes: Weak<HandleBoxes>,
+}
+
+impl OpenSession {
+    /// Returns the session's identifier of a decomposition, which is declared to it by the first
+    /// write.
+    fn declared(
+        &mut self,
+        handle: DecompositionHandle,
+        parts: &Arc<HandleBoxes>,
+        boxes: &Boxes,
+    ) -> Result<Declared> {
+        if let Some(known) = self.declared.get(&handle.id) {
+            return Ok(known.declared);
+        }
+        self.forget_freed();
+        let declared = self.session.declare(boxes.clone())?;
+        let known = DeclaredHandle { declared, boxes: Arc::downgrade(parts) };
+        self.declared.insert(handle.id, known);
+        Ok(declared)
+    }
+
+    /// Forgets decompositions whose handles were freed.
+    fn forget_freed(&mut self) {
+        let session = &mut self.session;
+        self.declared.retain(|_, known| {
+            let is_alive = known.boxes.strong_count() > 0;
+            if !is_alive {
+                session.forget(known.declared);
+            }
+            is_alive
+        });
+    }
 }
 
 pub(crate) type SharedSession = Arc<Mutex<Option<OpenSession>>>;
@@ -105,16 +148,48 @@ pub unsafe extern "C" fn bf_session_begin(
     })
 }
 
+/// The data of a write as a call passes them: bytes, and the name of their type.
+#[derive(Clone, Copy)]
+struct GivenData {
+    bytes: &'static [u8],
+    data_type: Option<ElementType>,
+}
+
+impl GivenData {
+    /// # Safety
+    /// The contract of the calls that write. The bytes are valid for as long as the call says, not
+    /// for ever.
+    unsafe fn new(data: *const c_void, bytes: u64, dtype: *const c_char) -> Result<Self> {
+        // SAFETY: the contract of this function.
+        unsafe {
+            Ok(Self { bytes: elements(data, bytes)?, data_type: ElementType::of_call(dtype)? })
+        }
+    }
+
+    /// Returns `count` elements of the array at `path`.
+    fn stored(
+        self,
+        session: &mut Session,
+        path: &ObjectPath,
+        count: Option<u64>,
+    ) -> Result<Cow<'static, [u8]>> {
+        let data_type = session.data_type(path)?;
+        to_stored(path.as_str(), data_type, self.data_type, count, self.bytes)
+    }
+}
+
 unsafe fn write(
     session: SessionHandle,
     name: *const c_char,
     selection: &Selection,
-    data: *const c_void,
-    bytes: u64,
+    data: GivenData,
 ) -> Result<()> {
     // SAFETY: the contract of the call.
-    let (path, data) = unsafe { (path(name)?, elements(data, bytes)?) };
-    with(session, |session| session.write(&path, selection, Elements::Bytes(data)).map(drop))
+    let path = unsafe { path(name)? };
+    with(session, |session| {
+        let stored = data.stored(session, &path, selection.len())?;
+        session.write(&path, selection, Elements::Bytes(&stored)).map(drop)
+    })
 }
 
 /// `bf_session_write`.
@@ -129,18 +204,34 @@ pub unsafe extern "C" fn bf_session_write(
     bytes: u64,
 ) -> StatusNumber {
     // SAFETY: the contract of the call.
+    unsafe { bf_session_write_as(session, name, rank, start, shape, data, bytes, null()) }
+}
+
+/// `bf_session_write_as`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_session_write_as(
+    session: SessionHandle,
+    name: *const c_char,
+    rank: u32,
+    start: *const u64,
+    shape: *const u64,
+    data: *const c_void,
+    bytes: u64,
+    dtype: *const c_char,
+) -> StatusNumber {
+    // SAFETY: the contract of the call.
     call(|| unsafe {
-        let selection = region(rank, start, shape, std::ptr::null())?;
-        write(session, name, &selection, data, bytes)
+        let selection = region(rank, start, shape, null())?;
+        write(session, name, &selection, GivenData::new(data, bytes, dtype)?)
     })
 }
 
-/// Data of the caller, which stay in place until they are written.
-struct Borrowed(&'static [u8]);
+/// Elements that a session keeps until they are written: the caller's own, or converted ones.
+struct KeptElements(Cow<'static, [u8]>);
 
-impl AsRef<[u8]> for Borrowed {
+impl AsRef<[u8]> for KeptElements {
     fn as_ref(&self) -> &[u8] {
-        self.0
+        &self.0
     }
 }
 
@@ -156,13 +247,35 @@ pub unsafe extern "C" fn bf_session_write_borrowed(
     bytes: u64,
     token: *mut u64,
 ) -> StatusNumber {
+    // SAFETY: the contract of the call.
+    unsafe {
+        bf_session_write_borrowed_as(session, name, rank, start, shape, data, bytes, token, null())
+    }
+}
+
+/// `bf_session_write_borrowed_as`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_session_write_borrowed_as(
+    session: SessionHandle,
+    name: *const c_char,
+    rank: u32,
+    start: *const u64,
+    shape: *const u64,
+    data: *const c_void,
+    bytes: u64,
+    token: *mut u64,
+    dtype: *const c_char,
+) -> StatusNumber {
     // SAFETY: the contract of the call: the data stay valid until `bf_session_wait`, the next
     // commit or the session's end, and the session drops them by then.
     call(|| unsafe {
         give("the token", token, 0)?;
-        let selection = region(rank, start, shape, std::ptr::null())?;
-        let (path, data) = (path(name)?, Borrowed(elements(data, bytes)?));
-        let taken = with(session, |session| session.write_held(&path, &selection, Box::new(data)))?;
+        let selection = region(rank, start, shape, null())?;
+        let (path, data) = (path(name)?, GivenData::new(data, bytes, dtype)?);
+        let taken = with(session, |session| {
+            let kept = KeptElements(data.stored(session, &path, selection.len())?);
+            session.write_held(&path, &selection, Box::new(kept))
+        })?;
         give("the token", token, taken.number())
     })
 }
@@ -197,14 +310,41 @@ pub unsafe extern "C" fn bf_session_write_boxes(
     bytes: u64,
 ) -> StatusNumber {
     // SAFETY: the contract of the call.
+    unsafe {
+        bf_session_write_boxes_as(session, name, rank, count, starts, shapes, data, bytes, null())
+    }
+}
+
+/// `bf_session_write_boxes_as`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_session_write_boxes_as(
+    session: SessionHandle,
+    name: *const c_char,
+    rank: u32,
+    count: u64,
+    starts: *const u64,
+    shapes: *const u64,
+    data: *const c_void,
+    bytes: u64,
+    dtype: *const c_char,
+) -> StatusNumber {
+    // SAFETY: the contract of the call.
     call(|| unsafe {
         let boxes: Option<Boxes> = boxes_to_write(rank, count, starts, shapes)?;
-        let (path, data) = (path(name)?, elements(data, bytes)?);
-        with(session, |session| match boxes {
-            Some(boxes) => session.write_boxes(&path, boxes, data).map(drop),
-            None => write_nothing(session, &path, data).map(drop),
+        let (path, data) = (path(name)?, GivenData::new(data, bytes, dtype)?);
+        with(session, |session| {
+            let stored = data.stored(session, &path, elements_of(boxes.as_ref()))?;
+            match boxes {
+                Some(boxes) => session.write_boxes(&path, boxes, &stored).map(drop),
+                None => write_nothing(session, &path, &stored).map(drop),
+            }
         })
     })
+}
+
+/// Returns the number of elements of boxes, if it can be counted.
+fn elements_of(boxes: Option<&Boxes>) -> Option<u64> {
+    boxes.map_or(Some(0), |boxes| boxes.elements().ok())
 }
 
 /// `bf_session_write_points`.
@@ -219,7 +359,28 @@ pub unsafe extern "C" fn bf_session_write_points(
     bytes: u64,
 ) -> StatusNumber {
     // SAFETY: the contract of the call.
-    call(|| unsafe { write(session, name, &points(rank, count, coordinates)?, data, bytes) })
+    unsafe {
+        bf_session_write_points_as(session, name, rank, count, coordinates, data, bytes, null())
+    }
+}
+
+/// `bf_session_write_points_as`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_session_write_points_as(
+    session: SessionHandle,
+    name: *const c_char,
+    rank: u32,
+    count: u64,
+    coordinates: *const u64,
+    data: *const c_void,
+    bytes: u64,
+    dtype: *const c_char,
+) -> StatusNumber {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        let selection = points(rank, count, coordinates)?;
+        write(session, name, &selection, GivenData::new(data, bytes, dtype)?)
+    })
 }
 
 /// `bf_decomposition_declare`.
@@ -257,10 +418,27 @@ pub unsafe extern "C" fn bf_session_write_decomposed(
     bytes: u64,
 ) -> StatusNumber {
     // SAFETY: the contract of the call.
+    unsafe {
+        bf_session_write_decomposed_as(session, name, record, decomposition, data, bytes, null())
+    }
+}
+
+/// `bf_session_write_decomposed_as`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_session_write_decomposed_as(
+    session: SessionHandle,
+    name: *const c_char,
+    record: i64,
+    decomposition: DecompositionHandle,
+    data: *const c_void,
+    bytes: u64,
+    dtype: *const c_char,
+) -> StatusNumber {
+    // SAFETY: the contract of the call.
     call(|| unsafe {
-        let data = elements(data, bytes)?;
-        write_decomposed(session, name, record, decomposition, data, |session, place| {
-            session.write_declared(place.path, place.record, place.declared, data)
+        let data = GivenData::new(data, bytes, dtype)?;
+        write_decomposed(session, name, record, decomposition, data, |session, place, data| {
+            session.write_declared(place.path, place.record, place.declared, &data)
         })
         .map(drop)
     })
@@ -277,13 +455,41 @@ pub unsafe extern "C" fn bf_session_write_decomposed_borrowed(
     bytes: u64,
     token: *mut u64,
 ) -> StatusNumber {
+    let untyped = null();
+    // SAFETY: the contract of the call.
+    unsafe {
+        bf_session_write_decomposed_borrowed_as(
+            session,
+            name,
+            record,
+            decomposition,
+            data,
+            bytes,
+            token,
+            untyped,
+        )
+    }
+}
+
+/// `bf_session_write_decomposed_borrowed_as`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_session_write_decomposed_borrowed_as(
+    session: SessionHandle,
+    name: *const c_char,
+    record: i64,
+    decomposition: DecompositionHandle,
+    data: *const c_void,
+    bytes: u64,
+    token: *mut u64,
+    dtype: *const c_char,
+) -> StatusNumber {
     // SAFETY: the contract of the call, as for `bf_session_write_borrowed`.
     call(|| unsafe {
         give("the token", token, 0)?;
-        let data: &'static [u8] = elements(data, bytes)?;
-        let write = |session: &mut Session, place: DeclaredTarget<'_>| {
-            let data = Box::new(Borrowed(data));
-            session.write_declared_held(place.path, place.record, place.declared, data)
+        let data = GivenData::new(data, bytes, dtype)?;
+        let write = |session: &mut Session, place: DeclaredTarget<'_>, data| {
+            let kept = Box::new(KeptElements(data));
+            session.write_declared_held(place.path, place.record, place.declared, kept)
         };
         let taken = write_decomposed(session, name, record, decomposition, data, write)?;
         give("the token", token, taken.number())
@@ -297,8 +503,7 @@ struct DeclaredTarget<'a> {
     declared: Declared,
 }
 
-/// Calls `write` with the boxes of a decomposition, after declaring them to the session if it does
-/// not know them.
+/// Calls `write` with the boxes of a decomposition and the elements of `data`.
 ///
 /// # Safety
 /// `name` is null or a text that ends with a NUL.
@@ -307,8 +512,8 @@ unsafe fn write_decomposed(
     name: *const c_char,
     record: i64,
     decomposition: DecompositionHandle,
-    data: &[u8],
-    write: impl FnOnce(&mut Session, DeclaredTarget<'_>) -> Result<Token>,
+    data: GivenData,
+    write: impl FnOnce(&mut Session, DeclaredTarget<'_>, Cow<'static, [u8]>) -> Result<Token>,
 ) -> Result<Token> {
     let record = match record {
         -1 => None,
@@ -321,16 +526,13 @@ unsafe fn write_decomposed(
     // SAFETY: the contract of the call.
     let path = unsafe { path(name)? };
     with_open(session, |open| {
+        let count = elements_of(parts.boxes.as_ref());
+        let stored = data.stored(&mut open.session, &path, count)?;
         let Some(boxes) = &parts.boxes else {
-            return write_nothing(&mut open.session, &path, data);
+            return write_nothing(&mut open.session, &path, &stored);
         };
-        let known = open.declared.get(&decomposition.id).copied();
-        let declared = match known {
-            Some(declared) => declared,
-            None => open.session.declare(boxes.clone())?,
-        };
-        open.declared.insert(decomposition.id, declared);
-        write(&mut open.session, DeclaredTarget { path: &path, record, declared })
+        let declared = open.declared(decomposition, &parts, boxes)?;
+        write(&mut open.session, DeclaredTarget { path: &path, record, declared }, stored)
     })
 }
 
@@ -362,10 +564,35 @@ pub unsafe extern "C" fn bf_session_append(
     start: *mut u64,
 ) -> StatusNumber {
     // SAFETY: the contract of the call.
+    unsafe { bf_session_append_as(session, name, axis, rank, shape, data, bytes, start, null()) }
+}
+
+/// `bf_session_append_as`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_session_append_as(
+    session: SessionHandle,
+    name: *const c_char,
+    axis: u32,
+    rank: u32,
+    shape: *const u64,
+    data: *const c_void,
+    bytes: u64,
+    start: *mut u64,
+    dtype: *const c_char,
+) -> StatusNumber {
+    // SAFETY: the contract of the call.
     call(|| unsafe {
         let (path, shape) = (path(name)?, axes("shape", shape, rank)?);
-        let data = Elements::Bytes(elements(data, bytes)?);
-        let at = with(session, |session| session.append(&path, axis as usize, shape, data))?;
+        let data = GivenData::new(data, bytes, dtype);
+        let at = with(session, |session| {
+            // The other processes wait in this collective call, and learn of an error.
+            let stored = data.and_then(|data| data.stored(session, &path, element_count(shape)));
+            let given = match &stored {
+                Ok(stored) => Ok(Elements::Bytes(stored)),
+                Err(error) => Err(Error::new(error.kind(), error.to_string())),
+            };
+            session.append_given(&path, axis as usize, shape, given)
+        })?;
         give_if("the start", start, at)
     })
 }
@@ -454,6 +681,27 @@ pub unsafe extern "C" fn bf_comm_waits(seconds: f64, missing: *const i32, count:
         let _ = writeln!(std::io::stderr(), "bedform: {warning}");
     }
     c_int::from(due.gives_up)
+}
+
+/// Calls of `bf_comm_rest` in one wait that only yield.
+const YIELDS: u32 = 64;
+/// The first sleep of a wait. Each later one is half as long again, up to the longest.
+const SLEEP_FIRST: Duration = Duration::from_micros(20);
+const SLEEP_LONGEST: Duration = Duration::from_millis(1);
+
+/// `bf_comm_rest`: lets other processes work during a wait. Returns the seconds of a monotonic
+/// clock.
+#[unsafe(no_mangle)]
+pub extern "C" fn bf_comm_rest(tries: u32) -> f64 {
+    static BEGAN: OnceLock<Instant> = OnceLock::new();
+    match tries.checked_sub(YIELDS) {
+        None => std::thread::yield_now(),
+        Some(sleeps) => {
+            let longer = 1.5_f64.powi(sleeps.min(20).cast_signed());
+            std::thread::sleep(SLEEP_FIRST.mul_f64(longer).min(SLEEP_LONGEST));
+        }
+    }
+    BEGAN.get_or_init(Instant::now).elapsed().as_secs_f64()
 }
 
 /// `bf_comm_free`.

@@ -2,18 +2,19 @@
 
 use std::ffi::{c_char, c_int};
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bedform::comm::{Alone, CMembers, Communicator, Members};
-use bedform::log::session::decline;
+use bedform::log::recover::{LeftoverPolicy, Recovered};
+use bedform::log::session::{Burst, decline};
 use bedform::log::settle::SettleOptions;
 use bedform::{NewArray, NodeKind, OpenOptions, Result, Store, size};
 use bedform_format::ObjectPath;
 use serde_json::{Map, Value};
 
-use crate::arguments::{give, give_text, object, path, text};
+use crate::arguments::{give, give_if, give_text, object, path, text};
 use crate::handles::handle;
 use crate::status::{StatusNumber, call, misuse};
 
@@ -246,6 +247,82 @@ pub unsafe extern "C" fn bf_set_attributes(
 #[unsafe(no_mangle)]
 pub extern "C" fn bf_settle(store: StoreHandle) -> StatusNumber {
     call(|| store.get()?.settle().map(drop))
+}
+
+/// `bf_recovered`: what [`bf_recover`] found and did. Later versions append fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct RecoveryFacts {
+    /// Bytes copied from the burst tier.
+    pub drained_bytes: u64,
+    /// Promised commits that became visible.
+    pub completed: u64,
+    /// Segments of writers that are alive.
+    pub live: u64,
+    /// Writes that no commit has.
+    pub uncommitted_writes: u64,
+    /// Bytes of those writes.
+    pub uncommitted_bytes: u64,
+    /// Commits that were made of them.
+    pub committed: u64,
+    /// Promised commits that were given up.
+    pub given_up: u64,
+    /// Sessions with promised commits that are damaged.
+    pub damaged: u64,
+    /// Burst tiers that were not looked at, through which dead writers may have promised commits.
+    pub tiers: u64,
+}
+
+impl RecoveryFacts {
+    fn of(recovered: &Recovered) -> Self {
+        let found = &recovered.found;
+        Self {
+            drained_bytes: recovered.drained_bytes,
+            completed: recovered.completed,
+            live: recovered.live,
+            uncommitted_writes: found.iter().map(|found| found.writes).sum(),
+            uncommitted_bytes: found.iter().map(|found| found.bytes).sum(),
+            committed: recovered.committed,
+            given_up: recovered.given_up,
+            damaged: recovered.damaged.len() as u64,
+            tiers: recovered.tiers.len() as u64,
+        }
+    }
+}
+
+/// `bf_recover`: the options are `leftover` and `burst`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_recover(
+    store: StoreHandle,
+    options: *const c_char,
+    recovered: *mut RecoveryFacts,
+    bytes: u64,
+) -> StatusNumber {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        let store = store.get()?;
+        if !recovered.is_null() && bytes != size_of::<RecoveryFacts>() as u64 {
+            return Err(misuse(format!(
+                "bf_recovered of {bytes} bytes; this version has {}: pass sizeof of it",
+                size_of::<RecoveryFacts>()
+            )));
+        }
+        let (mut leftover, mut burst) = (LeftoverPolicy::Keep, None);
+        for (key, value) in object("options", options)? {
+            let bad = || misuse(format!("not a value of {key}: {value}"));
+            match key.as_str() {
+                "leftover" => leftover = value.as_str().ok_or_else(bad)?.parse()?,
+                "burst" => burst = Some(PathBuf::from(value.as_str().ok_or_else(bad)?)),
+                _ => return Err(misuse(format!("there is no option {key:?} of recovery"))),
+            }
+        }
+        let burst = match burst {
+            Some(path) => Some(Burst::existing(&path)?),
+            None => Burst::of_store(&**store.storage())?,
+        };
+        let done = store.recover(burst.as_ref(), leftover)?;
+        give_if("what was recovered", recovered, RecoveryFacts::of(&done))
+    })
 }
 
 /// `bf_settle_together`.

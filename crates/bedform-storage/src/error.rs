@@ -44,6 +44,10 @@ pub enum StorageErrorKind {
     Io,
 }
 
+/// The message about a file system without locks.
+pub(crate) const NO_LOCKS: &str = "this file system has no locks (flock): mount it with -o flock \
+     (Lustre) or with a lock manager (NFS); 'bedform check DIRECTORY' tests it";
+
 /// A failed operation on an object.
 #[derive(Debug)]
 pub struct StorageError {
@@ -71,6 +75,13 @@ impl StorageError {
             path: path.to_string(),
             source: Some(source),
         }
+    }
+
+    /// True for a lock that failed because the file system gives none.
+    fn is_without_locks(&self) -> bool {
+        let missing = [Errno::NOSYS, Errno::OPNOTSUPP, Errno::NOLCK];
+        let errno = self.source.as_ref().and_then(Errno::from_io_error);
+        matches!(self.operation, "lock" | "sweep") && errno.is_some_and(|it| missing.contains(&it))
     }
 
     /// True if the object is missing.
@@ -147,6 +158,9 @@ impl fmt::Display for StorageError {
         let Some(source) = self.source.as_ref().filter(|source| tells_more(source)) else {
             return Ok(());
         };
+        if self.is_without_locks() {
+            return write!(formatter, " ({NO_LOCKS})");
+        }
         // A server may have sent any text.
         write!(formatter, " ({})", message(source.to_string()))?;
         limit_behind(source).map_or(Ok(()), |limit| write!(formatter, "; {limit}"))
@@ -181,6 +195,16 @@ impl std::error::Error for StorageError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_system_without_locks_is_named_with_the_remedy() {
+        for errno in [Errno::NOSYS, Errno::OPNOTSUPP, Errno::NOLCK] {
+            let said = StorageError::from_io("lock", "t", errno.into()).to_string();
+            assert!(said.contains("-o flock") && said.contains("bedform check"), "{said}");
+            let other = StorageError::from_io("read", "t", errno.into()).to_string();
+            assert!(!other.contains("flock"), "{other}");
+        }
+    }
 
     #[test]
     fn the_directory_itself_has_a_name_in_messages() {

@@ -37,6 +37,7 @@ pub mod large_memory;
 pub mod local;
 pub mod memory;
 mod memory_limit;
+mod new_directories;
 pub mod object;
 pub mod os_file_system;
 pub mod price;
@@ -64,6 +65,7 @@ pub use local::{
 };
 pub use memory::MemoryStorage;
 pub use memory_limit::{memory_left, open_files_max, threads_that_fit};
+pub use new_directories::NewDirectories;
 pub use object::{
     Condition, GrowingObject, Object, ObjectWriter, PendingObject, SYNC_ALIGNMENT, Version,
 };

@@ -11,6 +11,10 @@ from .._text import format_bytes
 from ._output import EXIT_NO, JsonOption, emit, help_of, open_store, paragraph
 
 Leftover = Literal["keep", "commit", "discard"]
+_NOTHING = (
+    "nothing to recover: committed data are visible, and data that had not reached the log are "
+    "lost with their writer"
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -99,7 +103,7 @@ def _lines(done: dict[str, Any], leftover: str) -> list[str]:
                 "discard": "they are given up",
             }[leftover]
         )
-    return lines or ["nothing to recover"]
+    return lines or [_NOTHING]
 
 
 def _count(number: int, what: str) -> str:

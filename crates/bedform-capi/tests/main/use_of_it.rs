@@ -482,3 +482,45 @@ fn a_wait_for_a_lock_ends_when_the_function_of_the_thread_says_so_and_not_before
     assert_eq!(unsafe { bf_set_stop(None, null_mut()) }, OK);
     assert_eq!((write(), asked.into_inner()), (OK, 3));
 }
+
+#[test]
+fn recovery_counts_what_a_dead_writer_left() {
+    let place = Place::new();
+    let size = size_of::<RecoveryFacts>() as u64;
+    let mut found = RecoveryFacts::default();
+    let recover = |options: &CStr, found: *mut RecoveryFacts, bytes| unsafe {
+        bf_recover(place.store, options.as_ptr(), found, bytes)
+    };
+    assert_eq!(recover(c"", &raw mut found, size), OK, "{}", last_error());
+    assert_eq!(found, RecoveryFacts::default());
+
+    let mut session = SessionHandle::NULL;
+    let begun = unsafe { bf_session_begin(place.store, null(), null(), &raw mut session) };
+    assert_eq!(begun, OK, "{}", last_error());
+    let data = [7_i32; 6];
+    let (start, shape) = ([0_u64, 0], [1_u64, 6]);
+    let written = unsafe {
+        let data = data.as_ptr().cast();
+        bf_session_write(session, c"t".as_ptr(), 2, start.as_ptr(), shape.as_ptr(), data, 24)
+    };
+    assert_eq!((written, bf_session_flush(session)), (OK, OK), "{}", last_error());
+    assert_eq!(recover(c"", &raw mut found, size), OK, "{}", last_error());
+    assert_eq!((found.live, found.uncommitted_writes), (1, 0), "it lives");
+    assert_eq!(recover(c"", null_mut(), 0), OK);
+    assert_eq!(recover(c"", &raw mut found, size - 8), INVALID);
+    assert!(last_error().contains("pass sizeof of it"), "{}", last_error());
+    for wrong in [c"{\"leftover\": \"none\"}", c"{\"burst\": 5}", c"{\"x\": 1}"] {
+        assert_eq!(recover(wrong, null_mut(), 0), INVALID);
+    }
+    assert_eq!(bf_session_abort(session), OK);
+}
+
+#[test]
+fn a_wait_yields_first_and_sleeps_later() {
+    let mut before = bf_comm_rest(0);
+    for tries in [1, 63, 64, 65, 90, u32::MAX] {
+        let now = bf_comm_rest(tries);
+        assert!(now >= before, "the clock goes forward");
+        before = now;
+    }
+}

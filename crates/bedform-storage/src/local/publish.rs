@@ -8,6 +8,7 @@ use bedform_format::ObjectPath;
 use super::names::{LOCK_NAME, is_missing_feature};
 use super::{LocalShared, Result};
 use crate::cancellation::{LockPoll, may_be_cancelled};
+use crate::error::NO_LOCKS;
 use crate::file_system::{
     FileKind, FileStatus, FileSystem, LinkPolicy, LockWait, Replace, uninterrupted,
 };
@@ -58,7 +59,7 @@ pub(super) fn check_condition<F: FileSystem>(
     let Condition::Unchanged(object) = condition else { return Ok(()) };
     let fail = |error| StorageError::from_io(operation, path, error);
     if !is_locked {
-        return Err(fail(io::Error::other("this file system has no locks")));
+        return Err(fail(io::Error::other(NO_LOCKS)));
     }
     let status = current(&shared.system, directory, path.name()).map_err(fail)?;
     if status.is_none_or(|status| status.version != *object.version()) {

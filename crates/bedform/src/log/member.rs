@@ -123,6 +123,18 @@ impl SessionMember {
         Ok(stream)
     }
 
+    /// Completes the error of a write outside of an array: other members may have made it larger,
+    /// of which this one learns with the commit.
+    pub(super) fn outside(&self, error: Error) -> Error {
+        if error.kind() != ErrorKind::OutOfBounds || self.group.size() == 1 {
+            return error;
+        }
+        error.followed_by(
+            "if another process makes the array larger in this commit, call resize in this one as well, \
+             before it writes there",
+        )
+    }
+
     /// Ends a write. If it failed between its description and its last byte, the session cannot be
     /// used any more.
     pub(super) fn end_write(&mut self, outcome: Result<()>) -> Result<Token> {

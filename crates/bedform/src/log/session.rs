@@ -21,10 +21,10 @@ mod options;
 mod write;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use bedform_format::ObjectPath;
+use bedform_format::{DataType, ObjectPath};
 
 use self::arrays::SessionArrays;
 pub(super) use self::background::SettleBacklog;
@@ -122,7 +122,10 @@ impl Decomposition {
 pub struct Session {
     pub(super) member: SessionMember,
     pub(super) arrays: SessionArrays,
-    declared: Vec<DeclaredBoxes>,
+    /// Declared boxes, by number, until they are forgotten.
+    declared: HashMap<usize, DeclaredBoxes>,
+    /// Number of declarations so far: a number is never given twice.
+    declarations: usize,
     /// `None` on all members except the coordinator.
     pub(super) coordinator: Option<CoordinatorState>,
     /// The commit that has begun and on which the members have not agreed.
@@ -215,7 +218,8 @@ impl OpenedStore {
                 process: std::process::id(),
             },
             arrays: SessionArrays::default(),
-            declared: Vec::new(),
+            declared: HashMap::new(),
+            declarations: 0,
             coordinator,
             begun: None,
         };
@@ -274,6 +278,15 @@ impl Session {
     pub fn look_up(&mut self, path: &ObjectPath) -> Result<()> {
         self.check_sound()?;
         self.arrays.at(&self.member, path).map(drop)
+    }
+
+    /// Returns the type of the elements that writes to the array at `path` take.
+    ///
+    /// # Errors
+    /// As [`Session::look_up`].
+    pub fn data_type(&mut self, path: &ObjectPath) -> Result<DataType> {
+        self.check_sound()?;
+        self.arrays.at(&self.member, path).map(|array| array.data_type)
     }
 
     /// Waits until all writes up to `token` are handed to the operating system and lent data are

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bedform_format::references::References;
-use bedform_storage::{Mode, Storage};
+use bedform_storage::{Mode, NewDirectories, Storage};
 use serde_json::{Map, Value};
 
 use super::Store;
@@ -160,9 +160,14 @@ impl Store {
             return Self::create(storage, attributes, options);
         }
         check_local(path)?;
-        let storage = storage_of(path, Mode::Create, &options)?;
-        add_kept_profile(&mut options, path);
-        Self::create(storage, attributes, options)
+        let new = NewDirectories::of(path);
+        let create = || {
+            let storage = storage_of(path, Mode::Create, &options)?;
+            add_kept_profile(&mut options, path);
+            Self::create(storage, attributes, options)
+        };
+        // Without this a refused store would leave an empty directory.
+        create().inspect_err(|_| new.remove())
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use bedform_format::ObjectPath;
 use bedform_format::log::GrownArray;
+use bedform_format::{DataType, ObjectPath};
 
 use super::{SessionMember, holds_text};
 use crate::error::{Error, ErrorKind, Result};
@@ -29,13 +29,14 @@ pub(super) struct SessionArray {
     pub(super) before: Vec<u64>,
     /// The epoch in which it was looked up: others may have enlarged it since.
     epoch: u32,
+    pub(super) data_type: DataType,
     /// True if the array appears with the next commit: no other session knows it.
     is_new: bool,
 }
 
 impl SessionArray {
-    fn new(target: WriteTarget, epoch: u32, is_new: bool) -> Self {
-        Self { before: target.shape.clone(), target, epoch, is_new }
+    pub(super) fn new(target: WriteTarget, data_type: DataType, epoch: u32, is_new: bool) -> Self {
+        Self { before: target.shape.clone(), target, epoch, data_type, is_new }
     }
 
     /// Returns the entry of a commit's directory for the array, if it becomes larger.
@@ -77,13 +78,13 @@ impl SessionArrays {
         path: &ObjectPath,
     ) -> Result<&mut SessionArray> {
         if !self.by_path.contains_key(path) {
-            let target = self.look_up(member, path)?;
-            self.by_path.insert(path.clone(), SessionArray::new(target, member.epoch, false));
+            let found = self.look_up(member, path)?;
+            self.by_path.insert(path.clone(), found);
         }
         self.by_path.get_mut(path).ok_or_else(|| Error::invalid("no such array"))
     }
 
-    fn look_up(&mut self, member: &SessionMember, path: &ObjectPath) -> Result<WriteTarget> {
+    fn look_up(&mut self, member: &SessionMember, path: &ObjectPath) -> Result<SessionArray> {
         member.store.refresh_if_stale()?;
         let array = ArrayHandle::open(member.store.clone(), path.clone())?;
         let state = array.state()?;
@@ -111,13 +112,14 @@ impl SessionArrays {
         if let Some(promised) = member.promised_shapes.get(&identity.array) {
             enlarge(&mut shape, promised);
         }
-        Ok(WriteTarget::new(identity.array, state.layout.item_size, shape))
+        let target = WriteTarget::new(identity.array, state.layout.item_size, shape);
+        Ok(SessionArray::new(target, state.metadata.data_type, member.epoch, false))
     }
 
     /// Adds an array that the session has created.
-    pub(super) fn add_created(&mut self, path: ObjectPath, target: WriteTarget, epoch: u32) {
-        self.keys.insert(path.clone(), target.key);
-        self.by_path.insert(path, SessionArray::new(target, epoch, true));
+    pub(super) fn add_created(&mut self, path: ObjectPath, array: SessionArray) {
+        self.keys.insert(path.clone(), array.target.key);
+        self.by_path.insert(path, array);
     }
 
     /// Fails if an array has the path of one that this session has created and not committed, or

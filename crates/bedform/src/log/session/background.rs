@@ -16,13 +16,14 @@ use std::thread::Builder;
 use bedform_format::log::Directory;
 use bedform_storage::{Storage, stopped_by, threads_that_fit};
 
-use super::{CommitReach, Session};
+use super::{CommitReach, Session, SessionOptions};
 use crate::config::Configuration;
 use crate::error::Result;
 use crate::log::coordinator::{Coordinator, CoordinatorState};
 use crate::log::opened::OpenedStore;
 use crate::log::place::LogPlace;
 use crate::log::settle::SettleOptions;
+use crate::log::stream::DeclaredBoxes;
 use crate::threads::workers;
 use crate::zarr::publish::random_key;
 
@@ -133,7 +134,7 @@ impl SettleBacklog {
         Ok(())
     }
 
-    fn begin(&mut self, store: &Arc<OpenedStore>) {
+    fn begin(&mut self, store: &Arc<OpenedStore>, memory_bytes: u64) {
         // With little memory, all of it is left to the program.
         if threads_that_fit(THREADS) < THREADS {
             return;
@@ -141,7 +142,8 @@ impl SettleBacklog {
         let (outcome, stop) = (channel(), Arc::<AtomicBool>::default());
         let (store, stopped) = (store.clone(), stop.clone());
         let settle = move || {
-            let options = SettleOptions { memory_bytes: MEMORY_BYTES, ..SettleOptions::default() };
+            let memory_bytes = memory_bytes.min(MEMORY_BYTES);
+            let options = SettleOptions { memory_bytes, ..SettleOptions::default() };
             let done = stopped_by(&stopped, || store.settle_with(&options, &|_, _| ()));
             let _ = outcome.0.send(done.map(drop));
         };
@@ -163,8 +165,9 @@ impl Coordinator<'_> {
             && backlog.work.is_none()
             && backlog.has(2)
         {
-            match self.member.options.reach {
-                CommitReach::Node => backlog.begin(&self.member.store),
+            let SessionOptions { reach, settle_memory_bytes, .. } = self.member.options;
+            match reach {
+                CommitReach::Node => backlog.begin(&self.member.store, settle_memory_bytes),
                 CommitReach::Shared => told.extend(random_key()?),
             }
         }
@@ -185,12 +188,12 @@ impl Session {
         let member = &mut self.member;
         (member.id, member.share) = (id, None);
         member.ends.clear();
-        self.declared.iter_mut().for_each(|declared| declared.forget());
+        self.declared.values_mut().for_each(DeclaredBoxes::forget);
         if is_shared {
             member.share_segment()?;
         }
         if let Some(CoordinatorState { backlog: Some(backlog), .. }) = &mut self.coordinator {
-            backlog.begin(&member.store);
+            backlog.begin(&member.store, member.options.settle_memory_bytes);
         }
         Ok(())
     }

@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::Builder;
 
-use bedform_format::ObjectPath;
 use bedform_format::metadata::LogState;
+use bedform_format::{DataType, ObjectPath};
 use bedform_storage::{Version, stopped_by};
 use serde_json::{Value, json};
 
 use super::alike::{GivenArrays, are_alike};
+use super::arrays::SessionArray;
 use super::{Session, SessionMember, holds_text};
 use crate::comm::decide;
 use crate::error::{Error, ErrorKind, Result};
@@ -152,8 +153,9 @@ impl Session {
         }
         self.member.epoch += 1;
         for one in serde_json::from_slice::<Vec<Value>>(&told).map_err(|_| erred())? {
-            let (path, target) = parse(&one).ok_or_else(erred)?;
-            self.arrays.add_created(path, target, self.member.epoch);
+            let (path, data_type, target) = parse(&one).ok_or_else(erred)?;
+            self.arrays
+                .add_created(path, SessionArray::new(target, data_type, self.member.epoch, true));
         }
         Ok(())
     }
@@ -169,10 +171,11 @@ impl Coordinator<'_> {
             NewArrayBatch::new(store, arrays)?
         };
         for ((path, array), key) in arrays.iter().zip(new.keys()) {
-            let Some(item) = array.data_type.item_size() else {
+            if array.data_type.item_size().is_none() {
                 return Err(holds_text(path));
-            };
-            known.push(json!([path.as_str(), key, item, array.shape]));
+            }
+            let data_type = format!("={}", array.data_type.numpy());
+            known.push(json!([path.as_str(), key, data_type, array.shape]));
         }
         self.state.creations.push(ArrayCreation::begin(store, log, new)?);
         Ok(Value::Array(known).to_string().into_bytes())
@@ -227,10 +230,12 @@ pub(in crate::log) fn prepare_log(
     Ok(Some(LogState { pending: true, kept: false, settled: settled.max(state.settled) }))
 }
 
-fn parse(one: &Value) -> Option<(ObjectPath, WriteTarget)> {
-    let (path, key, item, shape): (String, [u8; 16], usize, Vec<u64>) =
+fn parse(one: &Value) -> Option<(ObjectPath, DataType, WriteTarget)> {
+    let (path, key, data_type, shape): (String, [u8; 16], String, Vec<u64>) =
         serde_json::from_value(one.clone()).ok()?;
-    Some((ObjectPath::parse(&path).ok()?, WriteTarget::new(key, item, shape)))
+    let (data_type, _) = DataType::parse_numpy(&data_type)?;
+    let target = WriteTarget::new(key, data_type.item_size()?, shape);
+    Some((ObjectPath::parse(&path).ok()?, data_type, target))
 }
 
 fn erred() -> Error {

@@ -113,9 +113,10 @@ impl Session {
     fn settle_together(&mut self) -> Result<()> {
         // The log is removed when no member holds a segment.
         self.end_stream();
-        let SessionMember { store, group, .. } = &self.member;
+        let SessionMember { store, group, options, .. } = &self.member;
         agree(&**group, Ok(()))?;
-        let options = SettleOptions::default();
+        let memory_bytes = options.settle_memory_bytes;
+        let options = SettleOptions { memory_bytes, ..SettleOptions::default() };
         store.settle_together(group, &options, &|_, _| ()).map(drop)
     }
 }

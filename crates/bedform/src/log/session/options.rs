@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{AtEnd, Burst, CommitReach, SettleLimits};
 use crate::error::{Error, Result};
+use crate::log::settle::SettleOptions;
 use crate::size;
 
 /// The options of a session.
@@ -26,14 +27,17 @@ pub struct SessionOptions {
     /// is settled at the end. `None` settles at the end only. The same on all members. With
     /// [`CommitReach::Node`] the settled segments are removed at the end.
     pub background: Option<SettleLimits>,
+    /// Bytes of memory for settling at the end, of all members of a node together: see
+    /// [`SettleOptions::memory_bytes`].
+    pub settle_memory_bytes: u64,
     /// True to check and write data while the caller goes on. False to do so in the calls
     /// themselves, to simulate more members than there can be threads.
     pub in_background: bool,
 }
 
 /// The names of all options, and the allowed values of those that are a choice.
-const OPTIONS: &str =
-    "buffer_bytes, durability, settle, settle_bytes, settle_commits, burst, burst_capacity_bytes";
+const OPTIONS: &str = "buffer_bytes, durability, settle, settle_bytes, settle_commits, settle_memory_bytes, burst, \
+     burst_capacity_bytes";
 const CHOICES: [(&str, &str); 3] = [
     ("durability", "\"disk\" or \"node\""),
     ("settle", "\"end\", \"later\" or \"background\""),
@@ -54,6 +58,7 @@ impl Default for SessionOptions {
             reach: CommitReach::Shared,
             at_end: AtEnd::Settle,
             background: None,
+            settle_memory_bytes: SettleOptions::default().memory_bytes,
             in_background: true,
         }
     }
@@ -63,7 +68,8 @@ impl SessionOptions {
     /// Parses options as language bindings pass them, for a session on the store in `storage`. All
     /// keys are optional, and null stands for the default: `buffer_bytes`; `durability` (`"disk"`,
     /// `"node"`); `settle` (`"end"`, `"later"`, `"background"`); `settle_bytes` and
-    /// `settle_commits` (limits of `"background"`: see [`SettleLimits`]); `burst` (a directory; the
+    /// `settle_commits` (limits of `"background"`: see [`SettleLimits`]); `settle_memory_bytes` (of
+    /// the members of a node together); `burst` (a directory; the
     /// configured one by default, see [`crate::config`]; false for none); `burst_capacity_bytes`.
     ///
     /// # Errors
@@ -91,6 +97,9 @@ impl SessionOptions {
                 ("settle", Some("later")) => options.at_end = AtEnd::Leave,
                 ("settle", Some("background")) => is_background = true,
                 ("settle_bytes", _) => bytes_max = Some(size::from_json(key, value)?.max(1)),
+                ("settle_memory_bytes", _) => {
+                    options.settle_memory_bytes = size::from_json(key, value)?;
+                }
                 ("settle_commits", _) => {
                     commits_max = Some(value.as_u64().filter(|count| *count > 0).ok_or_else(bad)?);
                 }

@@ -56,7 +56,8 @@ impl Session {
         let (arrays, member) = (&mut self.arrays, &mut self.member);
         let known = arrays.large_enough(member, path, |shape| selection.validate(shape).is_ok())?;
         let (shape, item) = (&known.target.shape, known.target.item_size);
-        selection.validate(shape).map_err(|error| Error::from(error).at(path.to_string()))?;
+        let inside = selection.validate(shape).map_err(|error| Error::from(error).at(path));
+        inside.map_err(|error| member.outside(error))?;
         check_bytes(path, data.bytes().len(), selection.len(), item)?;
         if data.bytes().is_empty() {
             return Ok(member.token());
@@ -84,7 +85,8 @@ impl Session {
         self.check_sound()?;
         let (arrays, member) = (&mut self.arrays, &mut self.member);
         let known = arrays.large_enough(member, path, |shape| boxes.validate(shape).is_ok())?;
-        boxes.validate(&known.target.shape).map_err(|error| outside(path, &error))?;
+        let inside = boxes.validate(&known.target.shape).map_err(|error| outside(path, &error));
+        inside.map_err(|error| member.outside(error))?;
         let count = boxes.elements().map_err(to_error)?;
         check_bytes(path, elements.len(), Some(count), known.target.item_size)?;
         let stream = member.begin_write(&known.target, boxes)?;
@@ -100,8 +102,16 @@ impl Session {
     pub fn declare(&mut self, boxes: Boxes) -> Result<Decomposition> {
         boxes.validate(&vec![u64::MAX; boxes.rank()]).map_err(to_error)?;
         boxes.elements().map_err(to_error)?;
-        self.declared.push(DeclaredBoxes::new(boxes));
-        Ok(Decomposition(self.declared.len() - 1))
+        let number = self.declarations;
+        self.declarations += 1;
+        self.declared.insert(number, DeclaredBoxes::new(boxes));
+        Ok(Decomposition(number))
+    }
+
+    /// Forgets declared boxes, whose memory is freed at the latest with the next commit. Writes of
+    /// them that were made before stay. Unknown ones are ignored.
+    pub fn forget(&mut self, decomposition: Decomposition) {
+        self.declared.remove(&decomposition.0);
     }
 
     /// As [`Session::write_boxes`], for declared boxes. With a `record`, an index along the first
@@ -143,11 +153,12 @@ impl Session {
     ) -> Result<Token> {
         self.check_sound()?;
         let unknown = || Error::invalid("this decomposition was not declared in this session");
-        let declared = self.declared.get_mut(decomposition.0).ok_or_else(unknown)?;
+        let declared = self.declared.get_mut(&decomposition.0).ok_or_else(unknown)?;
         let (arrays, member) = (&mut self.arrays, &mut self.member);
         let check = |shape: &[u64]| check_boxes_within(&declared.boxes, record, shape);
         let known = arrays.large_enough(member, path, |shape| check(shape).is_ok())?;
-        check(&known.target.shape).map_err(|error| error.at(path.to_string()))?;
+        let inside = check(&known.target.shape).map_err(|error| error.at(path));
+        inside.map_err(|error| member.outside(error))?;
         let (turn, commit) = (member.turn(), member.commit_id());
         let stream = member.stream()?;
         let count = declared.boxes.elements().map_err(to_error)?;
@@ -195,9 +206,26 @@ impl Session {
         shape: &[u64],
         elements: Elements<'_>,
     ) -> Result<u64> {
+        self.append_given(path, axis, shape, Ok(elements))
+    }
+
+    /// As [`Session::append`]. If a member passes an error, that is the error of all members.
+    ///
+    /// # Errors
+    /// As [`Session::append`]; those of the members.
+    pub fn append_given(
+        &mut self,
+        path: &ObjectPath,
+        axis: usize,
+        shape: &[u64],
+        elements: Result<Elements<'_>>,
+    ) -> Result<u64> {
         self.member.check_process()?;
         self.enter(format!("append({:?}, axis {axis})", path.as_str()));
-        let mine = self.append_request(path, axis, shape, elements);
+        let (elements, mine) = match elements {
+            Ok(elements) => (elements, self.append_request(path, axis, shape, elements)),
+            Err(error) => (Elements::Bytes(&[]), Err(error)),
+        };
         let told = decide(&*self.member.group, mine, |parts| {
             check_one_array(path, &parts)?;
             Ok(append_starts(&parts))
@@ -328,4 +356,88 @@ fn check_bytes(path: &ObjectPath, given: usize, elements: Option<u64>, item: usi
     Err(Error::invalid(format!(
         "{given} bytes were given for {path}, the selection needs {needed}"
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bedform_format::ObjectPath;
+    use bedform_format::log::Boxes;
+    use bedform_geometry::Selection;
+    use bedform_storage::MemoryStorage;
+    use serde_json::{Map, json};
+
+    use crate::comm::{Alone, threads};
+    use crate::log::session::{Session, SessionOptions};
+    use crate::{Elements, ErrorKind, NewArray, OpenOptions, Store};
+
+    fn store_of(shape: u64) -> (Store, ObjectPath) {
+        let options = OpenOptions { writable: true, ..OpenOptions::default() };
+        let store = Store::create(Arc::new(MemoryStorage::new()), &Map::new(), options).unwrap();
+        let path = ObjectPath::parse("t").unwrap();
+        let new = json!({"shape": [shape], "dtype": "uint8", "chunks": [2], "shards": [4]});
+        let new = NewArray::from_json(&new, &Default::default()).unwrap();
+        store.create_array(&path, &new).unwrap();
+        (store, path)
+    }
+
+    #[test]
+    fn forgotten_boxes_are_freed_and_their_writes_stay() {
+        let (store, path) = store_of(8);
+        let mut session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
+        let mut declare = |at: u64| session.declare(Boxes::one(&[at], &[2]).unwrap()).unwrap();
+        let (first, second) = (declare(0), declare(4));
+        session.write_declared(&path, None, first, &[1, 2]).unwrap();
+        session.forget(first);
+        session.forget(first);
+        let third = session.declare(Boxes::one(&[6], &[2]).unwrap()).unwrap();
+        assert_ne!(first, third, "a number is never given twice");
+        assert_eq!(session.declared.len(), 2);
+        let error = session.write_declared(&path, None, first, &[7, 7]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        session.write_declared(&path, None, second, &[3, 4]).unwrap();
+        session.write_declared(&path, None, third, &[5, 6]).unwrap();
+        session.close().unwrap();
+        let mut bytes = [9; 8];
+        store.array(&path).unwrap().read(&Selection::all(&[8]), &mut bytes).unwrap();
+        assert_eq!(bytes, [1, 2, 0, 0, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn a_member_that_writes_where_another_has_resized_is_told_to_resize_as_well() {
+        let (store, path) = store_of(4);
+        let outcomes: Vec<_> = std::thread::scope(|scope| {
+            let (store, path) = (&store, &path);
+            let act = move |mut session: Session, rank: u32| {
+                if rank == 0 {
+                    session.resize(path, &[8]).unwrap();
+                }
+                let selection = Selection::all(&[8]);
+                let data = Elements::Bytes(&[rank.to_le_bytes()[0] + 1; 8]);
+                let first = session.write(path, &selection, data).map(drop);
+                session.resize(path, &[8]).unwrap();
+                session.write(path, &selection, data).unwrap();
+                session.close().unwrap();
+                first
+            };
+            let all: Vec<_> = (0..)
+                .zip(threads(2))
+                .map(|(rank, member)| {
+                    scope.spawn(move || {
+                        let options = SessionOptions::default();
+                        act(store.session(Box::new(member), options).unwrap(), rank)
+                    })
+                })
+                .collect();
+            all.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(outcomes[0].is_ok());
+        let error = outcomes[1].as_ref().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::OutOfBounds);
+        assert!(error.to_string().contains("call resize in this one as well"), "{error}");
+        let mut bytes = [9; 8];
+        store.array(&path).unwrap().read(&Selection::all(&[8]), &mut bytes).unwrap();
+        assert_eq!(bytes, [2; 8], "the later rank counts");
+    }
 }

@@ -67,9 +67,10 @@ const MEMORY_LEAST_BYTES: u64 = 8 << 20;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SettleOptions {
-    /// Limit in bytes for chunks and for data read from the log. The process takes another 64 MiB
-    /// and some 40 KiB for each array, which are not counted. An object that does not fit is built
-    /// chunk by chunk, and may read the log more than once.
+    /// Limit in bytes for chunks and for data read from the log: of this process, or of all members
+    /// of a node together. Each process takes another 64 MiB and some 40 KiB for each array, which
+    /// are not counted. An object that does not fit is built chunk by chunk, and may read the log
+    /// more than once.
     pub memory_bytes: u64,
     /// The arrays to settle; `None` for all. Commits stay in the log until all arrays are settled.
     pub arrays: Option<Vec<ObjectPath>>,
@@ -88,6 +89,13 @@ impl Default for SettleOptions {
 }
 
 impl SettleOptions {
+    /// Returns the options of one of `members`, which settle together.
+    fn share(&self, members: &MemberGroup) -> Self {
+        let part = (u64::from(members.rank()), u64::from(members.size()));
+        let on_node = members.node().map_or(1, Communicator::size);
+        Self { part, memory_bytes: self.memory_bytes / u64::from(on_node), ..self.clone() }
+    }
+
     /// Returns the text of the call, with the options that must be equal on all members.
     fn call(&self) -> String {
         let Self { memory_bytes: _, arrays, part: _, grace } = self;
@@ -186,8 +194,8 @@ impl OpenedStore {
     }
 
     /// Settles everything, as [`OpenedStore::settle_with`], by all members. Each settles a share of
-    /// the objects, and the coordinator drops the commits when all have ended. Collective; returns
-    /// the counts of all members together.
+    /// the objects, and the coordinator drops the commits when all have ended. The members of a
+    /// node divide its memory among them. Collective; returns the counts of all members together.
     ///
     /// # Errors
     /// As [`OpenedStore::settle_with`]: the first error of any member, on all.
@@ -197,9 +205,7 @@ impl OpenedStore {
         options: &SettleOptions,
         progress: ProgressCallback<'_>,
     ) -> Result<SettleStatistics> {
-        let part = (u64::from(members.rank()), u64::from(members.size()));
-        let share = SettleOptions { part, ..options.clone() };
-        let mine = agree(members, self.settle_with(&share, progress))?;
+        let mine = agree(members, self.settle_with(&options.share(members), progress))?;
         let told = decide(members, Ok(mine.encode()), |parts| {
             let mut all = self.settle_with(options, progress)?;
             parts.iter().for_each(|part| all.add(part));

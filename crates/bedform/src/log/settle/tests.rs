@@ -12,11 +12,12 @@ use bedform_geometry::{AxisRange, AxisSelection, Order, Selection};
 use bedform_storage::{Condition, Durability, MemoryStorage, Storage};
 use proptest::prelude::*;
 
+use super::SettleOptions;
 use super::ahead::WindowPool;
 use super::plan::{SettlePlan, plan};
 use super::round::Rounds;
 use super::write::SettleCounters;
-use crate::comm::Alone;
+use crate::comm::{Alone, MemberGroup, threads_on_nodes};
 use crate::error::Result;
 use crate::log::session::SessionOptions;
 use crate::log::snapshot::PinnedArray;
@@ -306,4 +307,25 @@ proptest! {
             journal = files.journal.into_inner().unwrap();
         }
     }
+}
+
+/// Regression: each member took all of the limit, 64 GiB on a node of 128.
+#[test]
+fn members_of_a_node_divide_its_memory() {
+    let options = SettleOptions { memory_bytes: 600, ..SettleOptions::default() };
+    let shares: Vec<_> = std::thread::scope(|scope| {
+        let options = &options;
+        let of = move |member| {
+            let share = options.share(&MemberGroup::by_node(Box::new(member)).unwrap());
+            (share.memory_bytes, share.part)
+        };
+        let all: Vec<_> = threads_on_nodes(5, 2)
+            .into_iter()
+            .map(|member| scope.spawn(move || of(member)))
+            .collect();
+        all.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let expected =
+        [300, 300, 300, 300, 600].into_iter().zip(0..).map(|(bytes, rank)| (bytes, (rank, 5)));
+    assert_eq!(shares, expected.collect::<Vec<_>>());
 }
