@@ -28,10 +28,9 @@ class Array(BasicReads, StoredNode):
 
     ``[]`` takes NumPy's basic indexing, or one list of positions or one mask. ``.oindex`` takes one
     list per axis, ``.vindex`` points. Values are raw; xarray decodes them by conventions. Written
-    values are converted as in NumPy's assignment, but an integer array refuses a number that it
-    cannot hold: one out of its range, or with a fraction. Number arrays refuse masked elements,
-    times and text. Reads release the GIL, and many threads may use one array. Arrays pickle as
-    their stores do.
+    values are converted as in NumPy's assignment, but a number out of the range of an integer array
+    is refused. Number arrays refuse masked elements, times and text. Reads release the GIL, and
+    many threads may use one array. Arrays pickle as their stores do.
     """
 
     def __init__(self, store: Store, inner: _internal.Array) -> None:

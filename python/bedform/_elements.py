@@ -49,16 +49,16 @@ class ElementConverter:
         self._is_text = dtype.hasobject
 
     def converted(self, value: Any) -> AnyArray:
-        """Converts ``value`` to elements, as NumPy's assignment does where no value is lost.
+        """Converts ``value`` to elements, as NumPy's assignment does, but never out of range.
 
-        Floats may lose digits. Whole numbers in floats become integers.
+        A float becomes an integer without its fraction, and loses digits in a smaller float.
 
         Raises
         ------
         InvalidArgumentError
             The values have masked elements, whose stored value is undefined. Or the array cannot
             hold their type: times (``datetime64``), for example, would lose unit and epoch. Or it
-            holds integers or truth values, and one of the values is not among these.
+            holds integers, and a value is out of their range, or not finite.
         """
         # Checked first, since NumPy turns masked elements of a list into NaN.
         masked = _masked(value)
@@ -99,19 +99,19 @@ class ElementConverter:
         return converted
 
     def _is_checked(self, data: AnyArray) -> bool:
-        """Whether a conversion of ``data`` to integers, or of integers, could lose values."""
-        if np.can_cast(data.dtype, self._dtype, "safe"):
-            return False
-        becomes_integer = self._dtype.kind in "iub" and data.dtype.kind in "iubf"
-        return becomes_integer or (self._dtype.kind in "fc" and data.dtype.kind in "iu")
+        """Whether numbers of ``data`` could be out of the range of the elements."""
+        source, target = data.dtype.kind, self._dtype.kind
+        if (source in "iuf" and target in "iu") or (source in "iu" and target == "f"):
+            return not np.can_cast(data.dtype, self._dtype, "safe")
+        return False
 
     def _check_kept(self, data: AnyArray, converted: AnyArray) -> None:
-        """Fails unless ``converted`` has the numbers of ``data``."""
-        if self._dtype.kind in "fc":
+        """Fails unless all numbers of ``data`` are in range."""
+        if self._dtype.kind == "f":
             # Rounded, but not to infinity.
             kept = np.isfinite(converted)
         elif data.dtype.kind == "f":
-            kept = (converted == data) & _is_within_range(data, self._dtype)
+            kept = _is_within_range(data, self._dtype)
         else:
             kept = converted == data
         if not kept.all():
@@ -142,13 +142,12 @@ class ElementConverter:
 
 
 def _is_within_range(data: AnyArray, dtype: np.dtype[Any]) -> npt.NDArray[np.bool_]:
-    """Returns where floats lie in the range of integers, whose ends floats may not represent."""
-    if dtype.kind == "b":
-        return (data >= 0) & (data <= 1)
+    """Returns where floats without their fractions lie in the range of integers."""
     limits = np.iinfo(dtype)
-    # Of 64 bits, since small floats do not represent them.
+    # Of 64 bits, since small floats do not represent the ends.
     least, end = np.float64(limits.min), np.float64(2) ** (limits.bits - (dtype.kind == "i"))
-    return (data >= least) & (data < end)
+    whole = np.trunc(data)
+    return (whole >= least) & (whole < end)
 
 
 def _masked(value: Any) -> int:

@@ -1,4 +1,4 @@
-"""Values that are written: kept exactly by arrays of integers, or refused."""
+"""Values that are written: in the range of an array of integers, or refused."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
 FLOATS = ["float16", "float32", "float64"]
 
 
-@pytest.mark.parametrize("dtype", ["bool", *INTEGERS])
+@pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("given", ["bool", *INTEGERS, *FLOATS])
-def test_integers_are_stored_exactly_or_refused(tmp_path: Path, dtype: str, given: str) -> None:
+def test_numbers_are_stored_without_their_fraction_or_refused(
+    tmp_path: Path, dtype: str, given: str
+) -> None:
     array = bf.create(tmp_path / "s.zarr").create_array("t", (1,), dtype, chunks=(1,), shards=(1,))
     source, target = np.dtype(given), np.dtype(dtype)
     ends = [0, 1]
@@ -37,12 +39,8 @@ def test_integers_are_stored_exactly_or_refused(tmp_path: Path, dtype: str, give
             except (OverflowError, TypeError):
                 continue
         exact = value[0].item()
-        is_held = exact == exact and abs(exact) != np.inf and exact == int(exact)
-        if target.kind == "b":
-            is_held = is_held and exact in (0, 1)
-        else:
-            is_held = is_held and np.iinfo(target).min <= int(exact) <= np.iinfo(target).max
-        if is_held:
+        limits = np.iinfo(target)
+        if np.isfinite(exact) and limits.min <= int(exact) <= limits.max:
             array[...] = value
             assert int(array[0]) == int(exact), (given, dtype, number)
             kept += 1
@@ -75,17 +73,6 @@ def test_every_call_refuses_integers_out_of_range_and_stores_nothing(tmp_path: P
             with pytest.raises(bf.InvalidArgumentError, match="t holds int32"):
                 call()
     assert array[...].tolist() == [7, 7, 7]
-
-
-def test_whole_floats_become_integers_and_rounding_is_the_callers(tmp_path: Path) -> None:
-    array = bf.create(tmp_path / "s.zarr").create_array("t", (3,), "int16")
-    array[...] = np.array([1.0, -2.0, 300.0])
-    assert array[...].tolist() == [1, -2, 300]
-    for values in ([1.5, 0, 0], np.array([0, 0, 2.0**15]), [np.nan, 0, 0]):
-        with pytest.raises(bf.InvalidArgumentError, match="t holds int16"):
-            array[...] = values
-    array[...] = np.rint([1.5, 0.2, 2.7])
-    assert array[...].tolist() == [2, 0, 3]
 
 
 def test_large_integers_do_not_become_infinite(tmp_path: Path) -> None:
