@@ -98,8 +98,8 @@ pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, JsonError> {
     parse_within(bytes, limits, limits.values_bytes_max(bytes.len() as u64), &[], None)
 }
 
-/// Parses a JSON object that a user gives as `text`. (serde_json's own map would interpret one of
-/// its keys, and take the last of two equal keys.)
+/// Parses a JSON object that a user gives as `text`. serde_json's own map would give a meaning to the
+/// key that it uses for long numbers, and take the last of two equal keys.
 ///
 /// # Errors
 /// As [`parse`]; `Syntax` for a value that is not an object.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::boxes::Summary;
 use super::{
-    Block, Boxes, CommitId, Entry, LogError, MEMORY_FREE, Result, Section, SectionArray, invalid,
+    Block, Boxes, CommitId, Entry, LogError, MEMORY_BASE, Result, Section, SectionArray, invalid,
     size_of,
 };
 use crate::Limits;
@@ -13,7 +13,7 @@ const WHAT: &str = "a write";
 /// Memory that arrays, selections and entries may take in a reader, in bytes. The remaining quarter
 /// of the fixed allowance is for blocks: enough for those of 64 GiB of data, or more if the blocks
 /// are large.
-const MEMORY_MAX: u64 = MEMORY_FREE / 4 * 3;
+const MEMORY_MAX: u64 = MEMORY_BASE / 4 * 3;
 
 /// The largest number of blocks in a section merged from several; they fit the remaining memory.
 const ABSORBED_BLOCKS_MAX: usize = 1 << 18;
@@ -161,8 +161,9 @@ impl SectionBuilder {
         self.section.blocks.push(block);
     }
 
-    /// Appends all writes of another section; arrays and selections that both have are stored once.
-    /// Returns `other` if it does not fit. An empty builder always has room for a decoded section.
+    /// Appends all writes of another section, as the leader of a node does with those of its members;
+    /// arrays and selections that both have are stored once. Returns `other` if it does not fit. An
+    /// empty builder takes any decoded section, since decoding has bounded it.
     ///
     /// # Errors
     /// [`LogError::Invalid`] for a section that [`Section::check`] would refuse.

@@ -134,7 +134,7 @@ fn invalid(what: &'static str, problem: impl Into<String>) -> LogError {
 }
 
 /// Bytes of memory that a decoder may take regardless of the encoded size.
-const MEMORY_FREE: u64 = 64 << 20;
+const MEMORY_BASE: u64 = 64 << 20;
 /// Bytes of memory that a decoder may take per encoded byte.
 const MEMORY_FACTOR: u64 = 4;
 /// Approximate overhead of the allocator per allocation, in bytes.
@@ -150,7 +150,7 @@ struct DecodeBudget {
 impl DecodeBudget {
     fn new(encoded_bytes: usize) -> Self {
         let limit = (encoded_bytes as u64).saturating_mul(MEMORY_FACTOR);
-        Self { limit: limit.saturating_add(MEMORY_FREE), used: 0 }
+        Self { limit: limit.saturating_add(MEMORY_BASE), used: 0 }
     }
 
     /// Charges `count` items of `each` bytes to the budget, and returns `count` as a `usize`.

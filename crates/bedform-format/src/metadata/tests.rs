@@ -191,7 +191,7 @@ fn a_group_that_is_being_replaced_is_in_its_stores_document() {
         // The kept texts restore the document.
         assert_eq!(seal_with(document.clone(), &texts.kept()), bytes);
         let mut whole = document.clone();
-        texts.clone().put_back(&mut whole, &Limits::default()).unwrap();
+        texts.clone().insert_into(&mut whole, &Limits::default()).unwrap();
         whole = strict::with_values(whole, &Limits::default()).unwrap();
         assert_eq!(whole, strict::parse(&bytes, &Limits::default()).unwrap());
         parse_group(&document, texts)

@@ -88,11 +88,12 @@ impl GroupTexts {
         &["consolidated_metadata", "replacing", "metadata"],
     ];
 
-    /// Parses the kept documents and inserts them into their document.
+    /// Parses the kept documents and inserts them into `document`, from which they were kept, so that it
+    /// can be changed and published as a whole.
     ///
     /// # Errors
     /// As [`parse_document`].
-    pub fn put_back(self, document: &mut Value, limits: &Limits) -> Result<()> {
+    pub fn insert_into(self, document: &mut Value, limits: &Limits) -> Result<()> {
         for (path, texts) in self.kept() {
             let values = texts.iter().map(|(key, text)| Ok((key.clone(), text.parse(limits)?)));
             let values: Map<String, Value> = values.collect::<Result<_>>()?;

@@ -212,8 +212,9 @@ impl MemberGroup {
         [&[LOST], given_up().unwrap_or_default().as_bytes()].concat()
     }
 
-    /// Runs `act`, a step of this member's call that waits for other members.
-    fn waiting<T>(&self, step: WaitReason, act: impl FnOnce() -> T) -> T {
+    /// Runs `act`, a step of this member's call that waits for other members. Meanwhile warnings and
+    /// timeouts name `step`.
+    fn with_wait_reason<T>(&self, step: WaitReason, act: impl FnOnce() -> T) -> T {
         let call = self.call().clone();
         waiting(step, call, self.rank(), act)
     }
@@ -225,8 +226,9 @@ impl MemberGroup {
         said: &[u8],
         join: impl FnOnce(Vec<Vec<u8>>) -> Vec<u8>,
     ) -> Result<Option<Vec<Vec<u8>>>> {
-        let near =
-            self.waiting(WaitReason::Members, || self.node_members().gather(said, COORDINATOR));
+        let near = self.with_wait_reason(WaitReason::Members, || {
+            self.node_members().gather(said, COORDINATOR)
+        });
         let Some(leaders) = &self.leaders else { return self.reached(near).map(|_| None) };
         let up = match near {
             Ok(Some(all)) => match over_among(&all) {
@@ -235,7 +237,7 @@ impl MemberGroup {
             },
             Ok(None) | Err(_) => Self::lost(),
         };
-        let all = self.waiting(WaitReason::Leaders, || leaders.gather(&up, COORDINATOR));
+        let all = self.with_wait_reason(WaitReason::Leaders, || leaders.gather(&up, COORDINATOR));
         all.or_else(|error| {
             let why = given_up();
             let lost = [&[LOST], why.as_deref().unwrap_or_default().as_bytes()].concat();
@@ -255,13 +257,14 @@ impl MemberGroup {
         let told = match &self.leaders {
             None => Vec::new(),
             Some(leaders) => {
-                let told =
-                    self.waiting(WaitReason::Answer, || leaders.broadcast(told, COORDINATOR));
+                let told = self
+                    .with_wait_reason(WaitReason::Answer, || leaders.broadcast(told, COORDINATOR));
                 told.unwrap_or_else(|_| Self::lost())
             }
         };
-        let told =
-            self.waiting(WaitReason::Answer, || self.node_members().broadcast(told, COORDINATOR));
+        let told = self.with_wait_reason(WaitReason::Answer, || {
+            self.node_members().broadcast(told, COORDINATOR)
+        });
         let told = self.reached(told)?;
         if told.first() == Some(&STAYS) {
             return Ok(unframed(told));

@@ -151,7 +151,7 @@ struct ElementForm {
 fn uncovered(masks: Vec<Mask>) -> Uncovered {
     match () {
         () if masks.iter().all(Mask::is_full) => Uncovered::None,
-        () if masks.iter().all(Mask::is_free) => Uncovered::All,
+        () if masks.iter().all(Mask::is_untouched) => Uncovered::All,
         () => Uncovered::Some(masks),
     }
 }

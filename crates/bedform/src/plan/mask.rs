@@ -35,8 +35,8 @@ impl Mask {
         self.free == 0
     }
 
-    /// Returns true if no element is taken.
-    pub(crate) fn is_free(&self) -> bool {
+    /// Returns true if no element is taken. A mask without elements is untouched and full.
+    pub(crate) fn is_untouched(&self) -> bool {
         self.words.is_empty() && (self.free > 0 || self.shape.contains(&0))
     }
 
@@ -95,7 +95,7 @@ impl Mask {
     /// Visits the free elements, as ranges, each element once.
     pub(crate) fn for_each_free(&self, visit: &mut impl FnMut(&Ranges)) {
         let all: Ranges = self.shape.iter().map(|length| (0, *length)).collect();
-        if self.is_free() {
+        if self.is_untouched() {
             return visit(&all);
         }
         if self.free > 0 {

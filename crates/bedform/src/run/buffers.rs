@@ -36,7 +36,7 @@ impl ThreadBuffers {
 
 /// Makes `buffer` at least `length` bytes long; its contents are lost when it grows. The system
 /// hands out zeroed pages, so the new memory is not touched here.
-pub(super) fn grow(buffer: &mut Vec<u8>, length: usize) {
+pub(super) fn resize_discarding(buffer: &mut Vec<u8>, length: usize) {
     if buffer.len() < length {
         // Frees the old memory first, so that both are never held together.
         *buffer = Vec::new();

@@ -8,7 +8,7 @@
 use bedform_format::shard::Extent;
 use bedform_storage::{Answer, Bytes, Object, ReadBlock};
 
-use super::buffers::grow;
+use super::buffers::resize_discarding;
 use super::execute::{ReadExecution, ThreadStarter};
 use super::resolve::Unit;
 use crate::error::Result;
@@ -36,11 +36,11 @@ impl ObjectReader<'_, '_> {
             if let Some(known) = self.object.buffered_bytes(extent.offset, length) {
                 return Ok(known);
             }
-            grow(fetched, length);
+            resize_discarding(fetched, length);
             let bytes = self.fetch(extent.offset, &mut fetched[..length])?;
             return Ok(bytes.unwrap_or(&fetched[..length]));
         }
-        grow(fetched, length);
+        resize_discarding(fetched, length);
         let mut left = &mut fetched[..length];
         let rooms = unit.extents.iter().map(|extent| {
             let (room, rest) = std::mem::take(&mut left).split_at_mut(length_of(extent));

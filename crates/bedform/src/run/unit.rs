@@ -7,7 +7,7 @@ use bedform_format::checksum::Crc32c;
 use bedform_format::shard::Extent;
 use bedform_storage::{Answer, Object};
 
-use super::buffers::{DecodingBuffers, ThreadBuffers, grow};
+use super::buffers::{DecodingBuffers, ThreadBuffers, resize_discarding};
 use super::deliver::Deliver;
 use super::execute::{ReadExecution, ThreadStarter};
 use super::fetch::{ObjectReader, length_of};
@@ -193,8 +193,8 @@ impl ReadExecution<'_> {
             return Err(damaged(CodecError::Length { codec: "bytes", expected, found: payload }));
         }
         let needed = self.needed_bytes(cell, &chunk.wanted)?;
-        grow(fetched, needed.len());
-        grow(piece, PIECE_BYTES);
+        resize_discarding(fetched, needed.len());
+        resize_discarding(piece, PIECE_BYTES);
         let mut checksum = Crc32c::new();
         let mut at = 0;
         while at < payload {
@@ -308,7 +308,7 @@ impl ReadExecution<'_> {
             // A short extent always goes through the page cache, and tells nothing about the
             // others.
             goes_past &= extent.length < SCATTERED_BYTES_MIN;
-            grow(fetched, length);
+            resize_discarding(fetched, length);
             let buffer = &mut fetched[..length];
             if object.read_resident(extent.offset, buffer)? < length {
                 if !goes_past && !std::mem::replace(&mut is_told, true) {

@@ -409,8 +409,8 @@ pub(crate) fn check_key(
 /// Reads the whole document at `path`, with the consolidated documents of a group.
 pub(crate) fn own_document(hierarchy: &Hierarchy, path: &ObjectPath) -> Result<Value> {
     let StoredDocument { mut document, texts, .. } = own_stored(hierarchy, path)?;
-    let put_back = texts.put_back(&mut document, &hierarchy.options.limits);
-    put_back.map_err(|error| Error::metadata(hierarchy.name_of(path), error))?;
+    let inserted = texts.insert_into(&mut document, &hierarchy.options.limits);
+    inserted.map_err(|error| Error::metadata(hierarchy.name_of(path), error))?;
     Ok(document)
 }
 

@@ -14,8 +14,7 @@ const FLETCHER32: u16 = 3;
 const BLOSC: u16 = 32001;
 const ZSTD: u16 = 32015;
 
-/// The choice to read chunk tables or defer them, and the number of entries that they may still
-/// have.
+/// Limits of the chunk tables of one file. `entries_left` falls with each table that is read.
 pub(super) struct ChunkTableLimits {
     /// True if tables stay empty, for a later call of [`chunk_table`](super::chunk_table).
     are_deferred: bool,
@@ -34,6 +33,7 @@ impl ChunkTableLimits {
         }
     }
 
+    /// Makes limits with which all tables stay empty, to be read when a variable is.
     pub(super) fn deferred(limits: &Limits) -> Self {
         Self { are_deferred: true, ..Self::new(limits) }
     }
