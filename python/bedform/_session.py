@@ -77,7 +77,7 @@ class Session:
         self._opened, self._process = inner, _fork.current
         self._members = members
         self._arrays: dict[str, Array | _PendingArray] = {}
-        self._lent = 0
+        self._last_token = 0
         # Numbers of decompositions that Python has collected; the engine forgets them later, since
         # a finalizer must not wait for a call of another thread.
         self._collected: deque[int] = deque()
@@ -143,10 +143,10 @@ class Session:
             self._write(name, selection, array._elements(data))
             return None
         lend = self._store._call(self._inner.lend)
-        return self._keep(lend(name, selection, array._elements(data)))
+        return self._note_token(lend(name, selection, array._elements(data)))
 
-    def _keep(self, token: int) -> int:
-        self._lent = max(self._lent, token)
+    def _note_token(self, token: int) -> int:
+        self._last_token = max(self._last_token, token)
         return token
 
     def wait(self, token: int) -> None:
@@ -158,7 +158,7 @@ class Session:
             No write of this session has returned such a token.
         """
         number = integer(token, "what to wait for")
-        if number > self._lent:
+        if number > self._last_token:
             raise InvalidArgumentError(
                 f"no write of this session has returned {number}; wait for what write returned"
             )
@@ -249,7 +249,7 @@ class Session:
             self._store._call(self._inner.write_declared)(name, record, number, elements)
             return None
         lend = self._store._call(self._inner.lend_declared)
-        return self._keep(lend(name, record, number, elements))
+        return self._note_token(lend(name, record, number, elements))
 
     def create_arrays(self, arrays: Mapping[str, Mapping[str, Any]]) -> None:
         """Create arrays that appear with the next commit, all or none, and can be written at once.

@@ -1,4 +1,4 @@
-//! An object store whose answers get lost: F14.
+//! An object store whose answers get lost (row F14 of the stages in `reliability/stages.toml`).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::cast_possible_truncation)]
 
@@ -149,7 +149,7 @@ impl FaultyServer {
         self.state().late
     }
 
-    /// Returns the number of objects sent whole.
+    /// Returns the number of requests that sent an object whole, refused ones included.
     pub fn sent_whole(&self) -> u64 {
         self.state().whole
     }

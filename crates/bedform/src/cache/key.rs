@@ -171,6 +171,7 @@ impl CacheKey {
         Self { hash, kind, handle, position, version, object, scope }
     }
 
+    /// Returns the hash of the key, made once in `new`.
     pub(super) fn digest(&self) -> u64 {
         self.hash
     }

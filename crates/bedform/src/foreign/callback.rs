@@ -364,7 +364,7 @@ impl Source for CalledVariable {
         true
     }
 
-    fn has_names(&self) -> bool {
+    fn needs_lookups(&self) -> bool {
         false
     }
 

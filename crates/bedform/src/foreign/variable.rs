@@ -164,7 +164,7 @@ impl Source for FileVariable {
         self.facts.name.clone()
     }
 
-    fn has_names(&self) -> bool {
+    fn needs_lookups(&self) -> bool {
         false
     }
 }

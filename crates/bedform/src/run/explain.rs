@@ -152,7 +152,7 @@ pub(crate) fn priced(plan: ReadPlan<'_>) -> Result<(Cost, Price)> {
                 own.raw_bytes = if cell.piece.is_raw() { own.decoded_bytes } else { 0 };
                 own.decoding_nanos = decoding_nanos(plan, cell, resolved, own.decoded_bytes);
                 own.runs = runs(cell, resolved)?;
-                if cell.piece.source.has_names() {
+                if cell.piece.source.needs_lookups() {
                     own.names = names.waits_for(&cell.coordinates());
                 }
                 own

@@ -326,7 +326,7 @@ impl<'a> ReadPlan<'a> {
     fn names(&self) -> u64 {
         let mut names = LookupWaits::default();
         let cells = (0..self.cell_count().min(NAMED_MAX)).filter_map(|number| self.cell(number));
-        let named = cells.filter(|cell| cell.piece.source.has_names());
+        let named = cells.filter(|cell| cell.piece.source.needs_lookups());
         let waits: u64 = named.map(|cell| names.waits_for(&cell.coordinates())).sum();
         waits.saturating_sub(DOCUMENT_WAITS)
     }

@@ -68,7 +68,7 @@ pub(crate) trait Source: Sync {
 
     /// Returns true if the name of an object may still need a path lookup when it is read. False if
     /// all objects are one file, which was looked up when it was opened.
-    fn has_names(&self) -> bool {
+    fn needs_lookups(&self) -> bool {
         true
     }
 

@@ -71,8 +71,8 @@ impl Source for OpenedOnce<'_> {
         self.source.makes_chunks()
     }
 
-    fn has_names(&self) -> bool {
-        self.source.has_names()
+    fn needs_lookups(&self) -> bool {
+        self.source.needs_lookups()
     }
 
     fn is_remote(&self) -> bool {

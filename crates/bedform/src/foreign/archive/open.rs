@@ -253,7 +253,8 @@ impl ArchiveOpening<'_> {
         kept
     }
 
-    /// Returns the kept map if its first file is unchanged and still first.
+    /// Returns the kept map if its first file is unchanged and still first, every file has the joined
+    /// variables of that file, and no form is listed twice.
     fn usable(&self, map: ArchiveMap, first: &ForeignFile) -> Option<ArchiveMap> {
         let is_first = map.files.first()?.source == self.places.files[0].source;
         let path = &self.places.files[0].path;

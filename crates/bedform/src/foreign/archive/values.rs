@@ -196,7 +196,7 @@ impl Source for OpenedVariable<'_> {
         self.name.clone()
     }
 
-    fn has_names(&self) -> bool {
+    fn needs_lookups(&self) -> bool {
         false
     }
 }
