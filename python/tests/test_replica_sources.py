@@ -410,6 +410,7 @@ class OwnStore(Source):
         """Commits, makes replicas, and restores an earlier backup."""
         backups = [self.directory / "backup", self.directory / "backup-log"]
         for own, backup in zip((self.path, self.log), backups, strict=True):
+            removed(backup)  # of an earlier time
             if own.exists():
                 copied_with_times(own, backup)
         model = self.model.copy()
