@@ -246,6 +246,7 @@ impl GrowingObject for FailingGrowing {
 }
 
 impl<S: Storage> Failing<S> {
+    /// Runs a forwarded operation, with its fault if one is scheduled.
     fn call<T>(
         &self,
         operation: StorageOperation,
