@@ -186,7 +186,7 @@ pub fn random_block(bytes: usize, seed: u64) -> Vec<u8> {
 ///
 /// # Errors
 /// `Interrupted`.
-pub fn check_goes_on(place: &str) -> Result<(), StorageError> {
+pub fn check_cancelled(place: &str) -> Result<(), StorageError> {
     if is_cancelled() { Err(interrupted("calibrate", place)) } else { Ok(()) }
 }
 

@@ -11,7 +11,7 @@ use super::error::to_error;
 use super::object::RemoteObject;
 use super::transport::call;
 use super::{RemoteStorage, Result, runtime};
-use bedform_storage::calibrate::{check_goes_on, random_block};
+use bedform_storage::calibrate::{check_cancelled, random_block};
 use bedform_storage::cancellation::interrupted;
 use bedform_storage::{Object, StorageError, StorageErrorKind};
 
@@ -43,7 +43,7 @@ impl<'a> Probe<'a> {
     /// before each.
     ///
     /// # Errors
-    /// `Io` if there are none and none can be written; errors of the storage; as [`check_goes_on`].
+    /// `Io` if there are none and none can be written; errors of the storage; as [`check_cancelled`].
     pub(crate) fn new(
         place: &'a RemoteStorage,
         own_bytes: u64,
@@ -68,7 +68,7 @@ impl<'a> Probe<'a> {
             }
         }
         for name in names {
-            check_goes_on(&place.shown)?;
+            check_cancelled(&place.shown)?;
             let shown = name.to_string();
             let opening = RemoteObject::open(place.shared.clone(), name, shown.clone(), 1);
             let (object, _) = runtime::run("open", &shown, opening)?;
@@ -130,7 +130,7 @@ impl<'a> Probe<'a> {
         let begun_writing = Instant::now();
         for number in 0..count.clamp(1, OBJECTS_MAX) {
             step();
-            check_goes_on(&self.place.shown)?;
+            check_cancelled(&self.place.shown)?;
             let separator = if self.place.prefix.is_empty() { "" } else { "/" };
             let id = format!("{}-{begun}-{number}", std::process::id());
             let name = format!("{}{separator}{OWN_NAME}{id}.tmp", self.place.prefix);

@@ -12,7 +12,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use super::random::SampleRandom;
 use super::timing::{PAGE, ReadTimes, TimedExtent, TimedSource, Timer};
-use super::{BLOCK, BYTES_MIN, CalibrateOptions, check_goes_on};
+use super::{BLOCK, BYTES_MIN, CalibrateOptions, check_cancelled};
 use crate::{Coldness, ProfileError, StorageError, StorageErrorKind};
 
 const PAGE_BYTES: usize = 4096;
@@ -55,7 +55,7 @@ impl SampleFile {
         let started = Instant::now();
         let mut bytes = 0;
         while bytes < options.bytes && (bytes < BYTES_MIN || started.elapsed() < limit) {
-            check_goes_on(&place)?;
+            check_cancelled(&place)?;
             // Pages must differ, or a device that deduplicates would store one block.
             for page in block.chunks_exact_mut(PAGE_BYTES) {
                 page[..8].copy_from_slice(&random.next().to_le_bytes());
@@ -104,7 +104,7 @@ impl SampleFile {
             }
             _ => {}
         }
-        Ok(check_goes_on(&self.place)?)
+        Ok(check_cancelled(&self.place)?)
     }
 
     /// Returns the share of a few pages that is in the page cache; `None` if the system cannot

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::check_goes_on;
+use super::check_cancelled;
 use crate::cancellation::{ASK_EVERY, is_cancelled, stopped_by};
 use crate::{Answer, Bell, Bytes, GapCheck, LargeMemory, StorageError};
 
@@ -170,7 +170,7 @@ impl<R: TimedSource> Timer<'_, R> {
             let outcomes = others.into_iter().map(|other| other.join().unwrap_or_else(stopped));
             outcomes.fold(own, Result::and)
         })?;
-        check_goes_on(self.source.place())?;
+        check_cancelled(self.source.place())?;
         let (mut measured, times) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
         if self.source.has_helpers() {
             measured.cpu_seconds = seconds_of(ClockId::ProcessCPUTime) - process_started;
@@ -207,7 +207,7 @@ impl<R: TimedSource> Timer<'_, R> {
             }
             let Some(at) = asked.iter().position(|(.., answer)| answer.is_here()) else {
                 bell.wait(heard, Some(ASK_EVERY));
-                check_goes_on(self.source.place())?;
+                check_cancelled(self.source.place())?;
                 continue;
             };
             let (begun, bytes, answer) = asked.swap_remove(at);
@@ -216,7 +216,7 @@ impl<R: TimedSource> Timer<'_, R> {
             measured.requests += 1.0;
             measured.bytes += bytes as f64;
         }
-        check_goes_on(self.source.place())?;
+        check_cancelled(self.source.place())?;
         measured.seconds = started.elapsed().as_secs_f64();
         measured.cpu_seconds = seconds_of(ClockId::ProcessCPUTime) - cpu_started;
         measured.median_seconds = median(times);

@@ -13,7 +13,7 @@ use crate::log::array::ArrayHandle;
 use crate::log::check::{CheckScope, check_log};
 use crate::log::opened::OpenedStore;
 use crate::options::ProgressCallback;
-use crate::threads::workers::check_goes_on;
+use crate::threads::workers::check_cancelled;
 
 /// Attempts to check a root while others settle.
 const ATTEMPTS_MAX: usize = 100;
@@ -58,7 +58,7 @@ pub(crate) fn verify_arrays(
     let mut sections = 0;
     let mut step = |done: u64, all: u64| {
         sections = all;
-        check_goes_on(STOPPED)?;
+        check_cancelled(STOPPED)?;
         if all > 0 {
             progress(done, all + count);
         }
@@ -110,7 +110,7 @@ fn verify_log(
             problems = found.lines;
         }
         if is_all {
-            check_goes_on(STOPPED)?;
+            check_cancelled(STOPPED)?;
             problems.extend(
                 store.log_place().map_or(Ok(Vec::new()), |log| store.damaged_promises(&log))?,
             );

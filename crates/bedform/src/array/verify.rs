@@ -12,7 +12,7 @@ use crate::log::array::ArrayHandle;
 use crate::log::check::CheckedArray;
 use crate::log::snapshot::PinnedArray;
 use crate::source::Moment;
-use crate::threads::workers::check_goes_on;
+use crate::threads::workers::check_cancelled;
 use crate::write::sink::{Sink, StoredUnit};
 use crate::zarr::state::ArrayState;
 
@@ -84,7 +84,7 @@ impl ArrayHandle {
             all => all?,
         };
         for at in all {
-            check_goes_on(STOPPED)?;
+            check_cancelled(STOPPED)?;
             let lines = self.verify_object(&state, &mut pinned, &at, &mut scratch)?;
             lines.into_iter().for_each(&mut *add);
         }

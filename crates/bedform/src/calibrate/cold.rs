@@ -24,7 +24,7 @@ use std::time::Instant;
 
 use bedform_format::ObjectPath;
 use bedform_geometry::{AxisRange, AxisSelection, Selection};
-use bedform_storage::calibrate::{SampleRandom, check_goes_on};
+use bedform_storage::calibrate::{SampleRandom, check_cancelled};
 use bedform_storage::{
     CalibrateOptions, ColdRequest, Processor, Profile, StorageError, open_without_waiting,
 };
@@ -135,7 +135,7 @@ impl ColdSample {
 
     /// Asks the kernel to drop the pages of the chunks.
     fn forget(&self) -> Result<()> {
-        check_goes_on(&self.object.to_string_lossy())?;
+        check_cancelled(&self.object.to_string_lossy())?;
         let failed = |error| StorageError::from_io("open", self.object.display(), error);
         let file = File::open(&self.object).map_err(failed)?;
         let _ = fadvise(&file, 0, None, Advice::DontNeed);

@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::options::OpenOptions;
 use crate::options::ProgressCallback;
 use crate::store::Store;
-use crate::threads::workers::check_goes_on;
+use crate::threads::workers::check_cancelled;
 
 /// A running conversion.
 pub(super) struct ConversionJob<'a> {
@@ -104,7 +104,7 @@ impl ConversionJob<'_> {
 
     pub(super) fn tell(&self, finished: u64) -> Result<()> {
         (self.progress)(finished, self.plan.bytes());
-        check_goes_on("the conversion was stopped")
+        check_cancelled("the conversion was stopped")
     }
 
     /// Reads both sides again and compares every byte of the arrays that `copy_of` returns with the
@@ -209,7 +209,7 @@ pub(crate) fn read_both(
     let block = extent.grow_region(&shards, memory_bytes);
     let (mut left, mut right) = (RegionBuffers::default(), RegionBuffers::default());
     for region in Regions::new(&whole.shape, &block) {
-        check_goes_on("comparing replicas was stopped")?;
+        check_cancelled("comparing replicas was stopped")?;
         let region = region?;
         whole.read(&region, &mut left)?;
         copy.read(&region, &mut right)?;

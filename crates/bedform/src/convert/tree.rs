@@ -17,7 +17,7 @@ use bedform_storage::is_own_name;
 use rustix::fs::{XattrFlags, getxattr, setxattr, syncfs};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::threads::workers::check_goes_on;
+use crate::threads::workers::check_cancelled;
 use crate::zarr::documents::ZARR_JSON;
 
 /// The access control lists of a directory, and the default for new entries in it.
@@ -56,7 +56,7 @@ fn each(
     while let Some((directory, above)) = directories.pop() {
         let entries = fs::read_dir(&directory).map_err(|error| failed(&directory, &error))?;
         for entry in entries {
-            check_goes_on("reorganizing was stopped")?;
+            check_cancelled("reorganizing was stopped")?;
             let entry = entry.map_err(|error| failed(&directory, &error))?;
             let name = entry.file_name();
             // Locks, and objects that are being written.

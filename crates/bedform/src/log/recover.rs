@@ -14,7 +14,7 @@ mod promised;
 mod scan;
 
 use crate::log::opened::OpenedStore;
-use crate::threads::workers::check_goes_on;
+use crate::threads::workers::check_cancelled;
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -340,7 +340,7 @@ impl OpenedStore {
         let mut orphans = Vec::new();
         for name in log.segment_names()? {
             let Some(SegmentName { session, .. }) = SegmentName::parse(&name) else { continue };
-            check_goes_on("stopped; call it again to go on")?;
+            check_cancelled("stopped; call it again to go on")?;
             let directory = LogPlace::segment_directory(&name)?;
             let lock = match log.storage.try_lock_of_dead(&directory) {
                 Ok(Some(lock)) => lock,

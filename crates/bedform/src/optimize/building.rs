@@ -31,7 +31,7 @@ use crate::replica::{
 use crate::sidecar::{REPLICAS, Sidecar};
 use crate::size::bytes_text;
 use crate::store::{StagedStore, Store};
-use crate::threads::workers::check_goes_on;
+use crate::threads::workers::check_cancelled;
 use crate::zarr::NewArray;
 
 /// Attempts to save the catalogue while other processes change it.
@@ -384,7 +384,7 @@ fn make_points(
     let step = POINTS_AT_ONCE.div_ceil(shard).max(1).saturating_mul(shard);
     let (mut done, mut done_bytes, mut buffer) = (0_u64, 0_u64, Vec::new());
     for places in places.chunks(usize::try_from(step).unwrap_or(usize::MAX)) {
-        check_goes_on("making replicas was stopped")?;
+        check_cancelled("making replicas was stopped")?;
         let count = places.len() as u64;
         let selection = Selection::Points(Points::at_places(places, &shape)?);
         let bytes = usize::try_from(array.result_bytes(&selection)?).unwrap_or(usize::MAX);

@@ -23,7 +23,7 @@ use crate::convert::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
 use crate::options::ProgressCallback;
-use crate::threads::workers::check_goes_on;
+use crate::threads::workers::check_cancelled;
 use crate::zarr::nodes::NodeKind;
 
 /// The least share of the predicted seconds of an array's reads that a new layout must save.
@@ -145,7 +145,7 @@ pub fn plan_layouts(place: &SourcePlace, options: &OptimizeOptions) -> Result<La
     let count = nodes.filter(|kind| *kind == NodeKind::Array).count();
     let (mut arrays, mut reads) = (Vec::with_capacity(names.len()), Vec::new());
     for name in &names {
-        check_goes_on("the plan was stopped")?;
+        check_cancelled("the plan was stopped")?;
         let (planned, of_array) = planned_layout(&source, name, &kinds, options)?;
         reads.extend(of_array);
         arrays.push(planned);

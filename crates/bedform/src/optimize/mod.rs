@@ -74,7 +74,7 @@ use crate::replica::{ExpectedReads, Replica, ReplicaElements, replicas_in};
 use crate::sidecar::Sidecar;
 use crate::size::{self, bytes_text};
 use crate::store::Store;
-use crate::threads::workers::check_goes_on;
+use crate::threads::workers::check_cancelled;
 use crate::trace::{ReplicaUse, newest_knowledge};
 use crate::zarr::nodes::NodeKind;
 
@@ -365,7 +365,7 @@ fn stored_bytes(store: &Store) -> Result<u64> {
     let mut bytes = 0_u64;
     for (path, kind) in store.nodes()? {
         if kind == NodeKind::Array {
-            check_goes_on("the plan was stopped")?;
+            check_cancelled("the plan was stopped")?;
             bytes = bytes.saturating_add(store.array(&path)?.stored_bytes()?);
         }
     }

@@ -16,7 +16,7 @@ use crate::replica::{
 };
 use crate::sidecar::{REPLICAS, Sidecar};
 use crate::store::Store;
-use crate::threads::workers::check_goes_on;
+use crate::threads::workers::check_cancelled;
 use crate::trace::newest_knowledge;
 
 /// Bytes of a replica that are compared at a time.
@@ -79,7 +79,7 @@ pub fn trust(place: &SourcePlace, progress: ProgressCallback<'_>) -> Result<Trus
     let all: u64 = listed.iter().map(|replica| replica.raw_bytes).sum();
     let (mut kept, mut compared) = (Vec::new(), 0_u64);
     for replica in listed {
-        check_goes_on("comparing was stopped")?;
+        check_cancelled("comparing was stopped")?;
         let telling = |bytes: u64, _: u64| progress(compared + bytes, all);
         match compare(&source, &sidecar, &replica, &telling)? {
             Ok(renewed) => {
@@ -173,7 +173,7 @@ fn difference_of(
     let item_bytes = copy.array.result_bytes(&Selection::all(&shape))? / count_of(&shape).max(1);
     let (mut one, mut other, mut done) = (Vec::new(), Vec::new(), 0);
     for region in pieces(&Region::whole(shape)?, (PIECE_BYTES / item_bytes.max(1)).max(1))? {
-        check_goes_on("comparing was stopped")?;
+        check_cancelled("comparing was stopped")?;
         let of_source = copy.selection_of(replica, &region)?;
         read_into(whole, &of_source, &mut one)?;
         if let Err(error) = read_into(&copy.array, &region.into(), &mut other) {

@@ -25,7 +25,7 @@ use crate::replica::{
 };
 use crate::sidecar::Sidecar;
 use crate::store::Store;
-use crate::threads::workers::check_goes_on;
+use crate::threads::workers::check_cancelled;
 
 /// Points that are compared at a time.
 const POINTS_AT_ONCE: usize = 1 << 20;
@@ -206,7 +206,7 @@ impl<'a> ReplicaComparison<'a> {
         let (mut left, mut right) = (Vec::new(), Vec::new());
         let (mut done, mut bytes) = (0_u64, 0_u64);
         for places in places.chunks(POINTS_AT_ONCE) {
-            check_goes_on("comparing replicas was stopped")?;
+            check_cancelled("comparing replicas was stopped")?;
             let own = Selection::from(&Region::new([done], [places.len() as u64])?);
             let points = Selection::Points(Points::at_places(places, &shape)?);
             read_into(&self.whole, &points, &mut left)?;

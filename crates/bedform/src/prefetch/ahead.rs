@@ -12,7 +12,7 @@ use super::workers::ReservedBytes;
 use crate::error::Result;
 use crate::run::ReadStatistics;
 use crate::run::plan::ReadVersion;
-use crate::threads::workers::check_goes_on;
+use crate::threads::workers::check_cancelled;
 
 /// The elements of a selection, with the state that they were read from and the statistics.
 #[derive(Debug)]
@@ -115,7 +115,7 @@ impl ReadAheadTask {
             has_waited = true;
             (state, _) =
                 self.changed.wait_timeout(state, ASK_EVERY).unwrap_or_else(PoisonError::into_inner);
-            let goes_on = check_goes_on("the read was stopped");
+            let goes_on = check_cancelled("the read was stopped");
             if goes_on.is_err()
                 || asked.elapsed() > patience && matches!(*state, ReadAheadState::Running)
             {

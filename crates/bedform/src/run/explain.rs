@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::plan::opening::Need;
 use crate::plan::price::{Cost, Price};
 use crate::source::Payloads;
-use crate::threads::workers::check_goes_on;
+use crate::threads::workers::check_cancelled;
 
 /// A description of a read before it runs: objects, requests, bytes, decoding and price.
 ///
@@ -240,7 +240,7 @@ pub(crate) fn for_each_fetch(
     let mut payloads = Payloads::default();
     for number in 0..plan.cell_count() {
         // A plan may have millions of cells, so cancellation is polled for each.
-        check_goes_on("the plan was stopped")?;
+        check_cancelled("the plan was stopped")?;
         let Some(cell) = plan.cell(number) else { break };
         let tasks = cell.tasks();
         let need = cell.need(tasks.len());

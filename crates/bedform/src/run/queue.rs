@@ -20,7 +20,7 @@ use super::resolve::Unit;
 use super::thread_policy::ThreadPolicy;
 use crate::error::{Error, ErrorKind, Result};
 use crate::source::PendingCell;
-use crate::threads::workers::check_goes_on;
+use crate::threads::workers::check_cancelled;
 
 /// The most units that get readahead hints before they are read.
 const AHEAD_MAX: usize = 256;
@@ -241,7 +241,7 @@ impl SharedQueue {
 
     /// Polls for cancellation; a cancelled read fails.
     fn poll(&self) {
-        if let Err(error) = check_goes_on("the read was stopped") {
+        if let Err(error) = check_cancelled("the read was stopped") {
             self.fail(error);
         }
     }

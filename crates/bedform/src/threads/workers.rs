@@ -88,7 +88,7 @@ pub(crate) fn answer<T>(answers: &Receiver<T>) -> Result<Option<T>> {
 ///
 /// # Errors
 /// `Interrupted`.
-pub(crate) fn check_goes_on(message: &str) -> Result<()> {
+pub(crate) fn check_cancelled(message: &str) -> Result<()> {
     if is_cancelled() { Err(Error::new(ErrorKind::Interrupted, message)) } else { Ok(()) }
 }
 

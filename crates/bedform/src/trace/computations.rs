@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashMap};
 use bedform_format::trace::{TracedAxis, TracedRead};
 
 use crate::error::Result;
-use crate::threads::workers::check_goes_on;
+use crate::threads::workers::check_cancelled;
 
 /// The most blocks that wait for others of their computation; more are merged at once.
 pub(super) const BLOCKS_MAX: usize = 1 << 20;
@@ -56,7 +56,7 @@ impl Computations {
         for (path, numbered) in std::mem::take(&mut self.blocks) {
             let mut reads = Vec::new();
             for blocks in numbered.into_values() {
-                check_goes_on("learning was stopped")?;
+                check_cancelled("learning was stopped")?;
                 reads.extend(reads_of(blocks));
             }
             reads.sort_by_key(|read: &TracedRead| read.began_ns);

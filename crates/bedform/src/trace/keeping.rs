@@ -13,7 +13,7 @@ use super::recorded::{ARRAY_BYTES_MAX, RECORDED, SELECTIONS_BYTES_MAX, selection
 use super::selections::{CountedSelections, SELECTIONS_MAX, join};
 use crate::error::Result;
 use crate::sidecar::{Helper, Sidecar};
-use crate::threads::workers::check_goes_on;
+use crate::threads::workers::check_cancelled;
 
 /// The directory of the learned selections in a sidecar.
 pub(super) const KEPT: &str = "learned-selections";
@@ -94,7 +94,7 @@ pub(super) fn keep_selections(
     take_recorded(sidecar, missing, &mut kept)?;
     note_kept(sidecar, &kept, arrays);
     for path in changed {
-        check_goes_on("learning was stopped")?;
+        check_cancelled("learning was stopped")?;
         if let Some(array) = arrays.get_mut(&path) {
             join(&mut array.selections, |one| kept_selection(sidecar, one));
         }
@@ -114,7 +114,7 @@ fn take_recorded(
         if missing.is_empty() {
             break;
         }
-        check_goes_on("learning was stopped")?;
+        check_cancelled("learning was stopped")?;
         let name = format!("{RECORDED}/{}", entry.name);
         let bytes = sidecar.bytes_from(&name, 0, SELECTIONS_BYTES_MAX).unwrap_or_default();
         for block in selection_blocks(&bytes) {

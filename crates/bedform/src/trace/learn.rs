@@ -16,7 +16,7 @@ use super::{TRACES, identity};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::ProgressCallback;
 use crate::sidecar::Sidecar;
-use crate::threads::workers::check_goes_on;
+use crate::threads::workers::check_cancelled;
 
 /// The most traces that one call reads, oldest first.
 const FILES_MAX: usize = 20_000;
@@ -109,7 +109,7 @@ fn add_traces(
     let Knowledge { arrays, replicas, traces, .. } = &mut learned.knowledge;
     let mut merging = TraceMerger::new(arrays, replicas, key);
     for (done, name) in names.iter().enumerate() {
-        check_goes_on("learning was stopped")?;
+        check_cancelled("learning was stopped")?;
         progress(done as u64, names.len() as u64);
         let before = traces.get(name).copied().unwrap_or(0);
         let file = format!("{TRACES}/{name}");

@@ -15,7 +15,7 @@ use super::knowledge::PATTERNS_MAX;
 use super::processes::{GLOBALS_MAX, PARTS_MAX, ProcessWalk, globals};
 use super::selections::CountedSelections;
 use crate::error::Result;
-use crate::threads::workers::check_goes_on;
+use crate::threads::workers::check_cancelled;
 
 /// The most bytes of memory for the unfinished patterns of one trace.
 const FOLLOWED_BYTES_MAX: usize = 256 << 20;
@@ -103,7 +103,7 @@ impl<'a> TraceMerger<'a> {
         let mut followed: HashMap<String, FollowedArray> = HashMap::new();
         let (mut reads, mut bytes) = (0, 0);
         for block in blocks {
-            check_goes_on("learning was stopped")?;
+            check_cancelled("learning was stopped")?;
             reads += block.reads.len();
             if reads > READS_MAX {
                 break;

@@ -15,7 +15,7 @@ use crate::plan::geometry::Geometry;
 use crate::source::Moment;
 use crate::threads::check::RunningCheck;
 use crate::threads::permits::CpuPermits;
-use crate::threads::workers::check_goes_on;
+use crate::threads::workers::check_cancelled;
 use crate::threads::workers::with_workers;
 use crate::write::elements::WriteInput;
 use crate::write::sink::WriteResources;
@@ -202,7 +202,7 @@ pub(crate) fn each_object(
     };
     let work = || {
         while !stopped.load(Ordering::Relaxed) {
-            if let Err(error) = check_goes_on("the write was stopped") {
+            if let Err(error) = check_cancelled("the write was stopped") {
                 return fail(error);
             }
             let number = next.fetch_add(1, Ordering::Relaxed);

@@ -22,7 +22,7 @@ use crate::options::Freshness;
 use crate::plan::opening::{Need, ShardSize, WHOLE_BYTES_MAX, whole_bytes_max, whole_is_sooner};
 use crate::source::{ChunkLocations, OpenCell, PendingCell, Source};
 use crate::threads::ordered::map_in_threads;
-use crate::threads::workers::check_goes_on;
+use crate::threads::workers::check_cancelled;
 
 /// Bytes that add no noticeable time to a request.
 const SMALL_BYTES: u64 = 64 << 10;
@@ -157,7 +157,7 @@ impl ZarrSource<'_> {
         let count = grid.iter().fold(1, |all, length| u64::saturating_mul(all, *length));
         let mut found = Vec::new();
         for start in (0..count).step_by(ASKED_TOGETHER) {
-            check_goes_on("the check was stopped")?;
+            check_cancelled("the check was stopped")?;
             let end = count.min(start + ASKED_TOGETHER as u64);
             let places: Vec<_> = (start..end).map(|at| delinearize(at, &grid)).collect();
             let is_there =

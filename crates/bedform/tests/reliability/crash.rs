@@ -10,7 +10,7 @@ use bedform_storage::SimulatedFileSystem;
 use crate::model::{Operation, StoreModel, dataset_files, options};
 use crate::support::{Cases, Random, count, effort, in_parallel};
 use crate::workloads::{
-    Progress, Workload, check_goes_on, next_operations, run, storage, workloads,
+    Progress, Workload, check_cancelled, next_operations, run, storage, workloads,
 };
 
 /// Bytes that a device writes atomically.
@@ -53,7 +53,7 @@ fn look(
 ) {
     let found = progress.judge(image);
     let checked =
-        found.and_then(|model| if goes_on { check_goes_on(image, model) } else { Ok(()) });
+        found.and_then(|model| if goes_on { check_cancelled(image, model) } else { Ok(()) });
     if let Err(problem) = checked {
         panic!("{}: {problem}", story());
     }
@@ -142,7 +142,7 @@ fn crash_again(
 ) -> u64 {
     let model = progress.judge(image).unwrap_or_else(|problem| panic!("{story}: {problem}"));
     if depth == 0 {
-        let checked = check_goes_on(image, model);
+        let checked = check_cancelled(image, model);
         checked.unwrap_or_else(|problem| panic!("{story}: {problem}"));
         return 1;
     }
@@ -244,7 +244,7 @@ fn what_a_killed_writer_left_goes_when_somebody_writes_there() {
             let model = progress.judge(&killed).unwrap();
             let store = Store::open(storage(&killed), options(true)).unwrap();
             drop(store);
-            check_goes_on(&killed, model).unwrap();
+            check_cancelled(&killed, model).unwrap();
             assert_eq!(hidden_files(&killed).next(), None, "{name}: killed after call {cut}");
             if progress.error.is_none() {
                 break;

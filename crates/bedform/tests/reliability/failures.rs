@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::model::{Operation, StoreModel, options, recover};
 use crate::support::{count, effort, in_parallel, random_seed};
 use crate::workloads::{
-    Progress, UnderWay, Workload, check_goes_on, go_on, run, storage, workloads,
+    Progress, UnderWay, Workload, check_cancelled, go_on, run, storage, workloads,
 };
 
 const ERRORS: [Errno; 6] =
@@ -64,7 +64,7 @@ impl Trial<'_> {
             let fail = |error| format!("after a power cut: {error}");
             let found = progress.judge(&image).map_err(fail)?;
             if images == 0 {
-                check_goes_on(&image, found).map_err(fail)?;
+                check_cancelled(&image, found).map_err(fail)?;
             }
             images += 1;
         }
@@ -77,7 +77,7 @@ impl Trial<'_> {
         if error == Some(ErrorKind::Poisoned) {
             // A new handle can write again.
             let found = progress.judge(&system)?;
-            check_goes_on(&system, found)?;
+            check_cancelled(&system, found)?;
         }
         Ok(images)
     }

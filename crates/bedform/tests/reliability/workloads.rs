@@ -408,7 +408,7 @@ pub(crate) fn next_operations(
 }
 
 /// Checks that work continues: growth shows fill values, appends and merges are right.
-pub(crate) fn check_goes_on(
+pub(crate) fn check_cancelled(
     system: &SimulatedFileSystem,
     model: Option<StoreModel>,
 ) -> Result<(), String> {

@@ -27,7 +27,7 @@ use crate::replica::{OBJECTS_MAX, ReplicaObject, SourceObject, SourceObjects, St
 use crate::run::read_source::ReadSource;
 use crate::sidecar::source_version;
 use crate::source::{Moment as _, Source as _, StoredLayout};
-use crate::threads::workers::check_goes_on;
+use crate::threads::workers::check_cancelled;
 
 /// Longer than a clock step of most file systems: two writes so far apart have different times.
 const LEAST_STEP: Duration = Duration::from_millis(20);
@@ -321,7 +321,7 @@ impl Array {
             let (count, mut young) = (coordinates.len(), None);
             let mut found = Vec::with_capacity(count);
             for coordinates in coordinates {
-                check_goes_on("making replicas was stopped")?;
+                check_cancelled("making replicas was stopped")?;
                 let Some(object) = objects.settled(&coordinates)? else { continue };
                 match object.version.as_ref().filter(|version| is_young(version, time)) {
                     Some(version) => young = young.max(Some(clock_step(version.changed_ns))),

@@ -12,7 +12,7 @@ mod engine;
 mod memory;
 mod stopwatch;
 
-use bedform_storage::calibrate::check_goes_on;
+use bedform_storage::calibrate::check_cancelled;
 use bedform_storage::{Processor, Profile};
 
 use crate::error::Result;
@@ -38,7 +38,7 @@ pub(super) fn measure_processor(
     let mut watch = Stopwatch::new(SECONDS / 60.0);
     let mut stage = |what, done| {
         progress(what, done);
-        check_goes_on("the processor")
+        check_cancelled("the processor")
     };
     stage("copying in memory", 0.0)?;
     memory::measure(&mut machine, &mut watch);

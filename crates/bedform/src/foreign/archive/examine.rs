@@ -18,7 +18,7 @@ use crate::foreign::{read_header, source_version};
 use crate::opening::{FrontCachedFile, NO_FILE, PlaceKind, REFERENCES};
 use crate::options::{OpenOptions, ProgressCallback};
 use crate::threads::ordered::map_numbers;
-use crate::threads::workers::check_goes_on;
+use crate::threads::workers::check_cancelled;
 
 /// Threads that examine files: they wait for storage most of the time.
 const THREADS: usize = 16;
@@ -43,12 +43,12 @@ pub(super) fn in_threads<T: Send>(
     act: impl Fn(usize) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
     let before = |done| {
-        check_goes_on(STOPPED)?;
+        check_cancelled(STOPPED)?;
         progress(done as u64, count as u64);
         Ok(())
     };
     let made = map_numbers(1 + THREADS.min(count / 8), count, before, act);
-    check_goes_on(STOPPED)?;
+    check_cancelled(STOPPED)?;
     made
 }
 

@@ -33,7 +33,7 @@ use crate::opening::add_kept_profile;
 use crate::options::{Freshness, OpenOptions};
 use crate::replica::Replicas;
 use crate::sidecar::{Helper, Sidecar, SidecarName};
-use crate::threads::workers::check_goes_on;
+use crate::threads::workers::check_cancelled;
 
 /// The most bytes of chunk tables that are read when an archive is opened.
 const TABLE_BYTES_MAX: u64 = 32 << 20;
@@ -340,7 +340,7 @@ impl ArchiveOpening<'_> {
         }
         let tables = TableBudget::new(0);
         for file in 1..self.places.files.len() {
-            check_goes_on(STOPPED)?;
+            check_cancelled(STOPPED)?;
             let other = self.examined_file(file, &tables)?;
             let found = differing_dimensions(first, &other, &self.options.limits);
             let found = found.map_err(|error| error.at(self.file(file)))?;

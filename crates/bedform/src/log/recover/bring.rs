@@ -6,7 +6,7 @@
 
 use crate::log::opened::OpenedStore;
 use crate::options::OpenOptions;
-use crate::threads::workers::check_goes_on;
+use crate::threads::workers::check_cancelled;
 use std::path::Path;
 
 use bedform_format::ObjectPath;
@@ -147,7 +147,7 @@ fn copy(
     let mut buffer = vec![0; COPY_BYTES];
     let (mut at, mut brought) = (0, 0);
     while let Some((object, offset, bytes, is_part)) = run_at(at, sound, &drained, parts) {
-        check_goes_on("stopped; call it again to go on")?;
+        check_cancelled("stopped; call it again to go on")?;
         let length = usize::try_from(bytes).unwrap_or(usize::MAX).min(COPY_BYTES);
         object.read(offset, &mut buffer[..length])?;
         log.named(writer.append(&buffer[..length]))?;

@@ -26,7 +26,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::view::RootView;
 use crate::threads::budget::{BudgetRound, MemoryBudget};
 use crate::threads::ordered::map_in_threads;
-use crate::threads::workers::check_goes_on;
+use crate::threads::workers::check_cancelled;
 use crate::write::sink::Sink;
 
 /// The largest window: the bytes of one request past the page cache.
@@ -191,7 +191,7 @@ impl<'a> Rounds<'a> {
     /// Reports progress, and fails if settling is to stop.
     fn check(&self) -> Result<()> {
         self.tell();
-        check_goes_on("settling was stopped; what is settled stays, call it again to go on")
+        check_cancelled("settling was stopped; what is settled stays, call it again to go on")
     }
 
     /// Returns the bytes for the chunks of one round; two rounds are in memory at a time. A quarter
