@@ -41,11 +41,13 @@ if TYPE_CHECKING:
 Form = Literal["json", "parquet", "icechunk"]
 
 FORMS: Final = ("json", "parquet", "icechunk")
-#: The form of a target by its suffix; any other target is an Icechunk repository.
+#: The form of a target by its suffix.
 _SUFFIXES: Final[dict[str, Form]] = {
     ".json": "json",
     ".parquet": "parquet",
     ".parq": "parquet",
+    ".icechunk": "icechunk",
+    "": "icechunk",
 }
 #: Variables of at most so many bytes are stored in the set.
 INLINE: Final = "16 KiB"
@@ -116,8 +118,8 @@ def references(
         A file, a URL, a list of files, or a pattern such as ``"era5/*.nc"``.
     to
         The set: ``.json`` is kerchunk's JSON, ``.parquet`` and ``.parq`` a directory of kerchunk's
-        Parquet files (needs pyarrow). Any other path is the directory of a new Icechunk repository
-        (needs icechunk).
+        Parquet files (needs pyarrow). ``.icechunk``, or a path without suffix, is the directory of
+        a new Icechunk repository (needs icechunk).
     form
         ``"json"``, ``"parquet"`` or ``"icechunk"``, whatever the suffix of ``to``.
     concat_dim, compat
@@ -233,7 +235,14 @@ def _summary(
 
 def _form_of(target: str, form: Any) -> Form:
     if form is None:
-        return _SUFFIXES.get(Path(target).suffix.lower(), "icechunk")
+        suffix = Path(target).suffix.lower()
+        if suffix not in _SUFFIXES:
+            known = ", ".join(filter(None, _SUFFIXES))
+            raise InvalidArgumentError(
+                f"{target!r}: the suffix says which form: {known}; or name one of "
+                f"{', '.join(FORMS)} (form=, --as)"
+            )
+        return _SUFFIXES[suffix]
     if form not in FORMS:
         raise InvalidArgumentError(f"form is one of {', '.join(FORMS)}, not {form!r}")
     chosen: Form = form

@@ -573,6 +573,8 @@ def test_the_suffix_or_the_form_decides(place: Path) -> None:
     assert json.loads(Path("refs").read_text())["version"] == 1
     with pytest.raises(bf.InvalidArgumentError, match="form is one of"):
         bf.references("day0.nc", "other", form="zip")  # type: ignore[arg-type]
+    with pytest.raises(bf.InvalidArgumentError, match="the suffix says which form"):
+        bf.references("day0.nc", "refs.jsn")
     with pytest.raises(bf.UnsupportedError, match="written to a path"):
         bf.references("day0.nc", "s3://bucket/refs.json")
 

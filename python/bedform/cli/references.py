@@ -41,7 +41,7 @@ def references(
         str,
         typer.Option(
             "--to",
-            help="The set to make: x.json and x.parquet are kerchunk's, any other path is the "
+            help="The set to make: x.json and x.parquet are kerchunk's, x.icechunk is the "
             "directory of an Icechunk repository.",
         ),
     ],
