@@ -2,8 +2,8 @@
 
 Every sample is a fresh process that imports everything before its clock starts; Bedform has a
 sidecar of its own each time, so that nothing is kept of an earlier run. Each peer runs serially and
-with two processes or threads, and the faster way counts. What each engine made is opened by xarray
-and compared with netCDF4.
+with two processes or threads, and the faster way counts. xarray opens each set, and its values are
+compared with netCDF4.
 """
 
 from __future__ import annotations

@@ -358,7 +358,7 @@ def _stored_table(stored: bytes) -> Any:
 def _table(
     made: _internal.ReferenceSet, number: int, rows: tuple[int, int], names: list[str]
 ) -> Any:
-    """Returns the table of some chunks of an array; those that are not stored have no path."""
+    """Returns the table of some chunks of an array; a chunk that is not stored has no path."""
     import pyarrow as pa
 
     _, files, offsets, lengths = made.columns(number, rows)

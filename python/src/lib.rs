@@ -56,7 +56,7 @@ mod _internal {
     #[pymodule_export]
     use crate::publication::{StagedDirectory, StagedFile, StagedGroup, StagedStore};
     #[pymodule_export]
-    use crate::referencing::ReferenceSet;
+    use crate::referencing::MadeReferenceSet;
     #[pymodule_export]
     use crate::session::Session;
     #[pymodule_export]

@@ -13,8 +13,8 @@ use crate::progress::telling;
 use crate::signals::detached;
 
 /// References to the chunks of a foreign file, or of an archive.
-#[pyclass(frozen, module = "bedform._internal")]
-pub(crate) struct ReferenceSet {
+#[pyclass(frozen, name = "ReferenceSet", module = "bedform._internal")]
+pub(crate) struct MadeReferenceSet {
     inner: referencing::ReferenceSet,
 }
 
@@ -27,7 +27,7 @@ type NumberColumns<'py> =
 type ArrayEntry<'py> = (String, u64, Option<Bound<'py, PyBytes>>);
 
 #[pymethods]
-impl ReferenceSet {
+impl MadeReferenceSet {
     /// Makes references to an opened file or archive. `progress` receives the files done and in all.
     #[new]
     #[pyo3(signature = (file, options, progress=None))]

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::fill::FillRule;
 use super::grid::ChunkForm;
-use super::{ReferenceForm, ReferenceSet, ReferencedArray};
+use super::{ReferenceForm, ReferenceSet, SetArray};
 use crate::convert::encoded_attributes;
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::attributes::{AttributeStyle, dimension_names, variable_attributes};
@@ -84,7 +84,7 @@ impl ReferenceSet {
                 add(".zattrs", &Value::Object(group.attributes.clone()));
             }
         }
-        for ReferencedArray { path, metadata, attributes, has_fill, .. } in &self.arrays {
+        for SetArray { path, metadata, attributes, has_fill, .. } in &self.arrays {
             let array = write_array_v2(metadata, *has_fill);
             documents.push((key(path, ".zarray"), text(&array)));
             let names = metadata.dimension_names.as_deref().unwrap_or_default();

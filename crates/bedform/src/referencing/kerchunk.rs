@@ -10,7 +10,7 @@ use bedform_storage::{
 
 use super::document::key;
 use super::table::set_coordinates;
-use super::{ArrayChunks, ReferenceSet, ReferencedArray};
+use super::{ArrayChunks, ReferenceSet, SetArray};
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::storage_of;
 use crate::options::OpenOptions;
@@ -74,7 +74,7 @@ impl ReferenceSet {
     }
 }
 
-fn write_chunks(array: &ReferencedArray, names: &[String], writer: &mut dyn Write) -> Result<()> {
+fn write_chunks(array: &SetArray, names: &[String], writer: &mut dyn Write) -> Result<()> {
     let keys = ChunkKeys { prefixed: false, separator: '.' };
     let grid = array.grid();
     let mut at = vec![0; grid.len()];

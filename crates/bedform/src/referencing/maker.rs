@@ -11,8 +11,7 @@ use super::grid::{ChunkForm, Fit, Misfit, bytes_of, chunk_form, item_size};
 use super::names::file_names;
 use super::table::{chunk_references, grid_shape};
 use super::{
-    ArrayChunks, ReferenceForm, ReferenceOptions, ReferenceSet, ReferencedArray, ReferencedFile,
-    ReferencedGroup,
+    ArrayChunks, ReferenceForm, ReferenceOptions, ReferenceSet, SetArray, SetFile, SetGroup,
 };
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
@@ -46,7 +45,7 @@ const FILTERS: [(u32, &str); 10] = [
 pub(super) struct Maker<'m> {
     file: &'m ForeignFile,
     options: &'m ReferenceOptions,
-    files: Vec<ReferencedFile>,
+    files: Vec<SetFile>,
     left_out: Vec<(String, String)>,
 }
 
@@ -107,14 +106,14 @@ impl<'m> Maker<'m> {
         paths
     }
 
-    fn groups(&mut self) -> Vec<ReferencedGroup> {
+    fn groups(&mut self) -> Vec<SetGroup> {
         let map = self.file.map();
         let style = AttributeStyle::of(map);
         let mut groups = Vec::with_capacity(map.groups.len());
         for group in &map.groups {
             let mut attributes = group_attributes(&group.attributes, style);
             self.drop_unwritable(&group.path, &mut attributes);
-            groups.push(ReferencedGroup { path: group.path.clone(), attributes });
+            groups.push(SetGroup { path: group.path.clone(), attributes });
         }
         groups
     }
@@ -139,7 +138,7 @@ impl<'m> Maker<'m> {
         }
     }
 
-    fn array(&mut self, variable: &StoredVariable<'_>, left: &mut u64) -> Result<ReferencedArray> {
+    fn array(&mut self, variable: &StoredVariable<'_>, left: &mut u64) -> Result<SetArray> {
         let described = variable.array;
         let bytes = bytes_of(&described.shape, item_size(variable));
         let is_wanted = bytes <= self.options.inline_bytes
@@ -206,13 +205,13 @@ impl<'m> Maker<'m> {
         &mut self,
         array: &ForeignArray,
         found: ChunkedVariable,
-    ) -> Result<ReferencedArray> {
+    ) -> Result<SetArray> {
         let style = AttributeStyle::of(self.file.map());
         let ChunkedVariable { form, fill, chunks } = found;
         let mut attributes = document::attributes(array, style, self.options.form, &fill);
         self.drop_unwritable(&array.path, &mut attributes);
         let metadata = document::metadata(array, form, &fill, &attributes, self.options.form)?;
-        Ok(ReferencedArray {
+        Ok(SetArray {
             path: array.path.clone(),
             metadata,
             attributes,

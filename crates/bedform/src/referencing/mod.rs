@@ -108,15 +108,15 @@ impl ReferenceOptions {
 /// References to the chunks of one file, or of many files as one store.
 #[derive(Debug)]
 pub struct ReferenceSet {
-    files: Vec<ReferencedFile>,
-    groups: Vec<ReferencedGroup>,
-    arrays: Vec<ReferencedArray>,
+    files: Vec<SetFile>,
+    groups: Vec<SetGroup>,
+    arrays: Vec<SetArray>,
     left_out: Vec<(String, String)>,
 }
 
 /// A file of a set.
 #[derive(Debug)]
-struct ReferencedFile {
+struct SetFile {
     /// Its path or URL in the set.
     name: String,
     /// Time of its last change, in nanoseconds since 1970; 0 where it is unknown.
@@ -125,14 +125,14 @@ struct ReferencedFile {
 
 /// A group of a set.
 #[derive(Debug)]
-struct ReferencedGroup {
+struct SetGroup {
     path: String,
     attributes: Map<String, Value>,
 }
 
 /// An array of a set.
 #[derive(Debug)]
-struct ReferencedArray {
+struct SetArray {
     path: String,
     metadata: ArrayMetadata,
     attributes: Map<String, Value>,
@@ -232,7 +232,7 @@ impl ReferenceSet {
     }
 }
 
-impl ReferencedArray {
+impl SetArray {
     fn grid(&self) -> Vec<u64> {
         grid_shape(&self.metadata.shape, &self.metadata.chunk_shape)
     }

@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{ReferenceForm, ReferenceOptions, ReferencedFile};
+use super::{ReferenceForm, ReferenceOptions, SetFile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::ForeignFile;
 use crate::opening::url_of;
@@ -43,10 +43,7 @@ impl FileNames {
 /// # Errors
 /// `InvalidArgument` for a path that is not UTF-8, and for a file at a URL that is to have another
 /// name; those of resolving links.
-pub(super) fn file_names(
-    file: &ForeignFile,
-    options: &ReferenceOptions,
-) -> Result<Vec<ReferencedFile>> {
+pub(super) fn file_names(file: &ForeignFile, options: &ReferenceOptions) -> Result<Vec<SetFile>> {
     let sources = file.source_files();
     let given = options.source.clone().unwrap_or_else(|| file.name());
     if let Some(url) = url_of(Path::new(&given)) {
@@ -56,7 +53,7 @@ pub(super) fn file_names(
             return Err(Error::invalid(text));
         }
         let modified_ns = sources.first().map_or(0, |source| source.version.modified_ns);
-        return Ok(vec![ReferencedFile { name: plain, modified_ns }]);
+        return Ok(vec![SetFile { name: plain, modified_ns }]);
     }
     let mut paths = Vec::with_capacity(sources.len());
     for source in &sources {
@@ -68,7 +65,7 @@ pub(super) fn file_names(
     let shared = shared_directory(&paths);
     let named = paths.iter().zip(&sources).map(|(path, source)| {
         let name = name_of(path, &shared, options)?;
-        Ok(ReferencedFile { name, modified_ns: source.version.modified_ns })
+        Ok(SetFile { name, modified_ns: source.version.modified_ns })
     });
     named.collect()
 }

@@ -54,7 +54,7 @@ struct Cutting<'c> {
 }
 
 /// A stored block: its position in the block grid of its part, its offset and length in bytes.
-type Block = (u64, u64, u64);
+type StoredBlock = (u64, u64, u64);
 
 impl Cutting<'_> {
     fn add_part(&self, part: &StoredPart<'_>, references: &mut Vec<ChunkReference>) {
@@ -103,7 +103,7 @@ impl Cutting<'_> {
 }
 
 /// Calls `act` for each stored block of a part.
-fn each_block(array: &ForeignArray, blocks: &StoredBlocks, act: &mut dyn FnMut(Block)) {
+fn each_block(array: &ForeignArray, blocks: &StoredBlocks, act: &mut dyn FnMut(StoredBlock)) {
     match (blocks, &array.storage) {
         (StoredBlocks::Table(table), _) => {
             let columns = table.indexes.iter().zip(&table.offsets).zip(&table.lengths);
