@@ -27,6 +27,7 @@ NAMES = {
     "other-readers": "benchmarks.other_readers",
     "foreign-open": "benchmarks.foreign_open",
     "foreign-url": "benchmarks.foreign_url",
+    "references": "benchmarks.references",
     "price": "benchmarks.price",
     "simulate-check": "benchmarks.simulate_check",
     "chunk-simulated": "benchmarks.chunk_simulated",

@@ -42,6 +42,8 @@ class Options:
     bedform: str | None = None
     # For `s3-read`.
     years: int = 1
+    # For `references`; 0 is the benchmark's own choice.
+    megabytes: int = 0
     # For `burst`.
     processes: int = 4
     capacity: Path | None = None
@@ -107,6 +109,7 @@ def parse(names: list[str], arguments: list[str]) -> tuple[str, Options]:
         e3sm_io=given.e3sm_io,
         bedform=given.bedform,
         years=given.years,
+        megabytes=given.megabytes,
         processes=given.processes,
         capacity=given.capacity,
     )
@@ -121,6 +124,8 @@ def add_parallel(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--bedform", help="where Bedform's C library is installed (BEDFORM_PREFIX)")
     group = parser.add_argument_group("s3-read")
     group.add_argument("--years", type=int, default=1, help="years of days (default 1)")
+    group = parser.add_argument_group("references")
+    group.add_argument("--megabytes", type=int, default=0, help="of each file (default 100)")
     group = parser.add_argument_group("burst")
     group.add_argument("--processes", type=int, default=4, help="a square number (default 4)")
     group.add_argument("--capacity", type=Path, help="where the slow tier lies (a place in memory)")

@@ -44,6 +44,7 @@ from bedform._layout import Regular
 from bedform._left_out import ArchiveWarning, LeftOutWarning
 from bedform._opening import create, open  # noqa: A004 - the name users expect
 from bedform._optimize import Optimization, optimize
+from bedform._referencing import MadeReferences, references
 from bedform._reorganize import Reorganization
 from bedform._report import report
 from bedform._session import Decomposition, Session
@@ -74,6 +75,7 @@ __all__ = [
     "IoError",
     "LeftOutWarning",
     "LimitExceededError",
+    "MadeReferences",
     "NativeReadWarning",
     "NoDirectoryError",
     "NoSpaceError",
@@ -104,6 +106,7 @@ __all__ = [
     "machines",
     "open",
     "optimize",
+    "references",
     "report",
     "simulate",
     "trust",

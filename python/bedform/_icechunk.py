@@ -88,7 +88,8 @@ class _Objects:
             if await self._store.exists(key):
                 raise
             return None
-        return size
+        # It says 0 for chunks that are not stored.
+        return size if size > 0 or await self._store.exists(key) else None
 
     def read(self, key: str, start: int, length: int) -> bytes:
         """Returns bytes of an object."""

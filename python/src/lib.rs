@@ -16,6 +16,7 @@ mod optimize;
 mod patterns;
 mod progress;
 mod publication;
+mod referencing;
 mod selection;
 mod session;
 mod signals;
@@ -53,7 +54,9 @@ mod _internal {
     #[pymodule_export]
     use crate::patterns::predicted;
     #[pymodule_export]
-    use crate::publication::{StagedFile, StagedGroup, StagedStore};
+    use crate::publication::{StagedDirectory, StagedFile, StagedGroup, StagedStore};
+    #[pymodule_export]
+    use crate::referencing::MadeReferenceSet;
     #[pymodule_export]
     use crate::session::Session;
     #[pymodule_export]

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use bedform::publication::StagedFile as EngineFile;
+use bedform::publication::{HiddenDirectory, StagedFile as EngineFile};
 use bedform::store::{StagedGroup as EngineGroup, StagedStore as EngineStore};
 use bedform::{Error, NewArray};
 use pyo3::prelude::*;
@@ -166,6 +166,38 @@ impl StagedFile {
     }
 
     /// Removes the file, unless it was published.
+    fn discard(&self, py: Python<'_>) {
+        self.staged.discard(py);
+    }
+}
+
+/// A directory that another library fills under a hidden name.
+#[pyclass(frozen, module = "bedform._internal")]
+pub(crate) struct StagedDirectory {
+    staged: StagedValue<HiddenDirectory>,
+    path: PathBuf,
+}
+
+#[pymethods]
+impl StagedDirectory {
+    #[new]
+    fn new(py: Python<'_>, target: PathBuf, replaces: bool) -> PyResult<Self> {
+        let staged = detached(py, || HiddenDirectory::create(&target, replaces)).map_err(raise)?;
+        Ok(Self { path: staged.path().to_owned(), staged: StagedValue::new(staged) })
+    }
+
+    /// The path at which to make the directory.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+
+    /// Makes the finished directory durable and renames it to its target.
+    fn publish(&self, py: Python<'_>) -> PyResult<()> {
+        self.staged.publish(py, HiddenDirectory::publish)
+    }
+
+    /// Removes the directory, unless it was published.
     fn discard(&self, py: Python<'_>) {
         self.staged.discard(py);
     }

@@ -70,6 +70,14 @@ def test_a_session_and_a_directory_are_opened_as_the_store_of_their_snapshot(
     np.testing.assert_array_equal(opened["t"].isel(y=3).values, T[:, 3])
 
 
+def test_chunks_that_are_not_stored_have_the_fill_value(repository: Any) -> None:
+    session = repository.writable_session("main")
+    group = zarr.open_group(session.store)
+    group.create_array("part", shape=(8,), chunks=(4,), dtype="f4", fill_value=7)[:4] = 1
+    session.commit("with gaps")
+    assert bf.open("ice")["part"][...].tolist() == [1, 1, 1, 1, 7, 7, 7, 7]
+
+
 def test_a_snapshot_stays_what_it_is_and_a_new_open_sees_what_was_committed(
     repository: Any,
 ) -> None:

@@ -28,6 +28,7 @@
 //! | [`mod@trace`] | recorded reads, their selections, and the knowledge merged from them |
 
 pub mod archive;
+pub mod base64;
 pub mod checksum;
 pub mod chunk_map;
 pub mod codec;

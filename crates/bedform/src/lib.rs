@@ -13,6 +13,7 @@
 //! | [`placement`] | the storage target of each shard |
 //! | [`foreign`] | NetCDF and HDF5 files, read as they are |
 //! | [`references`] | sets of references into other files, as storages |
+//! | [`referencing`] | sets of references, made of the chunk maps of files |
 //! | [`convert`] | conversion of stores and files, and reorganization in place |
 //! | [`replica`] | replicas: copies of arrays in layouts that fit the reads |
 //! | [`optimize`] | the choice and construction of replicas |
@@ -64,6 +65,7 @@ mod plan;
 mod prefetch;
 pub mod publication;
 pub mod references;
+pub mod referencing;
 pub mod replica;
 mod run;
 pub mod sidecar;

@@ -316,8 +316,7 @@ impl StagedFile {
         let (above, target) = split_target(target)?;
         let parent = storage_of(&above, Mode::ReadWrite, &OpenOptions::default())?;
         if has_name(&*parent, &target)? {
-            let text = format!("{} exists: choose another name or remove it", quoted(&shown));
-            return Err(Error::new(ErrorKind::Exists, text));
+            return Err(exists(&shown));
         }
         let workspace = unique_workspace(&*parent, &ObjectPath::root())?;
         let path = above.join(workspace.path().as_str()).join(FILE);
@@ -357,4 +356,93 @@ impl std::fmt::Debug for StagedFile {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_tuple("StagedFile").field(&self.path).finish()
     }
+}
+
+/// A directory that a library fills under a hidden name, and that appears under its own name when it
+/// is complete.
+///
+/// ```
+/// use bedform::publication::HiddenDirectory;
+///
+/// # let directory = std::env::temp_dir().join(format!("bedform-directory-{}", std::process::id()));
+/// # std::fs::create_dir(&directory).unwrap();
+/// let target = directory.join("refs.parquet");
+/// let staged = HiddenDirectory::create(&target, false)?;
+/// std::fs::create_dir(staged.path()).unwrap();
+/// std::fs::write(staged.path().join(".zmetadata"), b"{}").unwrap();
+/// assert!(!target.exists());
+/// staged.publish()?;
+/// assert_eq!(std::fs::read(target.join(".zmetadata")).unwrap(), b"{}");
+/// # std::fs::remove_dir_all(directory).unwrap();
+/// # Ok::<(), bedform::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct HiddenDirectory {
+    staged: StagedTree,
+    path: PathBuf,
+    /// How the name is given: it is free, or a directory that is replaced has it.
+    how: TreePublication,
+    shown: String,
+}
+
+impl HiddenDirectory {
+    /// Stages a directory. Its name must be free, or, with `replaces`, that of a directory. The
+    /// directory itself is created by its writer.
+    ///
+    /// # Errors
+    /// As [`StagedFile::create`].
+    pub fn create(target: &Path, replaces: bool) -> Result<Self> {
+        let shown = target.to_string_lossy().into_owned();
+        let (above, target) = split_target(target)?;
+        let parent = storage_of(&above, Mode::ReadWrite, &OpenOptions::default())?;
+        let how = match has_name(&*parent, &target)? {
+            false => TreePublication::Absent,
+            true if replaces => TreePublication::Exchange,
+            true => return Err(exists(&shown)),
+        };
+        let staged = StagedTree::begin(&parent, &target)?;
+        let path = above.join(staged.tree()?.as_str());
+        Ok(Self { staged, path, how, shown })
+    }
+
+    /// The hidden path at which to make the directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes the finished directory durable, with all files in it, and gives it its name.
+    ///
+    /// # Errors
+    /// `Exists` if the name was taken meanwhile; those of storage.
+    pub fn publish(self) -> Result<()> {
+        sync_below(&self.path)
+            .map_err(|error| Error::new(ErrorKind::Io, format!("{}: {error}", self.shown)))?;
+        self.staged.publish(self.how, Durability::Disk).map_err(|error| {
+            let is_taken = error.kind() == ErrorKind::Exists;
+            if is_taken { exists(&self.shown) } else { error }
+        })?;
+        // It is hidden; if it cannot be removed now, a later sweep removes it.
+        let _ = self.staged.remove();
+        Ok(())
+    }
+}
+
+/// Makes all files and directories below `path` durable.
+#[allow(clippy::disallowed_methods, reason = "a library wrote them below a hidden name of ours")]
+fn sync_below(path: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?;
+        match entry.file_type()? {
+            kind if kind.is_dir() => sync_below(&entry.path())?,
+            kind if kind.is_file() => std::fs::File::open(entry.path())?.sync_all()?,
+            _ => {}
+        }
+    }
+    std::fs::File::open(path)?.sync_all()
+}
+
+/// Makes the error for a target that exists.
+pub(crate) fn exists(shown: &str) -> Error {
+    let text = format!("{} exists: choose another name or remove it", quoted(shown));
+    Error::new(ErrorKind::Exists, text)
 }

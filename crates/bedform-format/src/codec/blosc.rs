@@ -71,6 +71,17 @@ pub enum BloscShuffle {
     Bit,
 }
 
+impl BloscShuffle {
+    /// Returns the number of the filter in Blosc and numcodecs.
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            Self::None => 0,
+            Self::Byte => 1,
+            Self::Bit => 2,
+        }
+    }
+}
+
 impl BloscConfiguration {
     /// Parses the configuration of Zarr v3 or v2.
     pub(crate) fn parse(

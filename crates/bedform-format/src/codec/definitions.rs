@@ -246,6 +246,26 @@ pub(crate) fn write_bytes_codec(codec: &BytesCodec, data_type: DataType) -> Valu
     write(if codec.is_filter() { FILTERS } else { BYTES_CODECS }, codec, data_type)
 }
 
+/// Returns a codec from bytes to bytes as numcodecs configures it, for Zarr v2; null for one that
+/// numcodecs lacks.
+pub(crate) fn write_numcodec(codec: &BytesCodec, data_type: DataType) -> Value {
+    let written = BYTES_CODECS.iter().find_map(|definition| {
+        let (id, configuration) = (definition.v2?, (definition.write)(codec, data_type)?);
+        let mut numcodec = json!({"id": id});
+        for (key, value) in configuration.as_object()? {
+            numcodec[key] = value.clone();
+        }
+        Some(numcodec)
+    });
+    let mut numcodec = written.unwrap_or_default();
+    if let (BytesCodec::Blosc(blosc), Value::Object(fields)) = (codec, &mut numcodec) {
+        fields.insert("shuffle".to_owned(), json!(blosc.shuffle.number()));
+        // The container itself has it; older numcodecs refuse the key.
+        fields.remove("typesize");
+    }
+    numcodec
+}
+
 /// Returns true for the Zarr v3 name of a filter.
 pub(crate) fn is_filter_name(name: &str) -> bool {
     FILTERS.iter().any(|definition| definition.v3.contains(&name))
@@ -555,11 +575,7 @@ impl ChunkMapCodec {
             BytesCodec::Blosc(blosc) => Self::Blosc {
                 compressor: blosc.compressor.name().to_owned(),
                 level: blosc.level,
-                shuffle: match blosc.shuffle {
-                    BloscShuffle::None => 0,
-                    BloscShuffle::Byte => 1,
-                    BloscShuffle::Bit => 2,
-                },
+                shuffle: blosc.shuffle.number(),
                 type_size: blosc.type_size,
                 block_size: blosc.block_size,
             },

@@ -5,7 +5,7 @@ use serde_json::{Number, Value};
 
 use super::MetadataError;
 use crate::fields::{invalid, shown};
-use crate::{DataType, json};
+use crate::{DataType, base64, json};
 
 /// A fill value: the bytes of one element in the machine's byte order, or a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -171,7 +171,7 @@ fn unicode_text(bytes: &[u8]) -> String {
 /// Parses fixed-size bytes: base64 in Zarr v2; "" or 0 for no bytes.
 fn text_element(value: &Value, size: usize) -> Option<Vec<u8>> {
     let mut bytes = match value {
-        Value::String(text) => base64(text)?,
+        Value::String(text) => base64::decode(text)?,
         other => {
             if other.as_u64() != Some(0) {
                 return None;
@@ -183,42 +183,6 @@ fn text_element(value: &Value, size: usize) -> Option<Vec<u8>> {
         return None;
     }
     bytes.resize(size, 0);
-    Some(bytes)
-}
-
-fn to_base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for part in bytes.chunks(3) {
-        let bits =
-            (0..3).fold(0, |bits, at| bits << 8 | part.get(at).copied().map_or(0, usize::from));
-        for at in 0..4 {
-            let digit = DIGITS[bits >> (18 - 6 * at) & 63];
-            text.push(if at <= part.len() { char::from(digit) } else { '=' });
-        }
-    }
-    text
-}
-
-fn base64(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut buffer, mut filled) = (0_u32, 0);
-    for character in text.trim_end_matches('=').bytes() {
-        let value = match character {
-            b'A'..=b'Z' => character - b'A',
-            b'a'..=b'z' => character - b'a' + 26,
-            b'0'..=b'9' => character - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        buffer = (buffer << 6 | u32::from(value)) & 0xff_ffff;
-        filled += 6;
-        if filled >= 8 {
-            filled -= 8;
-            bytes.push((buffer >> filled & 0xff) as u8);
-        }
-    }
     Some(bytes)
 }
 
@@ -274,10 +238,10 @@ fn element_json(bytes: &[u8], data_type: DataType) -> Value {
         }
         // Padding is not part of the value.
         T::DateTime(_) | T::TimeDelta(_) => number!(i64),
-        T::Raw(_) => Value::from(to_base64(bytes)),
+        T::Raw(_) => Value::from(base64::encode(bytes)),
         T::FixedBytes(_) => {
             let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-            Value::from(to_base64(&bytes[..end]))
+            Value::from(base64::encode(&bytes[..end]))
         }
         T::FixedUnicode(_) => Value::from(unicode_text(bytes)),
         T::String => Value::Null,

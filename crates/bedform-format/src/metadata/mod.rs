@@ -1,4 +1,5 @@
-//! Metadata of arrays and groups: parsed from Zarr v3 and v2 documents, written as v3.
+//! Metadata of arrays and groups: parsed from Zarr v3 and v2 documents, written as v3, and for sets of
+//! references as v2.
 //!
 //! The parser works on [`serde_json::Value`] instead of a metadata crate. So an error names the
 //! field at fault, unknown keys survive rewriting, and Bedform decides about irregular documents
@@ -12,6 +13,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 mod v2;
+mod v2_writer;
 mod v3;
 mod writer;
 
@@ -25,6 +27,7 @@ pub use fill::FillValue;
 pub use structure::Structure;
 pub use summary::NodeSummary;
 pub use v2::{parse_array_v2, parse_consolidated_v2};
+pub use v2_writer::{write_array_v2, write_attributes_v2};
 pub(crate) use v3::identity_field_up_to;
 pub use v3::parse_hex;
 pub use v3::{

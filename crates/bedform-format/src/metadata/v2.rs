@@ -14,7 +14,7 @@ use crate::{DataType, Endian, Limits};
 type Result<T> = std::result::Result<T, MetadataError>;
 
 /// The attribute in which xarray keeps dimension names in Zarr v2.
-const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
+pub(super) const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
 
 /// Returns the paths in consolidated metadata (`.zmetadata`), each with true for an array; the
 /// root's path is empty. Does not parse the documents.

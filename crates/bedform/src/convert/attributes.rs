@@ -1,8 +1,8 @@
 //! Attributes in the form in which xarray writes them into Zarr, with an encoded `_FillValue`.
 
-use bedform_format::DataType;
 use bedform_format::chunk_map::ForeignArray as MapArray;
 use bedform_format::json::marked_number;
+use bedform_format::{DataType, base64};
 use serde_json::{Map, Value, json};
 
 use crate::foreign::attributes::{self as stored, AttributeStyle};
@@ -10,13 +10,13 @@ use crate::foreign::attributes::{self as stored, AttributeStyle};
 const FILL_VALUE: &str = "_FillValue";
 
 /// The attributes of a variable of a foreign file.
-pub(super) fn variable_attributes(array: &MapArray, style: AttributeStyle) -> Map<String, Value> {
+pub(crate) fn variable_attributes(array: &MapArray, style: AttributeStyle) -> Map<String, Value> {
     let mut attributes = stored::variable_attributes(array, style);
     if let (Some(DataType::FixedBytes(_)), Some(Value::String(text))) =
         (array.data_type, attributes.get(FILL_VALUE))
     {
         // Libraries store the fill value of characters as text.
-        let encoded = to_base64(text.trim_end_matches('\0').as_bytes());
+        let encoded = base64::encode(text.trim_end_matches('\0').as_bytes());
         attributes.insert(FILL_VALUE.to_owned(), json!(encoded));
         return attributes;
     }
@@ -73,21 +73,7 @@ fn number_of(value: &Value) -> Option<f64> {
 }
 
 fn float_text(number: f64) -> String {
-    to_base64(&number.to_le_bytes())
-}
-
-fn to_base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let padded = [0, 1, 2].map(|at| u32::from(group.get(at).copied().unwrap_or(0)));
-        let bits = padded[0] << 16 | padded[1] << 8 | padded[2];
-        for digit in 0..4_usize {
-            let index = (bits >> (18 - 6 * digit)) as usize & 63;
-            text.push(if digit <= group.len() { char::from(DIGITS[index]) } else { '=' });
-        }
-    }
-    text
+    base64::encode(&number.to_le_bytes())
 }
 
 #[cfg(test)]
@@ -106,13 +92,5 @@ mod tests {
         assert_eq!(encoded(json!(1), DataType::Bool), json!(true));
         // Values that xarray has written.
         assert_eq!(encoded(json!("AAAAAICHw8A="), DataType::Float32), json!("AAAAAICHw8A="));
-    }
-
-    #[test]
-    fn base64_pads_what_is_left() {
-        assert_eq!(
-            ["", "a", "ab", "abc"].map(|text| to_base64(text.as_bytes())),
-            ["", "YQ==", "YWI=", "YWJj"]
-        );
     }
 }

@@ -71,6 +71,7 @@ use crate::layout::Reader;
 use crate::options::OpenOptions;
 use crate::options::ProgressCallback;
 use crate::store::Store;
+pub(crate) use attributes::variable_attributes as encoded_attributes;
 use copy::ConversionJob;
 pub(crate) use copy::read_both;
 pub use plan::{ArrayPlan, ConvertPlan};

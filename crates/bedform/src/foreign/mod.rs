@@ -15,6 +15,7 @@
 //! | `tables` | chunk tables of HDF5 files, read when they are needed |
 //! | `texts` | variables of texts of any length |
 //! | `writers` | programs that have a file open for writing |
+//! | `stored` | the stored blocks of variables, file by file |
 //! | `inline` | variables whose bytes lie in the chunk map itself |
 //! | `attributes` | attributes and dimension names as JSON |
 //! | `lookup` | groups and variables by their paths |
@@ -31,6 +32,7 @@ mod hdf5;
 mod inline;
 mod lookup;
 mod opening;
+pub(crate) mod stored;
 mod tables;
 mod texts;
 mod url;
@@ -63,6 +65,7 @@ pub use archive::{ArchiveOptions, Compat, FileOrder, JoinOptions, MakeMap, archi
 pub use bedform_format::chunk_map::SourceVersion;
 pub use bedform_format::hdf5::StoredTexts;
 pub use callback::{Callback, CallbackArray, ReadElements};
+pub use stored::SourceFile;
 
 /// Bytes of the first read of a header.
 const HEADER_BYTES: u64 = 64 << 10;

@@ -129,7 +129,7 @@ impl Archive {
     ///
     /// # Errors
     /// `Conflict` if another file has taken its place, or it was changed; those of storage.
-    fn object(&self, file: usize) -> Result<Arc<dyn Object>> {
+    pub(super) fn object(&self, file: usize) -> Result<Arc<dyn Object>> {
         if let Some(object) = self.open.kept(file) {
             // Also without checks at each read: the tables of an open file hold its old places.
             self.check(file, object.version())?;
@@ -176,7 +176,7 @@ impl Archive {
     }
 
     /// Returns the chunks of a variable in a file; `None` for one without chunks.
-    fn table(
+    pub(super) fn table(
         &self,
         (file, variable): (usize, usize),
         form: &VariableForm,

@@ -42,6 +42,7 @@
 //! | `open` | opening an archive |
 //! | `member` | a variable of one file as a source; open files |
 //! | `joined` | a joined variable |
+//! | `stored` | the stored blocks of joined variables |
 //! | `cut` | selections, file by file |
 
 mod agree;
@@ -55,6 +56,7 @@ mod member;
 mod open;
 mod order;
 mod place;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod times;
