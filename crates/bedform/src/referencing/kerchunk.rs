@@ -87,7 +87,7 @@ fn write_chunks(array: &SetArray, names: &[String], writer: &mut dyn Write) -> R
         }
         ArrayChunks::Referenced(references) => {
             for part in references.chunks(WRITTEN_AT_ONCE) {
-                crate::threads::workers::check_goes_on("writing the references was stopped")?;
+                crate::threads::workers::check_cancelled("writing the references was stopped")?;
                 for found in part {
                     set_coordinates(&mut at, found.position, &grid);
                     let file = &names[found.file as usize];

@@ -19,7 +19,7 @@ use crate::foreign::ForeignFile;
 use crate::foreign::attributes::{AttributeStyle, group_attributes};
 use crate::foreign::stored::StoredVariable;
 use crate::options::ProgressCallback;
-use crate::threads::workers::check_goes_on;
+use crate::threads::workers::check_cancelled;
 
 /// The largest variable in bytes that is stored in a set because references cannot express it.
 const STORED_BYTES_MAX: u64 = 16 << 20;
@@ -63,7 +63,7 @@ impl<'m> Maker<'m> {
         let mut arrays = Vec::with_capacity(variables.len());
         let mut left = CHUNKS_MAX;
         for variable in &variables {
-            check_goes_on("making the references was stopped")?;
+            check_cancelled("making the references was stopped")?;
             let array = self.array(variable, &mut left)?;
             arrays.push(array);
         }
