@@ -14,6 +14,9 @@ from bedform._errors import (
     BY_KIND,
     BedformError,
     ConflictError,
+    CorruptError,
+    IoError,
+    NotFoundError,
     UnsupportedError,
     engine_call,
 )
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 _PIECE_BYTES: Final = 64 << 20
 #: Attributes that define the meaning of stored values.
 _MEANINGS: Final = frozenset({"units", "calendar", "scale_factor", "add_offset", "_Unsigned"})
+#: Errors of reads that find other bytes than those of the file that was opened.
+_OF_OTHER_BYTES: Final = (ConflictError, CorruptError, IoError, NotFoundError, UnsupportedError)
 #: The assumed bytes in memory of an element of variable length.
 _OBJECT_BYTES: Final = 64
 
@@ -205,9 +210,8 @@ class ForeignArray(BasicReads, HasAttributes):
         except ConflictError:
             if self._store._options["freshness"] != "read":
                 raise
-            self._store._load()
-            again = self._store[self.path]
-            if again._inner is None or not self._means_what(again):
+            again = self._store._reloaded(self.path)
+            if again is None or again._inner is None or not self._means_what(again):
                 raise
             self._described, self._opened = again._described, again._inner
             read = engine_call(self._inner.read)
@@ -252,9 +256,13 @@ class ForeignArray(BasicReads, HasAttributes):
         scalar: bool = True,
     ) -> Any:
         self._warn()
-        if self._inner is None:
-            return self._get_native(selected, out, scalar=scalar)
-        return super()._get(selected, out, scalar=scalar)
+        try:
+            if self._inner is None:
+                return self._get_native(selected, out, scalar=scalar)
+            return super()._get(selected, out, scalar=scalar)
+        except _OF_OTHER_BYTES:
+            self._store._check_overwritten()
+            raise
 
     def _get_native(
         self, selected: _selection.EngineSelection, out: AnyArray | None, *, scalar: bool
