@@ -44,6 +44,7 @@ from bedform._layout import Regular
 from bedform._left_out import ArchiveWarning, LeftOutWarning
 from bedform._opening import create, open  # noqa: A004 - the name users expect
 from bedform._optimize import Optimization, optimize
+from bedform._overflow import ConversionWarning
 from bedform._referencing import MadeReferences, references
 from bedform._reorganize import Reorganization
 from bedform._report import report
@@ -62,6 +63,7 @@ __all__ = [
     "BedformError",
     "BusyError",
     "ConflictError",
+    "ConversionWarning",
     "CorruptError",
     "Decomposition",
     "ExistsError",

@@ -24,6 +24,7 @@ from xarray.core.utils import FrozenDict
 import bedform as bf
 from bedform import _accessor, _selection, _shown
 from bedform._array import Array
+from bedform._dataset_encoding import signed_fill
 from bedform._errors import BedformError, NotFoundError
 from bedform._group import Group
 from bedform._hints import name_of_place
@@ -191,7 +192,8 @@ class BedformDataStore(AbstractDataStore):
             if view.zarr_format == 3:
                 encoding["fill_value"] = view.fill_value
             if "_FillValue" in attributes:
-                attributes["_FillValue"] = _decode_fill(attributes["_FillValue"], view.dtype)
+                fill = _decode_fill(attributes["_FillValue"], view.dtype)
+                attributes["_FillValue"] = signed_fill(fill, view.dtype, attributes)
         data = BedformArray(array, view.shape, view.dtype)
         return Variable(array.dims, indexing.LazilyIndexedArray(data), attributes, encoding)
 
@@ -255,7 +257,8 @@ def _decode_fill(value: Any, dtype: np.dtype[Any]) -> Any:
     if dtype.kind == "f" and not isinstance(value, (str, bytes)):
         # The writer did not encode it.
         return value
-    return FillValueCoder.decode(value, "string" if dtype.kind == "T" else dtype)
+    texts = {"T": "string", "U": "string", "S": "bytes"}
+    return FillValueCoder.decode(value, texts.get(dtype.kind, dtype))
 
 
 class BedformBackendEntrypoint(BackendEntrypoint):
