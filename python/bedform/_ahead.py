@@ -157,6 +157,19 @@ class ReadaheadMixin:
         return {"prefetch": counts, "replicas": json.loads(self._inner.replica_statistics())}
 
 
+def added_stats(counts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Returns the sums of the counts of several handles."""
+    if len(counts) == 1:
+        return counts[0]
+    ratios = ("used_of_prefetched", "prefetched_of_read")
+    names = [name for name in counts[0]["prefetch"] if name not in ratios]
+    added: dict[str, Any] = {name: sum(one["prefetch"][name] for one in counts) for name in names}
+    used = added["used_bytes"]
+    added["used_of_prefetched"] = _share(used, added["prefetched_bytes"])
+    added["prefetched_of_read"] = _share(used, added["read_bytes"])
+    return {"prefetch": added, "replicas": [r for one in counts for r in one["replicas"]]}
+
+
 def _share(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 

@@ -276,6 +276,15 @@ class Array(BasicReads, StoredNode):
         plan: dict[str, Any] = _json.load(self._store._call(self._inner.explain)(selected.engine))
         return Explanation(plan | self._measured(selected), sharded=self.shards is not None)
 
+    def _explain_reads(self, selections: list[Any], *, in_turn: bool) -> dict[str, Any]:
+        """Returns the sums of the plans of reads, by file or store.
+
+        ``in_turn``: a read finds chunks of earlier ones in the cache.
+        """
+        explain = self._store._call(self._inner.explain_reads)
+        sums: dict[str, Any] = _json.load(explain(selections, in_turn))
+        return sums
+
     def workload(self, selection: Any = ..., *, clients: int = 1) -> dict[str, Any]:
         """Return the requests of a read shared by ``clients``, for :func:`bedform.simulate`.
 

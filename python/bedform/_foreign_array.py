@@ -326,6 +326,19 @@ class ForeignArray(BasicReads, HasAttributes):
         native = {} if self._native is None else {"native": self._native}
         return Explanation(plan | native | self._measured(selected))
 
+    def _explain_reads(self, selections: list[Any], *, in_turn: bool) -> dict[str, Any] | None:
+        """Returns the sums of the plans of reads, by file.
+
+        ``in_turn``: a read finds chunks of earlier ones in the cache. ``None`` for elements of no
+        fixed size, which the library of the format reads.
+        """
+        if self._inner is None:
+            return None
+        sums: dict[str, Any] = json.loads(
+            engine_call(self._inner.explain_reads)(selections, in_turn)
+        )
+        return sums
+
     def workload(self, selection: Any = ..., *, clients: int = 1) -> dict[str, Any]:
         """Return the requests of a read shared by ``clients``, for :func:`bedform.simulate`."""
         if self._inner is None or self._native is not None:

@@ -329,13 +329,13 @@ def _exact(
 
 def _expected(
     reads: Mapping[Any, float], region: Mapping[str, tuple[int, int]]
-) -> list[tuple[list[str], float, list[tuple[str, int, int]]]]:
-    """Returns the expected reads in the engine's form."""
+) -> list[tuple[list[str], float, list[tuple[str, int, int]], str | None]]:
+    """Returns the expected reads of all arrays in the engine's form."""
     if region and not reads:
         raise InvalidArgumentError("region= says where the reads of reads= are: give both")
     where = [_region_of(name, bounds) for name, bounds in region.items()]
     return [
-        (list(spanned_axes(axes)), _weight_of(axes, weight), where)
+        (list(spanned_axes(axes)), _weight_of(axes, weight), where, None)
         for axes, weight in reads.items()
     ]
 

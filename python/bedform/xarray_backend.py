@@ -69,6 +69,10 @@ class BedformArray(BackendArray):
         self.dtype = dtype
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        return self._converted(self._array._get(self.selection(key), scalar=False))
+
+    def selection(self, key: indexing.ExplicitIndexer) -> _selection.EngineSelection:
+        """Returns the engine's selection for a key of xarray."""
         if isinstance(key, indexing.VectorizedIndexer):
             select = _selection.points
         elif isinstance(key, indexing.OuterIndexer):
@@ -77,7 +81,7 @@ class BedformArray(BackendArray):
             select = _selection.basic
         # The engine takes every key of xarray, so the key need not be split between storage and
         # NumPy. Keys refer to the shape at opening: the array may have grown.
-        return self._converted(self._array._get(select(key.tuple, self.shape), scalar=False))
+        return select(key.tuple, self.shape)
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
         """Reads in a separate thread; reads release the GIL."""

@@ -15,6 +15,7 @@
 //! | [`references`] | sets of references into other files, as storages |
 //! | [`referencing`] | sets of references, made of the chunk maps of files |
 //! | [`convert`] | conversion of stores and files, and reorganization in place |
+//! | [`repack`] | layouts that other tools give to NetCDF-4 and HDF5 files |
 //! | [`replica`] | replicas: copies of arrays in layouts that fit the reads |
 //! | [`optimize`] | the choice and construction of replicas |
 //! | [`sidecar`] | helper files of a source: their place, freshness and budget |
@@ -66,6 +67,7 @@ mod prefetch;
 pub mod publication;
 pub mod references;
 pub mod referencing;
+pub mod repack;
 pub mod replica;
 mod run;
 pub mod sidecar;
@@ -90,6 +92,8 @@ pub use options::{ExternalFiles, Freshness, OpenOptions, Prefetch, ProgressCallb
 pub use plan::experience::{forget_experience, keep_experience};
 pub use plan::price::Price;
 pub use prefetch::PrefetchStatistics;
-pub use run::{Explanation, FollowedReads, ReadStatistics, RedirectedRead};
+pub use run::{
+    Explanation, FollowedReads, PlaceReads, ReadStatistics, ReadsExplanation, RedirectedRead,
+};
 pub use store::Store;
 pub use zarr::{ArrayLayout, NewArray, NodeKind, WriteStatistics};

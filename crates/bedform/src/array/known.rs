@@ -18,6 +18,7 @@ use crate::foreign::facts::{ForeignVariable, Sources};
 use crate::log::array::ArrayHandle;
 use crate::log::snapshot::Snapshot;
 use crate::plan::geometry::Geometry;
+use crate::plan::tuning::Tuning;
 use crate::run::chunks::ChunkCache;
 use crate::run::deliver::Deliver;
 use crate::run::execute::{ReadStatistics, execute};
@@ -91,6 +92,14 @@ impl ArrayAtRead<'_> {
         match self {
             Self::Stored(_, state, _) => &state.layout,
             Self::Foreign(variable) => &variable.facts().layout,
+        }
+    }
+
+    /// The limits by which its reads are planned.
+    pub(super) fn tuning(&self) -> &Tuning {
+        match self {
+            Self::Stored(handle, ..) => &handle.store.tuning,
+            Self::Foreign(variable) => &variable.facts().tuning,
         }
     }
 

@@ -371,6 +371,11 @@ impl Source for CalledVariable {
     fn object_name(&self, _: &[u64]) -> String {
         self.facts.name.clone()
     }
+
+    fn place_name(&self) -> String {
+        let file = self.called.file.as_ref();
+        file.map_or_else(|| self.facts.name.clone(), ForeignFile::own_name)
+    }
 }
 
 /// A chunk as an object: its bytes are made when they are read.

@@ -209,8 +209,13 @@ impl ForeignFile {
     pub fn name(&self) -> String {
         match &self.archive {
             Some(archive) => archive.name().to_owned(),
-            None => format!("{}/{}", self.storage.name(), self.path),
+            None => self.own_name(),
         }
+    }
+
+    /// Returns the name of the file itself; of an archive, that of its first file.
+    pub(crate) fn own_name(&self) -> String {
+        format!("{}/{}", self.storage.name(), self.path)
     }
 
     /// Returns the error with the file's name in front, unless storage has put it there.

@@ -46,6 +46,11 @@ impl<'a> ChunkCaching<'a> {
         }
     }
 
+    /// Returns true if the read looks up chunks in the caches of its pieces and puts its own there.
+    pub(super) fn uses_caches(&self) -> bool {
+        self.uses_caches
+    }
+
     /// Returns the cache for the decoded chunks of a cell, if the read uses it.
     pub(super) fn cache_of<'p>(&self, cell: PlannedCell<'p>) -> Option<ChunkCache<'p>> {
         cell.piece.cache.filter(|_| self.uses_caches)
