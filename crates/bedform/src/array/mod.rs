@@ -28,6 +28,7 @@ mod write;
 use std::sync::Arc;
 
 use bedform_format::DataType;
+use bedform_format::chunk_map::ForeignArray;
 use bedform_format::metadata::ArrayMetadata;
 use bedform_geometry::Order;
 use serde_json::{Map, Value};
@@ -38,6 +39,7 @@ use crate::foreign::facts::ForeignVariable;
 use crate::foreign::{Callback, CallbackArray, ForeignFile};
 use crate::log::array::ArrayHandle;
 use crate::options::OpenOptions;
+use crate::plan::tuning::block_shape;
 use crate::zarr::state::ArrayState;
 
 pub use crate::write::elements::Elements;
@@ -60,6 +62,9 @@ enum ArrayBacking {
     /// A variable of one foreign file or of many joined, or a callback.
     Foreign(Arc<dyn ForeignVariable>),
 }
+
+/// Bytes of a box of small chunks, or of rows of a variable without chunks, that a query reads.
+const QUERY_BLOCK_BYTES: u64 = 1 << 20;
 
 impl Array {
     /// Wraps the handle of an array of a store.
@@ -234,6 +239,32 @@ impl Array {
             }
             ArrayBacking::Foreign(variable) => Ok(variable.dimension_names()),
         }
+    }
+
+    /// The variable in the chunk map of its file, if it has one: names, types and attributes as
+    /// the file stores them.
+    pub(crate) fn described_in_file(&self) -> Option<&ForeignArray> {
+        match &self.backing {
+            ArrayBacking::Stored(_) => None,
+            ArrayBacking::Foreign(variable) => variable.described().map(|(_, array)| array),
+        }
+    }
+
+    /// The shape of the boxes in which a pass over the array reads it well: a chunk, several small
+    /// ones, or rows of a variable without chunks.
+    ///
+    /// # Errors
+    /// Those of looking up the array again.
+    pub(crate) fn query_block(&self) -> Result<Vec<u64>> {
+        let known = self.known()?;
+        let layout = known.layout();
+        let shape = layout.grid.array_shape();
+        let ones = vec![1; shape.len()];
+        let chunk = match known.has_large_raw_chunks(QUERY_BLOCK_BYTES) {
+            true => &ones,
+            false => layout.grid.chunk_shape(),
+        };
+        Ok(block_shape(shape, chunk, layout.item_size as u64, QUERY_BLOCK_BYTES))
     }
 
     /// The array's metadata.
