@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -225,7 +226,7 @@ def test_mistakes_are_errors_of_one_line_with_the_remedy(weather: tuple[Any, xr.
     for expression, words in [
         ("t2m >", "column"),
         ("t2n > 3", "t2m"),
-        ("t2m", "bool"),
+        ("t2m", "condition"),
         ("time > 3", "sel="),
         ("(" * 10_000 + "t2m > 3" + ")" * 10_000, "deep"),
         ("t2m > 1 & n < 2", "bracket"),
@@ -285,6 +286,8 @@ def _truth(rng: random.Random, depth: int) -> str:
 
 
 TYPES = ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"]
+# pandas has no index of the others.
+LABEL_TYPES = [kind for kind in TYPES if kind not in ("?", "f2")]
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -297,7 +300,7 @@ def test_random_expressions_over_random_types_equal_numpy(seed: int, tmp_path: P
     shapes = {"a": ("y", "x"), "b": ("y", "x"), "c": ("x",), "d": ("x", "y"), "x": ("x",), "y": ("y",)}
     sizes = {"y": 7, "x": 11}
     for name, dims in shapes.items():
-        dtype = np.dtype(rng.choice(TYPES if len(name) and name not in "xy" else TYPES[1:]))
+        dtype = np.dtype(rng.choice(TYPES if name not in "xy" else LABEL_TYPES))
         shape = tuple(sizes[dim] for dim in dims)
         values = numbers.integers(-130, 300, shape).astype("f8")
         if dtype.kind == "f":
@@ -322,6 +325,9 @@ def test_random_expressions_over_random_types_equal_numpy(seed: int, tmp_path: P
         with np.errstate(all="ignore"):
             try:
                 truth = _evaluated(expression, data)
+            except ZeroDivisionError:
+                # Of two numbers, which Python divides.
+                continue
             except (OverflowError, TypeError, np.exceptions.DTypePromotionError):
                 with pytest.raises(bf.BedformError):
                     store.query(expression, decode=False).count()
@@ -335,18 +341,13 @@ def test_random_expressions_over_random_types_equal_numpy(seed: int, tmp_path: P
 
 
 def _names(expression: str, name: str) -> bool:
-    import re
-
     return bool(re.search(rf"\b{name}\b", expression))
 
 
 def _evaluated(expression: str, data: xr.Dataset) -> Any:
     """Evaluates by xarray's own evaluator, with NumPy's functions under their short names."""
-    text = expression
+    # `not` of Python's own truth values would be an integer.
+    text = expression.replace("not (", "np.logical_not(")
     for name in ("minimum", "maximum"):
         text = text.replace(f"{name}(", f"np.{name}(")
-    for name in ("nan", "inf"):
-        import re
-
-        text = re.sub(rf"\b{name}\b", f"np.{name}", text)
-    return data.eval(text)
+    return data.eval(re.sub(r"\b(nan|inf)\b", r"np.\1", text))

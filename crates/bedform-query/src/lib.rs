@@ -8,15 +8,16 @@
 //! | module | holds |
 //! |---|---|
 //! | `values` | the types of elements; scalars, slices and vectors of them |
-//! | `lexer`, `parse` | texts into syntax trees, with limits on their length and depth |
+//! | `keys` | values as integers in the same order |
+//! | `lexer`, `syntax`, `parse` | texts into syntax trees, with limits on their length and depth |
 //! | `types` | NumPy's rules of promotion |
+//! | `numeric`, `elementwise` | operations on one element, on runs of elements |
 //! | `decode` | the decoding of stored values: missing values, scale and offset, as xarray does it |
-//! | `bind` | syntax trees into typed trees |
-//! | `packed` | comparisons of one array with a constant, as intervals of its stored values |
+//! | `bind`, `tree` | syntax trees into typed trees |
+//! | `stored_set`, `packed` | comparisons of one array with a constant, as sets of its stored values |
 //! | `evaluate` | predicates over runs of elements, in tiles that fit a core's cache |
 //! | `interval` | predicates over ranges of stored values |
 //! | `range` | the range of the stored values of a run |
-//! | `select` | runs of elements, joined and chosen from |
 //!
 //! The rules are NumPy's (NEP 50): the type of a Python number is weak, integers wrap, each
 //! operation rounds to its own type. The oracle is `xarray.Dataset.eval`.
@@ -29,11 +30,20 @@
 
 mod bind;
 mod decode;
+mod elementwise;
 mod evaluate;
 mod interval;
+mod keys;
+mod lexer;
+mod numeric;
+mod packed;
 mod parse;
 mod range;
 mod select;
+mod stored_set;
+mod syntax;
+mod tree;
+mod types;
 mod values;
 
 pub use bind::Operand;

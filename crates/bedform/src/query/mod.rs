@@ -46,7 +46,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 use bedform_geometry::{Region, Selection};
-use bedform_query::{Expression, Operand, Predicate, Values};
+use bedform_query::{Expression, ExpressionError, Operand, Predicate, Values};
 use serde::Serialize;
 
 use self::frame::Frame;
@@ -62,6 +62,9 @@ pub use self::reduce::{Extreme, ValueStatistics};
 
 /// The most regions whose read is explained exactly.
 const REGIONS_EXPLAINED_MAX: usize = 1 << 16;
+
+/// Characters of an expression that an error shows before its column.
+const NEAR_MAX: usize = 24;
 
 /// Options of a query.
 #[derive(Debug, Clone)]
@@ -140,7 +143,7 @@ pub struct QueryExplanation {
 }
 
 impl Query {
-    /// Makes a query of `expression` over `arrays`, which have the names of the expression. Reads
+    /// Makes a query of the expression `text` over `arrays`, which have the names of the expression. Reads
     /// no elements.
     ///
     /// # Errors
@@ -148,8 +151,8 @@ impl Query {
     /// the types of its arrays; for dimensions that do not fit each other; for a region of unknown
     /// dimensions. `NotFound` for a name without an array. `Unsupported` for arrays of text and
     /// times.
-    pub fn new(expression: &str, arrays: &[(String, Array)], options: QueryOptions) -> Result<Self> {
-        let expression = Expression::parse(expression).map_err(|error| refusal(&error))?;
+    pub fn new(text: &str, arrays: &[(String, Array)], options: QueryOptions) -> Result<Self> {
+        let expression = Expression::parse(text).map_err(|error| refusal(text, &error))?;
         let operands = expression.names().into_iter().map(|name| {
             let found = arrays.iter().find(|(known, _)| known == name);
             let (_, array) = found.ok_or_else(|| {
@@ -165,7 +168,7 @@ impl Query {
                 decoding: operand.decoding.clone(),
             })
             .collect();
-        let predicate = expression.bind(&bound).map_err(|error| refusal(&error))?;
+        let predicate = expression.bind(&bound).map_err(|error| refusal(text, &error))?;
         let frame = Frame::new(&operands, &options.region)?;
         Ok(Self { expression, predicate, operands, options, frame })
     }
@@ -174,8 +177,8 @@ impl Query {
     ///
     /// # Errors
     /// `InvalidArgument` for an expression that cannot be parsed.
-    pub fn names(expression: &str) -> Result<Vec<String>> {
-        let expression = Expression::parse(expression).map_err(|error| refusal(&error))?;
+    pub fn names(text: &str) -> Result<Vec<String>> {
+        let expression = Expression::parse(text).map_err(|error| refusal(text, &error))?;
         Ok(expression.names().into_iter().map(str::to_owned).collect())
     }
 
@@ -424,8 +427,16 @@ impl PreparedQuery {
     }
 }
 
-fn refusal(error: &bedform_query::ExpressionError) -> Error {
-    Error::invalid(error.to_string())
+/// Returns the error of an expression, with the column and the characters before it.
+fn refusal(expression: &str, error: &ExpressionError) -> Error {
+    let Some(column) = error.column else { return Error::invalid(error.message.clone()) };
+    let before: Vec<char> = expression.chars().take(column).collect();
+    let near: String = before[before.len().saturating_sub(NEAR_MAX)..].iter().collect();
+    let message = &error.message;
+    Error::invalid(match near.trim().is_empty() {
+        true => format!("the query, column {}: {message}", column + 1),
+        false => format!("the query, column {}, after {near:?}: {message}", column + 1),
+    })
 }
 
 /// Returns positions in the arrays, a list for each dimension, of places in the region.
