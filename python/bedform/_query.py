@@ -64,7 +64,7 @@ class Query:
     ) -> None:
         if not isinstance(expression, str):
             raise WrongTypeError(
-                f"a query takes an expression as text, such as \"t2m > 310\", not {expression!r}"
+                f'a query takes an expression as text, such as "t2m > 310", not {expression!r}'
             )
         self._group, self._text = group, expression
         self._memory = byte_count(memory, "memory")
@@ -232,14 +232,10 @@ class Query:
             edges = self._equal_edges(name, count, range)
         else:
             edges = np.asarray(bins, np.float64)
-        raw = self._run(
-            lambda inner, array: inner.histogram(name, array(name), edges.tolist())
-        )
+        raw = self._run(lambda inner, array: inner.histogram(name, array(name), edges.tolist()))
         return np.frombuffer(raw, np.uint64).astype(np.int64), edges
 
-    def _equal_edges(
-        self, name: str, count: int, given: tuple[float, float] | None
-    ) -> AnyArray:
+    def _equal_edges(self, name: str, count: int, given: tuple[float, float] | None) -> AnyArray:
         least, greatest = given or (float(self.min(name)), float(self.max(name)))
         if not np.isfinite([least, greatest]).all():
             # No value, or infinite ones: numpy.histogram has 0 to 1 for no values.
@@ -371,9 +367,7 @@ class Queried:
         >>> store.query("2 < t <= 8", region={"time": slice(1, 3)}).count()
         5
         """
-        return Query(
-            self, expression, region=region, sel=sel, decode=decode, memory=memory
-        )
+        return Query(self, expression, region=region, sel=sel, decode=decode, memory=memory)
 
 
 def moment_of(group: Any) -> Any:
@@ -411,9 +405,7 @@ def _dims_of(over: str | Sequence[str] | None) -> list[str] | None:
     return [over] if isinstance(over, str) else [str(dim) for dim in over]
 
 
-def _both(
-    first: tuple[int, int] | None, second: tuple[int, int] | None
-) -> tuple[int, int]:
+def _both(first: tuple[int, int] | None, second: tuple[int, int] | None) -> tuple[int, int]:
     """Returns the common part of two ranges of indexes."""
     ranges = [one for one in (first, second) if one is not None]
     start = max(start for start, _ in ranges)

@@ -56,7 +56,9 @@ class _Table:
     def schema(self) -> Any:
         """Returns the schema, from a batch without rows."""
         dims = self._query.dims
-        empty = {dim: (part.start, part.start) for dim, part in zip(dims, self._region, strict=True)}
+        empty = {
+            dim: (part.start, part.start) for dim, part in zip(dims, self._region, strict=True)
+        }
         return self._batch(self._query._within(empty, self._query._group)).schema
 
     def batches(self, memory: int) -> Iterator[Any]:
