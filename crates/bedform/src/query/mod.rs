@@ -55,9 +55,9 @@ use self::plan::{BlockRanges, QueryPlan, Residents};
 use self::reduce::{CountCollector, HistogramCollector, Kept, StatisticsCollector};
 use self::rows::{MaskCollector, RowCollector, Rows};
 use self::scan::{Collector, Scan};
-use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
 
+pub use self::operand::QueryArray;
 pub use self::reduce::{Extreme, ValueStatistics};
 
 /// The most regions whose read is explained exactly.
@@ -151,14 +151,14 @@ impl Query {
     /// the types of its arrays; for dimensions that do not fit each other; for a region of unknown
     /// dimensions. `NotFound` for a name without an array. `Unsupported` for arrays of text and
     /// times.
-    pub fn new(text: &str, arrays: &[(String, Array)], options: QueryOptions) -> Result<Self> {
+    pub fn new(text: &str, arrays: &[QueryArray], options: QueryOptions) -> Result<Self> {
         let expression = Expression::parse(text).map_err(|error| refusal(text, &error))?;
         let operands = expression.names().into_iter().map(|name| {
-            let found = arrays.iter().find(|(known, _)| known == name);
-            let (_, array) = found.ok_or_else(|| {
+            let found = arrays.iter().find(|array| array.name == name);
+            let array = found.ok_or_else(|| {
                 Error::new(ErrorKind::NotFound, format!("the query names {name:?}, no array"))
             })?;
-            QueryOperand::new(name, array.clone(), options.decode)
+            QueryOperand::new(array, options.decode)
         });
         let operands = operands.collect::<Result<Vec<_>>>()?;
         let bound: Vec<Operand> = operands
@@ -221,10 +221,11 @@ impl Query {
     ///
     /// # Errors
     /// Those of reads; `LimitExceeded` if they take more memory than the query may use.
-    pub fn points(&self, values: &[(String, Array)], limit: Option<u64>) -> Result<QueryPoints> {
+    pub fn points(&self, values: &[QueryArray], limit: Option<u64>) -> Result<QueryPoints> {
         let prepared = self.with(values)?;
         let empty = prepared.wanted.iter();
-        let empty = empty.map(|at| Values::new(prepared.operands[*at].decoding.decoded())).collect();
+        let empty =
+            empty.map(|at| Values::new(prepared.operands[*at].decoding.decoded())).collect();
         let frame = &prepared.frame;
         let collector = RowCollector::new(frame, empty, limit, self.options.memory);
         prepared.run(&self.predicate, &collector)?;
@@ -254,7 +255,7 @@ impl Query {
     /// As [`Query::count`].
     pub fn statistics(
         &self,
-        array: (String, Array),
+        array: QueryArray,
         over: Option<&[String]>,
     ) -> Result<(Vec<u64>, Vec<ValueStatistics>)> {
         let prepared = self.with(&[array])?;
@@ -268,7 +269,7 @@ impl Query {
     ///
     /// # Errors
     /// As [`Query::count`]; `InvalidArgument` for edges that do not ascend.
-    pub fn histogram(&self, array: (String, Array), edges: &[f64]) -> Result<Vec<u64>> {
+    pub fn histogram(&self, array: QueryArray, edges: &[f64]) -> Result<Vec<u64>> {
         let ascend = edges.windows(2).all(|pair| matches!(pair, [one, next] if one <= next));
         if edges.len() < 2 || !ascend || edges.iter().any(|edge| !edge.is_finite()) {
             return Err(Error::invalid("edges of a histogram ascend, and are two or more"));
@@ -326,16 +327,15 @@ impl Query {
     }
 
     /// Returns the query with the arrays whose values are asked for.
-    fn with(&self, values: &[(String, Array)]) -> Result<PreparedQuery> {
+    fn with(&self, values: &[QueryArray]) -> Result<PreparedQuery> {
         let mut operands = self.operands.clone();
         let mut wanted = Vec::with_capacity(values.len());
-        for (name, array) in values {
-            let known = operands.iter().position(|operand| operand.name == *name);
+        for array in values {
+            let known = operands.iter().position(|operand| operand.name == array.name);
             wanted.push(match known {
                 Some(at) => at,
                 None => {
-                    let decode = self.options.decode;
-                    operands.push(QueryOperand::new(name, array.clone(), decode)?);
+                    operands.push(QueryOperand::new(array, self.options.decode)?);
                     operands.len() - 1
                 }
             });

@@ -67,10 +67,8 @@ impl Residents {
         frame: &Frame,
         predicate: Option<&Predicate>,
     ) -> Result<Self> {
-        let whole = BlockBox {
-            start: frame.region.start().to_vec(),
-            shape: frame.region.shape().to_vec(),
-        };
+        let whole =
+            BlockBox { start: frame.region.start().to_vec(), shape: frame.region.shape().to_vec() };
         let mut columns = Vec::with_capacity(operands.len());
         for operand in operands {
             let is_small = operand.bytes() <= RESIDENT_BYTES_MAX && !frame.region.is_empty();
@@ -112,13 +110,12 @@ impl Residents {
             return Ok(());
         }
         let axis = frame.axis(first)?;
-        let mut along = BlockBox {
-            start: frame.region.start().to_vec(),
-            shape: vec![1; frame.dims.len()],
-        };
+        let mut along =
+            BlockBox { start: frame.region.start().to_vec(), shape: vec![1; frame.dims.len()] };
         along.shape[axis] = frame.region.shape()[axis];
         let count = along.len();
-        let mut rooms: Vec<SpreadBuffer> = operands.iter().map(|_| SpreadBuffer::default()).collect();
+        let mut rooms: Vec<SpreadBuffer> =
+            operands.iter().map(|_| SpreadBuffer::default()).collect();
         let mut slices = vec![ValueSlice::Bool(&[]); operands.len()];
         for (at, room) in rooms.iter_mut().enumerate().filter(|(at, _)| used.contains(at)) {
             if let Some(column) = &self.columns[at] {

@@ -110,7 +110,8 @@ impl Scan<'_> {
             }
             self.run_batch(&self.plan.blocks[batches[at].clone()], worker, collector)
         };
-        let take = |parts: Vec<C::Part>| parts.into_iter().try_for_each(|part| collector.merge(part));
+        let take =
+            |parts: Vec<C::Part>| parts.into_iter().try_for_each(|part| collector.merge(part));
         in_order(batches.len(), self.threads, 2 * self.threads, start, make, take)
     }
 
@@ -219,7 +220,5 @@ impl Scan<'_> {
 /// Counts bytes that are 1; all others are 0.
 fn count_ones(mask: &[u8]) -> u64 {
     // Sums of 255 bytes fit a byte, and are added by vectors of bytes.
-    mask.chunks(255 * 64)
-        .map(|part| part.iter().map(|byte| u64::from(*byte)).sum::<u64>())
-        .sum()
+    mask.chunks(255 * 64).map(|part| part.iter().map(|byte| u64::from(*byte)).sum::<u64>()).sum()
 }
