@@ -8,11 +8,13 @@
 //! | module | holds |
 //! |---|---|
 //! | `values` | the types of elements; scalars, slices and vectors of them |
-//! | `lexer`, `parse` | texts into syntax trees, with limits on their length and depth |
+//! | `keys` | values as integers in the same order |
+//! | `lexer`, `syntax`, `parse` | texts into syntax trees, with limits on their length and depth |
 //! | `types` | NumPy's rules of promotion |
+//! | `numeric`, `elementwise` | operations on one element, on runs of elements |
 //! | `decode` | the decoding of stored values: missing values, scale and offset, as xarray does it |
-//! | `bind` | syntax trees into typed trees |
-//! | `packed` | comparisons of one array with a constant, as intervals of its stored values |
+//! | `bind`, `tree` | syntax trees into typed trees |
+//! | `stored_set`, `packed` | comparisons of one array with a constant, as sets of its stored values |
 //! | `evaluate` | predicates over runs of elements, in tiles that fit a core's cache |
 //! | `interval` | predicates over ranges of stored values |
 //! | `range` | the range of the stored values of a run |
@@ -28,10 +30,19 @@
 
 mod bind;
 mod decode;
+mod elementwise;
 mod evaluate;
 mod interval;
+mod keys;
+mod lexer;
+mod numeric;
+mod packed;
 mod parse;
 mod range;
+mod stored_set;
+mod syntax;
+mod tree;
+mod types;
 mod values;
 
 pub use bind::Operand;

@@ -117,12 +117,38 @@ macro_rules! define_values {
         }
 
         impl Values {
+            /// Makes a run of one element.
+            pub(crate) fn one(value: ScalarValue) -> Self {
+                match value {
+                    ScalarValue::Bool(value) => Self::Bool(vec![u8::from(value)]),
+                    $(ScalarValue::$variant(value) => Self::$variant(vec![value]),)*
+                }
+            }
+
             /// Makes an empty run of a type.
             pub fn new(value_type: ValueType) -> Self {
                 match value_type {
                     ValueType::Bool => Self::Bool(Vec::new()),
                     $(ValueType::$variant => Self::$variant(Vec::new()),)*
                 }
+            }
+
+            /// Returns the type of the elements.
+            pub fn value_type(&self) -> ValueType {
+                match self {
+                    Self::Bool(_) => ValueType::Bool,
+                    $(Self::$variant(_) => ValueType::$variant,)*
+                }
+            }
+
+            /// Returns the number of elements.
+            pub fn len(&self) -> usize {
+                self.as_slice().len()
+            }
+
+            /// Returns true if there are no elements.
+            pub fn is_empty(&self) -> bool {
+                self.len() == 0
             }
 
             /// Returns the elements.
@@ -179,6 +205,22 @@ impl ValueType {
     /// Returns true for signed integers.
     pub(crate) fn is_signed(self) -> bool {
         matches!(self, Self::Int8 | Self::Int16 | Self::Int32 | Self::Int64)
+    }
+}
+
+impl Values {
+    /// Becomes an empty run of a type, unless it has this type already.
+    pub(crate) fn become_type(&mut self, value_type: ValueType) {
+        if self.value_type() != value_type {
+            *self = Self::new(value_type);
+        }
+    }
+
+    /// The bytes of booleans. A run of another type becomes an empty one of booleans.
+    pub(crate) fn booleans(&mut self) -> &mut Vec<u8> {
+        self.become_type(ValueType::Bool);
+        let Self::Bool(bytes) = self else { unreachable!() };
+        bytes
     }
 }
 
