@@ -126,11 +126,16 @@ class Array:
 
 def place_kind(path: str | PathLike[str]) -> tuple[str, str | None]: ...
 
+# A name and an array; or a part of it, with its dimensions, and whether to decode it.
+NamedArray = (
+    tuple[str, Array] | tuple[str, Array, tuple[list[int], list[int]], list[str], bool]
+)
+
 class Query:
     def __new__(
         cls,
         expression: str,
-        arrays: list[tuple[str, Array]],
+        arrays: list[NamedArray],
         region: list[tuple[str, int, int]],
         decode: bool,
         memory: int,
@@ -141,13 +146,13 @@ class Query:
     def frame(self) -> tuple[list[str], list[int], list[int]]: ...
     def count(self, over: list[str] | None, only_any: bool) -> tuple[list[int], bytes]: ...
     def points(
-        self, values: list[tuple[str, Array]], limit: int | None
+        self, values: list[NamedArray], limit: int | None
     ) -> tuple[list[bytes], list[tuple[str, bytes]]]: ...
     def mask(self, buffer: Any) -> None: ...
     def statistics(
-        self, name: str, array: Array, over: list[str] | None
+        self, array: NamedArray, over: list[str] | None
     ) -> tuple[list[int], bytes, bytes, bytes, bytes, bytes, tuple[Any, Any, Any] | None]: ...
-    def histogram(self, name: str, array: Array, edges: list[float]) -> bytes: ...
+    def histogram(self, array: NamedArray, edges: list[float]) -> bytes: ...
     def explain(self) -> str: ...
 
 class ForeignFile:

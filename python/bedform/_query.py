@@ -204,7 +204,7 @@ class Query:
     def _statistic(self, name: str, over: str | Sequence[str] | None, what: str) -> Any:
         names = _dims_of(over)
         shape, _, *columns, exact = self._run(
-            lambda inner, array: inner.statistics(name, array(name), names)
+            lambda inner, array: inner.statistics((name, array(name)), names)
         )
         named = dict(zip(("sum", "mean", "min", "max"), columns, strict=True))
         column = np.frombuffer(named[what], np.float64).reshape(shape)
@@ -232,7 +232,7 @@ class Query:
             edges = self._equal_edges(name, count, range)
         else:
             edges = np.asarray(bins, np.float64)
-        raw = self._run(lambda inner, array: inner.histogram(name, array(name), edges.tolist()))
+        raw = self._run(lambda inner, array: inner.histogram((name, array(name)), edges.tolist()))
         return np.frombuffer(raw, np.uint64).astype(np.int64), edges
 
     def _equal_edges(self, name: str, count: int, given: tuple[float, float] | None) -> AnyArray:

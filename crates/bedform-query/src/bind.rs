@@ -297,7 +297,7 @@ fn arithmetic(
     let (left, right) = match sign {
         // Integers are divided as floats, also by numbers that their type cannot hold.
         ArithmeticSign::Divide => {
-            with_common_type(left.as_dividend(), right.as_dividend(), column)?
+            with_common_type(left.into_dividend(), right.into_dividend(), column)?
         }
         _ => with_common_type(left, right, column)?,
     };
@@ -338,7 +338,7 @@ fn extreme(
 impl Bound {
     /// An integer as the float that division makes of it, beside integers; floats beside floats are
     /// the same either way.
-    fn as_dividend(self) -> Self {
+    fn into_dividend(self) -> Self {
         match self {
             Self::Literal(Literal::Integer(value)) => Self::Literal(Literal::Real(value as f64)),
             other => other,

@@ -479,7 +479,7 @@ impl MissingNumbers {
             (numbers(&packing.fill_value), numbers(&packing.missing_value));
         // Integers cannot be NaN: xarray drops such an attribute.
         let kept = |list: &[AttributeNumber], numbers: &[AttributeNumber]| {
-            !list.is_empty() && !(numbers.is_empty() && stored.is_integer())
+            !(list.is_empty() || numbers.is_empty() && stored.is_integer())
         };
         let keeps_fill = kept(&packing.fill_value, &fills);
         let has_attribute = keeps_fill || kept(&packing.missing_value, &missing);

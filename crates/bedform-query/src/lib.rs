@@ -18,6 +18,7 @@
 //! | `evaluate` | predicates over runs of elements, in tiles that fit a core's cache |
 //! | `interval` | predicates over ranges of stored values |
 //! | `range` | the range of the stored values of a run |
+//! | `select` | runs of elements, joined and chosen from |
 //!
 //! The rules are NumPy's (NEP 50): the type of a Python number is weak, integers wrap, each
 //! operation rounds to its own type. The oracle is `xarray.Dataset.eval`.
