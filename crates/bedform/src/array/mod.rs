@@ -30,7 +30,7 @@ use std::sync::Arc;
 use bedform_format::DataType;
 use bedform_format::chunk_map::ForeignArray;
 use bedform_format::metadata::ArrayMetadata;
-use bedform_geometry::Order;
+use bedform_geometry::{Order, Region, element_count};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -128,6 +128,35 @@ impl Array {
     ) -> Result<Self> {
         let variable = Arc::new(CalledVariable::alone(array, callback, options)?);
         Ok(Self { backing: ArrayBacking::Foreign(variable) })
+    }
+
+    /// Makes an array of values in memory, in C order and native byte order.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the bytes are not those of the shape; `Unsupported` for text.
+    pub fn of_values(
+        name: &str,
+        shape: &[u64],
+        data_type: DataType,
+        values: Vec<u8>,
+    ) -> Result<Self> {
+        let item = data_type.item_size().unwrap_or(1) as u64;
+        let expected = element_count(shape).and_then(|count| count.checked_mul(item));
+        if expected != Some(values.len() as u64) {
+            let length = values.len();
+            return Err(Error::invalid(format!("{name}: {length} bytes for the shape {shape:?}")));
+        }
+        let described = CallbackArray::new(name, shape, data_type);
+        // Without chunks all of it is one, so that a region is the whole.
+        let read = move |_: &Region, buffer: &mut [u8]| match buffer.len() == values.len() {
+            true => {
+                buffer.copy_from_slice(&values);
+                Ok(())
+            }
+            false => Err(Error::new(ErrorKind::Internal, "values in memory are one chunk")),
+        };
+        let callback = Callback::new(Arc::new(read)).not_kept();
+        Self::of_callback(described, callback, &OpenOptions::default())
     }
 
     /// Returns warnings about writes through the array's store since the last call: a line for each
