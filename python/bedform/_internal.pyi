@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from os import PathLike
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 __version__: str
 
@@ -129,7 +129,7 @@ class Array:
 def place_kind(path: str | PathLike[str]) -> tuple[str, str | None]: ...
 
 # A name and an array; or a part of it, with its dimensions, and whether to decode it.
-NamedArray = (
+NamedArray: TypeAlias = (
     tuple[str, Array] | tuple[str, Array, tuple[list[int], list[int]], list[str], bool]
 )
 
@@ -142,7 +142,7 @@ class Query:
         decode: bool,
         memory: int,
         threads: int | None = None,
-    ) -> Query: ...
+    ) -> Self: ...
     @staticmethod
     def names(expression: str) -> list[str]: ...
     def frame(self) -> tuple[list[str], list[int], list[int]]: ...

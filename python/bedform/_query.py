@@ -175,7 +175,8 @@ class Query:
             inner.mask(mask)
             return mask
 
-        return self._run(fill)
+        filled: AnyArray = self._run(fill)
+        return filled
 
     # Statistics -----------------------------------------------------------------------------------
 
@@ -300,7 +301,9 @@ class Query:
         raise AssertionError
 
     def _once(self, group: Any, act: Callable[[Any, Callable[[str], Any]], Any]) -> Any:
-        arrays = [(name, engine_array(group, name)) for name in self._names]
+        arrays: list[_internal.NamedArray] = [
+            (name, engine_array(group, name)) for name in self._names
+        ]
         region = [(dim, start, stop) for dim, (start, stop) in self._region.items()]
         call = group._store._call if hasattr(group, "_store") else engine_call
         make = call(_internal.Query)

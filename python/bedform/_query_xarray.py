@@ -80,7 +80,7 @@ def _evaluated(dataset: Dataset, expression: str, limit: int | None) -> dict[str
     truth = dataset.eval(spelled)
     if truth.dtype != bool:
         raise UnsupportedError(f"{expression!r} is no condition: compare with something")
-    found = np.argwhere(truth.values)[:limit]
+    found = np.argwhere(np.asarray(truth.values))[:limit]
     return {str(dim): found[:, axis] for axis, dim in enumerate(truth.dims)}
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import xarray as xr
-
 from support import is_night
 
 import bedform as bf
@@ -128,7 +127,7 @@ def test_a_query_of_a_region_has_absolute_positions_and_masks_of_the_region(
     query = store.query("t2m > 295", region=region)
     whole = expected(data, "t2m > 295", query.dims).values
     np.testing.assert_array_equal(query.mask(), whole[region])
-    points = np.argwhere(whole[region]) + [3, 2, 4]
+    points = np.argwhere(whole[region]) + np.array([3, 2, 4])
     np.testing.assert_array_equal(query.points(), points)
     assert query.region == region
     by_name = store.query("t2m > 295", region={"time": slice(3, 9), "lon": 5})

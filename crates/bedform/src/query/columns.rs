@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Elements of an array, boxes behind each other.
 #[derive(Debug)]
-pub(super) struct Column {
+pub(super) struct QueryColumn {
     value_type: ValueType,
     /// For each axis of the frame, the axis of the array; `None` where the array repeats.
     axes: Vec<Option<usize>>,
@@ -46,7 +46,7 @@ struct StoredBox {
 /// block, in elements.
 #[derive(Debug, Clone)]
 pub(super) struct BlockColumn<'c> {
-    column: &'c Column,
+    column: &'c QueryColumn,
     offset: usize,
     steps: Vec<usize>,
     /// True if the block's elements lie in its C order.
@@ -54,7 +54,7 @@ pub(super) struct BlockColumn<'c> {
     shape: Vec<usize>,
 }
 
-impl Column {
+impl QueryColumn {
     /// Makes an empty column of an array in a frame.
     pub(super) fn new(operand: &QueryOperand, frame: &Frame) -> Self {
         let axis = |dim: &String| operand.dims.iter().position(|known| known == dim);
@@ -77,7 +77,7 @@ impl Column {
         }
     }
 
-    /// Reads what these blocks need of the array, in place of what the column had.
+    /// Reads the elements of the array that these blocks need, in place of the earlier ones.
     ///
     /// # Errors
     /// Those of reads; `LimitExceeded` if memory lacks.
@@ -106,7 +106,7 @@ impl Column {
         let bytes = elements.checked_mul(self.value_type.bytes()).ok_or_else(too_large)?;
         let missing = bytes.div_ceil(8).saturating_sub(self.words.len());
         self.words.try_reserve_exact(missing).map_err(|_| too_large())?;
-        // What the column had stays below: the read overwrites it.
+        // Earlier elements stay below: the read overwrites them.
         self.words.resize(self.words.len() + missing, 0);
         self.bytes = bytes;
         if bytes > 0 {

@@ -53,8 +53,8 @@ use self::frame::Frame;
 use self::operand::QueryOperand;
 use self::plan::{BlockRanges, QueryPlan, Residents};
 use self::reduce::{CountCollector, HistogramCollector, Kept, StatisticsCollector};
-use self::rows::{MaskCollector, RowCollector, Rows};
-use self::scan::{Collector, Scan};
+use self::rows::{MaskCollector, MatchedRows, RowCollector};
+use self::scan::{Collector, QueryScan};
 use crate::error::{Error, ErrorKind, Result};
 
 pub use self::operand::QueryArray;
@@ -106,7 +106,7 @@ pub struct QueryPoints {
     pub values: Vec<Values>,
 }
 
-/// What a query would read.
+/// The plan of a query, for people.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct QueryExplanation {
@@ -229,7 +229,7 @@ impl Query {
         let frame = &prepared.frame;
         let collector = RowCollector::new(frame, empty, limit, self.options.memory);
         prepared.run(&self.predicate, &collector)?;
-        let Rows { places, values } = collector.finish();
+        let MatchedRows { places, values } = collector.finish();
         Ok(QueryPoints { positions: positions_of(&places, frame), values })
     }
 
@@ -380,7 +380,7 @@ impl PreparedQuery {
     fn run<C: Collector>(&self, predicate: &Predicate, collector: &C) -> Result<()> {
         let residents = self.residents(Some(predicate))?;
         let plan = self.plan(predicate, &residents, &self.indexes());
-        let scan = Scan {
+        let scan = QueryScan {
             frame: &self.frame,
             operands: &self.operands,
             predicate: Some(predicate),

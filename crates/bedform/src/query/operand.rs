@@ -99,7 +99,7 @@ impl QueryOperand {
         element_count(&self.shape).unwrap_or(u64::MAX).saturating_mul(item)
     }
 
-    /// Returns start and shape, in the array, of what a block takes of it.
+    /// Returns the start and shape, in the array, of the elements that a block takes.
     pub(super) fn region_in(&self, frame: &Frame, block: &BlockBox) -> (Vec<u64>, Vec<u64>) {
         let axis = |dim: &String| frame.dims.iter().position(|known| known == dim);
         let axes: Vec<usize> = self.dims.iter().filter_map(axis).collect();

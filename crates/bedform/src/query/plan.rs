@@ -8,7 +8,7 @@
 
 use bedform_query::{Decision, Predicate, PredicateScratch, ValueRange, ValueSlice, range_of};
 
-use super::columns::{Column, SpreadBuffer};
+use super::columns::{QueryColumn, SpreadBuffer};
 use super::frame::{BlockBox, Frame};
 use super::operand::QueryOperand;
 use crate::error::Result;
@@ -40,11 +40,11 @@ pub(super) struct QueryPlan {
     pub(super) pruned: u64,
 }
 
-/// The arrays of a query that are read whole, and what the plan needs of them.
+/// The arrays of a query that are read whole, and the conditions that they decide.
 #[derive(Debug)]
 pub(super) struct Residents {
     /// For each operand, its elements in the region, if it is small.
-    pub(super) columns: Vec<Option<Column>>,
+    pub(super) columns: Vec<Option<QueryColumn>>,
     /// For each dimension, a byte for each index of the region that is 1 if conditions on this
     /// dimension alone hold there; `None` if there are no such conditions.
     masks: Vec<Option<Vec<u8>>>,
@@ -74,7 +74,7 @@ impl Residents {
             let is_small = operand.bytes() <= RESIDENT_BYTES_MAX && !frame.region.is_empty();
             columns.push(match is_small {
                 true => {
-                    let mut column = Column::new(operand, frame);
+                    let mut column = QueryColumn::new(operand, frame);
                     column.read(operand, std::iter::once(&whole))?;
                     Some(column)
                 }
