@@ -12,10 +12,11 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING, Any
 
-from bedform._errors import UnsupportedError
+from bedform._errors import InvalidArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterable
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
@@ -73,6 +74,66 @@ class _Accessor:
         from bedform._lazy_explanation import explain
 
         return explain(self._dataset, optimize=optimize)
+
+    def points(
+        self,
+        expression: str,
+        *,
+        values: Iterable[str] | None = None,
+        limit: int | None = None,
+        memory: int | str = "1 GiB",
+    ) -> Any:
+        """Returns the elements at which a condition on values holds, as a data set of points.
+
+        The variables of the condition are read block by block, in the selected part alone, and stay
+        lazy. Dask arrays, and variables that are no plain part of a stored array, are evaluated by
+        xarray.
+
+        Parameters
+        ----------
+        expression
+            A condition such as ``"t2m > 310 and lat > 40"``: see :meth:`bedform.Store.query`. An
+            array of xarray has its own name in it, and its coordinates.
+        values
+            Variables of the result; by default those of the condition.
+        limit
+            At most so many points, the first in C order.
+        memory
+            Bytes that the positions may take.
+
+        Returns
+        -------
+        xarray.Dataset
+            The variables along the dimension ``points``, with the labels of each point.
+
+        Raises
+        ------
+        NotFoundError
+            A variable of the condition is not there.
+
+        Examples
+        --------
+        >>> import bedform, numpy, tempfile, xarray
+        >>> place = tempfile.mkdtemp() + "/s.zarr"
+        >>> data = xarray.Dataset({"t": (("y", "x"), numpy.eye(3))}, {"x": [10, 20, 30]})
+        >>> data.bedform.write(place)
+        >>> with xarray.open_dataset(place, engine="bedform") as dataset:
+        ...     dataset.isel(y=slice(1, 3)).bedform.points("t > 0").x.values.tolist()
+        [20, 30]
+        """
+        from bedform._query_xarray import points
+
+        return points(self._named_dataset(), expression, values=values, limit=limit, memory=memory)
+
+    def _named_dataset(self) -> Any:
+        """The data set, or the array as one, under its own name."""
+        if not hasattr(self._shown, "to_dataset"):
+            return self._shown
+        if self._shown.name is None:
+            raise InvalidArgumentError(
+                "the array has no name, by which a condition could call it: array.rename('t')"
+            )
+        return self._shown.to_dataset()
 
     def stats(self) -> dict[str, Any]:
         """Returns the counts of the reads of the file or store, as :meth:`bedform.Store.stats`.

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from os import PathLike
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 __version__: str
 
@@ -97,6 +97,8 @@ def place_by_readers(question: str) -> str: ...
 Selection: TypeAlias = tuple[Any, ...]
 
 class Array:
+    @staticmethod
+    def of_values(name: str, shape: list[int], dtype: str, values: bytes) -> Array: ...
     @property
     def path(self) -> str: ...
     @property
@@ -127,6 +129,35 @@ class Array:
     def verify(self) -> list[str]: ...
 
 def place_kind(path: str | PathLike[str]) -> tuple[str, str | None]: ...
+
+# A name and an array; or a part of it, with its dimensions, and whether to decode it.
+NamedArray: TypeAlias = (
+    tuple[str, Array] | tuple[str, Array, tuple[list[int], list[int]], list[str], bool]
+)
+
+class Query:
+    def __new__(
+        cls,
+        expression: str,
+        arrays: list[NamedArray],
+        region: list[tuple[str, int, int]],
+        decode: bool,
+        memory: int,
+        threads: int | None = None,
+    ) -> Self: ...
+    @staticmethod
+    def names(expression: str) -> list[str]: ...
+    def frame(self) -> tuple[list[str], list[int], list[int]]: ...
+    def count(self, over: list[str] | None, only_any: bool) -> tuple[list[int], bytes]: ...
+    def points(
+        self, values: list[NamedArray], limit: int | None
+    ) -> tuple[list[bytes], list[tuple[str, bytes]]]: ...
+    def mask(self, buffer: Any) -> None: ...
+    def statistics(
+        self, array: NamedArray, over: list[str] | None
+    ) -> tuple[list[int], bytes, bytes, bytes, bytes, bytes, tuple[Any, Any, Any] | None]: ...
+    def histogram(self, array: NamedArray, edges: list[float]) -> bytes: ...
+    def explain(self) -> str: ...
 
 class ForeignFile:
     def prefetch_statistics(self) -> str: ...

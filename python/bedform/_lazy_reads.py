@@ -63,13 +63,13 @@ def lazy_reads(dataset: Dataset) -> LazyReads:
         if is_chunked(data):
             lazy[name] = data
             continue
-        below = _backend_below(data)
+        below = backend_below(data)
         if below is None:
             found.loaded.append(name)
         elif not isinstance(below, BedformArray):
             found.foreign.append(name)
         else:
-            found.reads.append(_read_of(data))
+            found.reads.append(read_of(data))
     if lazy:
         found.tasks_at_once = _tasks_at_once()
         _add_tasks(found, lazy)
@@ -81,18 +81,18 @@ def arrays_of(dataset: Dataset) -> Iterator[BedformArray]:
     for variable in dataset.variables.values():
         data = variable._data
         if not is_chunked(data):
-            below = _backend_below(data)
+            below = backend_below(data)
             if isinstance(below, BedformArray):
                 yield below
             continue
         chunked: Any = data
         for node in _nodes_of(chunked.__dask_graph__()):
-            below = _backend_below(node)
+            below = backend_below(node)
             if isinstance(below, BedformArray):
                 yield below
 
 
-def _backend_below(data: Any) -> BackendArray | None:
+def backend_below(data: Any) -> BackendArray | None:
     """Returns the array of a backend below lazy wrappers; ``None`` for values in memory."""
     while isinstance(
         data, (indexing.ExplicitlyIndexed, indexing.ImplicitToExplicitIndexingAdapter)
@@ -103,7 +103,7 @@ def _backend_below(data: Any) -> BackendArray | None:
     return data if isinstance(data, BackendArray) else None
 
 
-def _read_of(data: Any) -> tuple[BedformArray, EngineSelection]:
+def read_of(data: Any) -> tuple[BedformArray, EngineSelection]:
     """Returns the read of lazily indexed data of Bedform."""
     while True:
         if isinstance(data, BedformArray):
@@ -182,7 +182,7 @@ def _add_tasks(found: LazyReads, lazy: Mapping[str, Any]) -> None:
         walk.visit(graph[key], walk.value_of)
     found.reads += walk.reads
     explained = {id(array) for array, _ in walk.reads}
-    below = (_backend_below(node) for node in _nodes_of(graph))
+    below = (backend_below(node) for node in _nodes_of(graph))
     for array in below:
         if array is None:
             continue
@@ -274,13 +274,13 @@ class _Walk:
             if not isinstance(inner, Mapping):
                 return
             self._visit_fused(inner, dict(zip(names, given, strict=False)), value_of)
-        elif node.func in _getters() and isinstance(_backend_below(arguments[0]), BedformArray):
-            self.reads.append(_read_of(_taken(arguments[0], _plain(arguments[1]))))
+        elif node.func in _getters() and isinstance(backend_below(arguments[0]), BedformArray):
+            self.reads.append(read_of(_taken(arguments[0], _plain(arguments[1]))))
         else:
             for argument in [*arguments, *map(value_of, node.kwargs.values())]:
-                if isinstance(_backend_below(argument), BedformArray):
+                if isinstance(backend_below(argument), BedformArray):
                     # A function that takes the array as it is may read all of it.
-                    self.reads.append(_read_of(argument))
+                    self.reads.append(read_of(argument))
                 else:
                     self.visit(argument, value_of)
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from bedform._attributes import StrictAttributes
 from bedform._errors import WrongTypeError
+from bedform._query import Queried
 from bedform._tree import GroupTree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-class GroupMembers(StrictAttributes):
+class GroupMembers(Queried, StrictAttributes):
     """Base class of groups: members by name, with methods of dict, h5py and zarr-python.
 
     A subclass provides ``__getitem__`` and the nodes below the group.

@@ -5,6 +5,7 @@ use std::mem::ManuallyDrop;
 
 use bedform::layout::AdviseRequest;
 use bedform::{Elements, ReadStatistics, WriteStatistics};
+use bedform_format::DataType;
 use bedform_storage::Profile;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyTypeError;
@@ -139,6 +140,15 @@ fn written(statistics: WriteStatistics) -> (u64, u64) {
 
 #[pymethods]
 impl Array {
+    /// Makes an array of values in memory: C order, native byte order, of NumPy's type `dtype`.
+    #[staticmethod]
+    fn of_values(name: &str, shape: Vec<u64>, dtype: &str, values: Vec<u8>) -> PyResult<Self> {
+        let made = DataType::parse_numpy(dtype)
+            .ok_or_else(|| bedform::Error::invalid(format!("no type of elements: {dtype:?}")))
+            .and_then(|(data_type, _)| bedform::Array::of_values(name, &shape, data_type, values));
+        made.map(|inner| Self { inner }).map_err(raise)
+    }
+
     /// The path in the store.
     #[getter]
     fn path(&self) -> String {

@@ -16,6 +16,7 @@ mod optimize;
 mod patterns;
 mod progress;
 mod publication;
+mod query;
 mod referencing;
 mod selection;
 mod session;
@@ -55,6 +56,8 @@ mod _internal {
     use crate::patterns::predicted;
     #[pymodule_export]
     use crate::publication::{StagedDirectory, StagedFile, StagedGroup, StagedStore};
+    #[pymodule_export]
+    use crate::query::Query;
     #[pymodule_export]
     use crate::referencing::MadeReferenceSet;
     #[pymodule_export]

@@ -16,6 +16,7 @@
 //! | [`referencing`] | sets of references, made of the chunk maps of files |
 //! | [`convert`] | conversion of stores and files, and reorganization in place |
 //! | [`repack`] | layouts that other tools give to NetCDF-4 and HDF5 files |
+//! | [`query`] | the elements of arrays at which a condition on their values holds |
 //! | [`replica`] | replicas: copies of arrays in layouts that fit the reads |
 //! | [`optimize`] | the choice and construction of replicas |
 //! | [`sidecar`] | helper files of a source: their place, freshness and budget |
@@ -65,6 +66,7 @@ pub mod placement;
 mod plan;
 mod prefetch;
 pub mod publication;
+pub mod query;
 pub mod references;
 pub mod referencing;
 pub mod repack;

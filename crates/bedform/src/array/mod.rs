@@ -28,8 +28,9 @@ mod write;
 use std::sync::Arc;
 
 use bedform_format::DataType;
+use bedform_format::chunk_map::ForeignArray;
 use bedform_format::metadata::ArrayMetadata;
-use bedform_geometry::Order;
+use bedform_geometry::{Order, Region, element_count};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -38,6 +39,7 @@ use crate::foreign::facts::ForeignVariable;
 use crate::foreign::{Callback, CallbackArray, ForeignFile};
 use crate::log::array::ArrayHandle;
 use crate::options::OpenOptions;
+use crate::plan::tuning::block_shape;
 use crate::zarr::state::ArrayState;
 
 pub use crate::write::elements::Elements;
@@ -60,6 +62,9 @@ enum ArrayBacking {
     /// A variable of one foreign file or of many joined, or a callback.
     Foreign(Arc<dyn ForeignVariable>),
 }
+
+/// Bytes of a box of small chunks, or of rows of a variable without chunks, that a query reads.
+const QUERY_BLOCK_BYTES: u64 = 1 << 20;
 
 impl Array {
     /// Wraps the handle of an array of a store.
@@ -123,6 +128,35 @@ impl Array {
     ) -> Result<Self> {
         let variable = Arc::new(CalledVariable::alone(array, callback, options)?);
         Ok(Self { backing: ArrayBacking::Foreign(variable) })
+    }
+
+    /// Makes an array of values in memory, in C order and native byte order.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the bytes are not those of the shape; `Unsupported` for text.
+    pub fn of_values(
+        name: &str,
+        shape: &[u64],
+        data_type: DataType,
+        values: Vec<u8>,
+    ) -> Result<Self> {
+        let item = data_type.item_size().unwrap_or(1) as u64;
+        let expected = element_count(shape).and_then(|count| count.checked_mul(item));
+        if expected != Some(values.len() as u64) {
+            let length = values.len();
+            return Err(Error::invalid(format!("{name}: {length} bytes for the shape {shape:?}")));
+        }
+        let described = CallbackArray::new(name, shape, data_type);
+        // Without chunks all of it is one, so that a region is the whole.
+        let read = move |_: &Region, buffer: &mut [u8]| match buffer.len() == values.len() {
+            true => {
+                buffer.copy_from_slice(&values);
+                Ok(())
+            }
+            false => Err(Error::new(ErrorKind::Internal, "values in memory are one chunk")),
+        };
+        let callback = Callback::new(Arc::new(read)).not_kept();
+        Self::of_callback(described, callback, &OpenOptions::default())
     }
 
     /// Returns warnings about writes through the array's store since the last call: a line for each
@@ -234,6 +268,32 @@ impl Array {
             }
             ArrayBacking::Foreign(variable) => Ok(variable.dimension_names()),
         }
+    }
+
+    /// The variable in the chunk map of its file, if it has one: names, types and attributes as
+    /// the file stores them.
+    pub(crate) fn described_in_file(&self) -> Option<&ForeignArray> {
+        match &self.backing {
+            ArrayBacking::Stored(_) => None,
+            ArrayBacking::Foreign(variable) => variable.described().map(|(_, array)| array),
+        }
+    }
+
+    /// The shape of the boxes in which a pass over the array reads it well: a chunk, several small
+    /// ones, or rows of a variable without chunks.
+    ///
+    /// # Errors
+    /// Those of looking up the array again.
+    pub(crate) fn query_block(&self) -> Result<Vec<u64>> {
+        let known = self.known()?;
+        let layout = known.layout();
+        let shape = layout.grid.array_shape();
+        let ones = vec![1; shape.len()];
+        let chunk = match known.has_large_raw_chunks(QUERY_BLOCK_BYTES) {
+            true => &ones,
+            false => layout.grid.chunk_shape(),
+        };
+        Ok(block_shape(shape, chunk, layout.item_size as u64, QUERY_BLOCK_BYTES))
     }
 
     /// The array's metadata.

@@ -77,6 +77,24 @@ impl Array {
         Ok((outcome.statistics, outcome.taken))
     }
 
+    /// As [`Array::read_as_known`], for a part of a pass over the array that reads `pass_bytes`: it
+    /// is neither followed nor recorded, and its chunks are cached only if those of the whole pass
+    /// have room.
+    ///
+    /// # Errors
+    /// As [`Array::read`].
+    pub(crate) fn read_part(
+        &self,
+        selection: &Selection,
+        buffer: &mut [u8],
+        pass_bytes: u64,
+    ) -> Result<()> {
+        let known = self.last_known();
+        self.check_no_text(&known)?;
+        let read = ArrayRead::new(selection, Deliver::Buffer(CopyTarget::new(buffer)));
+        known.read(ArrayRead { pass_bytes: Some(pass_bytes), ..read }).map(drop)
+    }
+
     /// Reads the element at `position`, which may count from the end, in the machine's byte order.
     /// `None` if the array has no such element, or holds text. Does the same as [`Array::read`],
     /// for callers that read single elements in a loop.

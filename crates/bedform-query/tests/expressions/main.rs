@@ -1,0 +1,14 @@
+//! Expressions, held against a naive model and against sentences about NumPy and xarray.
+
+/// Conditions decided by ranges.
+mod deciding;
+/// The decoding of stored values.
+mod decoding;
+/// Conditions over runs of elements.
+mod evaluating;
+/// Random columns and expressions, evaluated one element at a time.
+mod model;
+/// Texts, their trees and their errors.
+mod parsing;
+/// The ranges of runs.
+mod ranges;

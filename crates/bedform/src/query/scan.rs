@@ -1,0 +1,224 @@
+//! Execution of a query: batches of blocks are read, evaluated and given to a collector.
+//!
+//! Several threads take batches. Each reads the arrays of the expression for the blocks that are
+//! not decided, evaluates these, then reads the arrays whose values are asked for, of the blocks
+//! with matches alone. The parts that a collector makes of blocks are merged in the order of the
+//! blocks, so that sums of floats come out the same each time.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bedform_query::{Predicate, PredicateScratch, ValueSlice, Values};
+
+use super::columns::{QueryColumn, SpreadBuffer};
+use super::frame::{BlockBox, Frame};
+use super::operand::QueryOperand;
+use super::plan::{PlannedBlock, QueryPlan, Residents};
+use crate::error::Result;
+use crate::threads::ordered::in_order;
+use crate::threads::workers::check_cancelled;
+
+/// Elements that are evaluated at once.
+const TILE: usize = 16 << 10;
+
+/// A block with at least one matching element.
+pub(super) struct MatchedBlock<'b> {
+    pub(super) bounds: &'b BlockBox,
+    /// A byte for each element in C order, 1 where it matches; `None` if all match.
+    pub(super) mask: Option<&'b [u8]>,
+    /// The number of matching elements.
+    pub(super) count: u64,
+    /// Decoded elements of the arrays whose values are asked for, in C order of the block.
+    pub(super) values: &'b [Values],
+}
+
+/// A taker of the matches of a query.
+pub(super) trait Collector: Sync {
+    /// The contribution of one block.
+    type Part: Send;
+
+    /// Makes the part of a block; called by several threads.
+    ///
+    /// # Errors
+    /// Those of the collector, which end the query.
+    fn collect(&self, block: &MatchedBlock<'_>) -> Result<Self::Part>;
+
+    /// Takes the part of the next block, in C order of the blocks.
+    ///
+    /// # Errors
+    /// Those of the collector, which end the query.
+    fn merge(&self, part: Self::Part) -> Result<()>;
+
+    /// Returns true once further blocks change nothing.
+    fn is_done(&self) -> bool {
+        false
+    }
+
+    /// Returns true if nothing in this block can change the result any more.
+    fn can_skip(&self, bounds: &BlockBox) -> bool {
+        let _ = bounds;
+        false
+    }
+}
+
+/// Everything that the threads of a query share.
+pub(super) struct QueryScan<'s> {
+    pub(super) frame: &'s Frame,
+    /// The arrays of the expression, then those whose values are asked for.
+    pub(super) operands: &'s [QueryOperand],
+    pub(super) predicate: Option<&'s Predicate>,
+    /// The operands whose values are asked for.
+    pub(super) wanted: &'s [usize],
+    pub(super) residents: &'s Residents,
+    pub(super) plan: &'s QueryPlan,
+    pub(super) threads: usize,
+}
+
+/// The memory of one thread.
+struct Worker {
+    columns: Vec<QueryColumn>,
+    rooms: Vec<SpreadBuffer>,
+    scratch: PredicateScratch,
+    masks: Vec<Vec<u8>>,
+    values: Vec<Values>,
+}
+
+impl QueryScan<'_> {
+    /// Runs the query.
+    ///
+    /// # Errors
+    /// Those of reads and of the collector; `Interrupted`.
+    pub(super) fn run<C: Collector>(&self, collector: &C) -> Result<()> {
+        let item_bytes = self.operands.iter().enumerate();
+        let item_bytes = item_bytes
+            .filter(|(at, _)| self.residents.columns[*at].is_none())
+            .map(|(_, operand)| operand.decoding.stored().bytes() as u64)
+            .sum();
+        let batches = self.plan.batches(item_bytes);
+        let is_done = AtomicBool::new(false);
+        let start = || Worker {
+            columns: self.operands.iter().map(|of| QueryColumn::new(of, self.frame)).collect(),
+            rooms: self.operands.iter().map(|_| SpreadBuffer::default()).collect(),
+            scratch: PredicateScratch::default(),
+            masks: Vec::new(),
+            values: Vec::new(),
+        };
+        let make = |at: usize, worker: &mut Worker| {
+            check_cancelled("the query was stopped")?;
+            if is_done.load(Ordering::Relaxed) || collector.is_done() {
+                is_done.store(true, Ordering::Relaxed);
+                return Ok(Vec::new());
+            }
+            self.run_batch(&self.plan.blocks[batches[at].clone()], worker, collector)
+        };
+        let take =
+            |parts: Vec<C::Part>| parts.into_iter().try_for_each(|part| collector.merge(part));
+        in_order(batches.len(), self.threads, 2 * self.threads, start, make, take)
+    }
+
+    fn run_batch<C: Collector>(
+        &self,
+        blocks: &[PlannedBlock],
+        worker: &mut Worker,
+        collector: &C,
+    ) -> Result<Vec<C::Part>> {
+        let blocks: Vec<&PlannedBlock> =
+            blocks.iter().filter(|block| !collector.can_skip(&block.bounds)).collect();
+        let used = self.predicate.map(Predicate::operands_used).unwrap_or_default();
+        let undecided = || blocks.iter().filter(|block| !block.matches_whole);
+        if undecided().next().is_some() {
+            for &at in &used {
+                self.read(at, worker, undecided().map(|block| &block.bounds))?;
+            }
+        }
+        let counts = self.evaluate(&blocks, &used, worker)?;
+        let matched: Vec<usize> = (0..blocks.len()).filter(|at| counts[*at] > 0).collect();
+        for &at in self.wanted {
+            self.read(at, worker, matched.iter().map(|number| &blocks[*number].bounds))?;
+        }
+        let mut parts = Vec::with_capacity(matched.len());
+        for number in matched {
+            let (block, count) = (blocks[number], counts[number]);
+            self.decode(&block.bounds, worker)?;
+            let all = count == block.bounds.len() as u64;
+            let mask = (!all).then_some(worker.masks[number].as_slice());
+            let (bounds, values) = (&block.bounds, worker.values.as_slice());
+            parts.push(collector.collect(&MatchedBlock { bounds, mask, count, values })?);
+        }
+        Ok(parts)
+    }
+
+    /// Reads what blocks need of an operand, unless that is in memory.
+    fn read<'b>(
+        &self,
+        at: usize,
+        worker: &mut Worker,
+        blocks: impl Iterator<Item = &'b BlockBox>,
+    ) -> Result<()> {
+        if self.residents.columns[at].is_some() {
+            return Ok(());
+        }
+        worker.columns[at].read(&self.operands[at], blocks)
+    }
+
+    /// Evaluates the blocks that are not decided, into the worker's masks. Returns the number of
+    /// matches of each block.
+    fn evaluate(
+        &self,
+        blocks: &[&PlannedBlock],
+        used: &[usize],
+        worker: &mut Worker,
+    ) -> Result<Vec<u64>> {
+        let Worker { columns, rooms, scratch, masks, .. } = worker;
+        masks.resize_with(masks.len().max(blocks.len()), Vec::new);
+        let mut counts = Vec::with_capacity(blocks.len());
+        for (block, mask) in blocks.iter().zip(masks) {
+            let elements = block.bounds.len();
+            let Some(predicate) = self.predicate.filter(|_| !block.matches_whole) else {
+                counts.push(elements as u64);
+                continue;
+            };
+            mask.resize(elements, 0);
+            let column = |at: &usize| {
+                let column = self.residents.columns[*at].as_ref().unwrap_or(&columns[*at]);
+                Ok((*at, column.of_block(&block.bounds)?))
+            };
+            let parts = used.iter().map(column).collect::<Result<Vec<_>>>()?;
+            let mut from = 0;
+            let mut count = 0_u64;
+            while from < elements {
+                let to = elements.min(from + TILE);
+                let mut slices = vec![ValueSlice::Bool(&[]); self.operands.len()];
+                for (room, (at, part)) in rooms.iter_mut().zip(&parts) {
+                    slices[*at] = part.tile(from..to, room)?;
+                }
+                let found = &mut mask[from..to];
+                predicate.evaluate(&slices, scratch, found);
+                count += count_ones(found);
+                from = to;
+            }
+            counts.push(count);
+        }
+        Ok(counts)
+    }
+
+    /// Decodes the values that are asked for, of one block.
+    fn decode(&self, bounds: &BlockBox, worker: &mut Worker) -> Result<()> {
+        let Worker { columns, rooms, values, .. } = worker;
+        values.clear();
+        for (room, &at) in rooms.iter_mut().zip(self.wanted) {
+            let column = self.residents.columns[at].as_ref().unwrap_or(&columns[at]);
+            let stored = column.of_block(bounds)?.tile(0..bounds.len(), room)?;
+            let decoding = &self.operands[at].decoding;
+            let mut decoded = Values::new(decoding.decoded());
+            decoding.decode(stored, &mut decoded);
+            values.push(decoded);
+        }
+        Ok(())
+    }
+}
+
+/// Counts bytes that are 1; all others are 0.
+fn count_ones(mask: &[u8]) -> u64 {
+    // Sums of 255 bytes fit a byte, and are added by vectors of bytes.
+    mask.chunks(255 * 64).map(|part| part.iter().map(|byte| u64::from(*byte)).sum::<u64>()).sum()
+}

@@ -1,0 +1,229 @@
+"""``bedform query``: the elements at which a condition on values holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from ._output import (
+    CompatOption,
+    ConcatOption,
+    JsonOption,
+    emit,
+    help_of,
+    note,
+    open_source,
+    paragraph,
+    to_json,
+)
+
+if TYPE_CHECKING:
+    from bedform._query import Query
+
+_RETURNS = ("count", "any", "points", "values", "min", "max", "mean", "sum", "histogram", "explain")
+_SUFFIXES = (".parquet", ".csv", ".npy", ".json")
+#: Points that are printed; --output takes all.
+_SHOWN = 1000
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("query", help=help_of(query))(query)
+
+
+def query(
+    path: Annotated[str, typer.Argument(help='A store or file, or files: "era5_*.nc".')],
+    expression: Annotated[
+        str, typer.Argument(help='The condition: "t2m > 310 and lat > 40" (quote it).')
+    ],
+    what: Annotated[
+        str,
+        typer.Option(
+            "--return",
+            help="count, any, points, values, min, max, mean, sum, histogram, or explain: the "
+            "plan, without reading.",
+        ),
+    ] = "count",
+    of: Annotated[
+        str | None,
+        typer.Option(
+            "--of", help="The array of values, statistics and histograms: the first one named."
+        ),
+    ] = None,
+    region: Annotated[
+        list[str] | None,
+        typer.Option(help="Indexes of a dimension: time=100:200. Repeat it."),
+    ] = None,
+    sel: Annotated[
+        list[str] | None,
+        typer.Option(help="Labels of a dimension, both included: lat=40:60. Repeat it."),
+    ] = None,
+    over: Annotated[
+        list[str] | None,
+        typer.Option(help="A dimension to count or reduce over; the others stay. Repeat it."),
+    ] = None,
+    bins: Annotated[int, typer.Option(help="Classes of a histogram.")] = 10,
+    limit: Annotated[
+        int | None, typer.Option(help="At most so many points or values, the first ones.")
+    ] = None,
+    stored: Annotated[
+        bool,
+        typer.Option("--stored", help="Compare values as they are stored, without decoding."),
+    ] = False,
+    group: Annotated[str, typer.Option(help="The group of the arrays.")] = "",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file for the result: x.npy, x.csv, x.json, or x.parquet (points with values)."
+        ),
+    ] = None,
+    concat_dim: ConcatOption = None,
+    compat: CompatOption = "equals",
+    as_json: JsonOption = False,
+) -> None:
+    """Find the elements at which a condition on the values of arrays holds.
+
+    Values are decoded as xarray decodes them, and compared by NumPy's rules. Coordinates count as
+    arrays. Positions are indexes in the arrays.
+
+    Example: [bold]bedform query era5.nc "t2m > 310 and lsm > 0.5" --over time[/bold]
+    """
+    if what not in _RETURNS:
+        raise ValueError(f"--return is one of {', '.join(_RETURNS)}, not {what!r}")
+    if output is not None and output.suffix not in _SUFFIXES:
+        raise ValueError(f"--output ends with {', '.join(_SUFFIXES)}, not {output.name!r}")
+    with open_source(path, concat_dim, compat) as store:
+        found = (store[group] if group else store).query(
+            expression,
+            region=dict(_pair(text, "--region", _indexes) for text in region or ()),
+            sel=dict(_pair(text, "--sel", _labels) for text in sel or ()),
+            decode=not stored,
+        )
+        if output is not None and output.suffix == ".parquet":
+            _write_parquet(found, output)
+            return
+        asked = _Asked(what, of, over or None, bins, limit)
+        result, lines = _result(found, asked)
+    if output is None:
+        emit(result, paragraph(lines), as_json)
+    else:
+        _write(result, output)
+
+
+class _Asked:
+    """The result that is asked for."""
+
+    def __init__(
+        self, what: str, of: str | None, over: list[str] | None, bins: int, limit: int | None
+    ) -> None:
+        self.what, self.of, self.over, self.bins, self.limit = what, of, over, bins, limit
+
+
+def _result(found: Query, asked: _Asked) -> tuple[Any, str]:
+    """Returns the result, and lines that show it."""
+    what = asked.what
+    name = asked.of or found._names[0]
+    if what in ("count", "any"):
+        value = getattr(found, what)(asked.over)
+        return value, str(value)
+    if what == "explain":
+        plan = found.explain()
+        return plan.to_dict(), str(plan)
+    if what == "points":
+        points = found.points(asked.limit)
+        return points, _listed([",".join(map(str, point)) for point in points[:_SHOWN]], points)
+    if what == "values":
+        values = found.values(name, asked.limit)
+        return values, _listed([str(value) for value in values[:_SHOWN]], values)
+    if what == "histogram":
+        counts, edges = found.histogram(name, asked.bins)
+        rows = zip(edges[:-1], edges[1:], counts, strict=True)
+        lines = "\n".join(f"{low:.6g} to {high:.6g}: {count}" for low, high, count in rows)
+        return {"counts": counts, "edges": edges}, lines
+    value = getattr(found, what)(name, asked.over)
+    return value, str(value)
+
+
+def _listed(lines: list[str], whole: Any) -> str:
+    if len(whole) > len(lines):
+        note(f"the first {len(lines):,} of {len(whole):,}; --output writes all, --limit fewer")
+    return "\n".join(lines)
+
+
+def _pair(text: str, option: str, parse: Any) -> tuple[str, Any]:
+    dim, equals, rest = text.partition("=")
+    if not equals or not dim or not rest:
+        raise ValueError(f"{option} takes DIM=FROM:TO, not {text!r}")
+    return dim.strip(), parse(rest.strip(), f"{option} {text}")
+
+
+def _indexes(text: str, shown: str) -> slice | int:
+    parts = text.split(":")
+    try:
+        numbers = [int(part) if part.strip() else None for part in parts]
+    except ValueError:
+        raise ValueError(f"{shown}: indexes are integers, as in time=100:200") from None
+    if len(numbers) == 1 and numbers[0] is not None:
+        return numbers[0]
+    if len(numbers) != 2:
+        raise ValueError(f"{shown}: takes FROM:TO or one index")
+    return slice(*numbers)
+
+
+def _labels(text: str, shown: str) -> Any:
+    # Times have colons of their own: "2020-01-01T00:00" is one label, "..":".." are two.
+    parts = text.split("..") if ".." in text else text.split(":")
+    if len(parts) == 1:
+        return _label(parts[0])
+    if len(parts) != 2:
+        raise ValueError(f"{shown}: takes FROM:TO, or FROM..TO for labels with colons")
+    return slice(*(_label(part) for part in parts))
+
+
+def _label(text: str) -> Any:
+    text = text.strip()
+    if not text:
+        return None
+    try:
+        return float(text) if not text.lstrip("+-").isdigit() or "." in text else int(text)
+    except ValueError:
+        return text
+
+
+def _write(result: Any, output: Path) -> None:
+    """Writes a result as a whole, or not at all."""
+    part = output.with_name(f".{output.name}.part")
+    try:
+        if output.suffix == ".json":
+            part.write_text(json.dumps(to_json(result)) + "\n")
+        else:
+            array = np.asarray(result["counts"] if isinstance(result, dict) else result)
+            with part.open("wb") as file:
+                if output.suffix == ".npy":
+                    np.save(file, array)
+                else:
+                    np.savetxt(file, np.atleast_1d(array), delimiter=",", fmt="%s")
+        part.replace(output)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _write_parquet(found: Query, output: Path) -> None:
+    """Writes the batches of a query."""
+    from bedform._query_arrow import reader
+
+    batches = reader(found)
+    import pyarrow.parquet
+
+    part = output.with_name(f".{output.name}.part")
+    try:
+        with pyarrow.parquet.ParquetWriter(part, batches.schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        part.replace(output)
+    finally:
+        part.unlink(missing_ok=True)

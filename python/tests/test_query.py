@@ -1,0 +1,407 @@
+"""Queries by value: equal to xarray's evaluation of the expression over the whole arrays."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from support import is_night
+
+import bedform as bf
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _weather(rng: np.random.Generator) -> xr.Dataset:
+    """A data set with packed and plain variables, missing values, and coordinates."""
+    shape = (12, 9, 14)
+    t2m = 280 + 30 * rng.random(shape)
+    t2m[rng.random(shape) < 0.1] = np.nan
+    data = xr.Dataset(
+        {
+            "t2m": (("time", "lat", "lon"), t2m, {"units": "K"}),
+            "sp": (("time", "lat", "lon"), rng.normal(1000, 20, shape).astype("f4")),
+            "n": (("time", "lat", "lon"), rng.integers(-100, 100, shape).astype("i2")),
+            "lsm": (("lat", "lon"), rng.random(shape[1:]).astype("f4")),
+            "level": (("time",), rng.integers(0, 5, shape[0]).astype("u1")),
+            "swapped": (("lon", "time"), rng.random((shape[2], shape[0]))),
+        },
+        coords={
+            "lat": ("lat", np.linspace(80, 0, shape[1])),
+            "lon": ("lon", np.arange(0, 280, 20).astype("f4")),
+            "time": ("time", np.datetime64("2020-01-01", "ns") + np.arange(12) * 86400 * 10**9),
+        },
+    )
+    packing = {"dtype": "i2", "scale_factor": 0.01, "add_offset": 290.0, "_FillValue": -32767}
+    data["t2m"].encoding = packing
+    return data
+
+
+def _write(data: xr.Dataset, directory: Path, kind: str) -> str:
+    path = str(directory / f"data.{kind}")
+    if kind == "zarr":
+        bf.write_dataset(data, path)
+        return path
+    chunked = {
+        name: {**data[name].encoding, "chunksizes": (5, 4, 6), "zlib": True}
+        for name in ("t2m", "n")
+    }
+    if kind == "nc":
+        data.to_netcdf(path, engine="netcdf4", encoding=chunked)
+    else:
+        data.drop_vars("level").to_netcdf(path, engine="netcdf4", format="NETCDF3_64BIT")
+    return path
+
+
+@pytest.fixture(params=["zarr", "nc", "nc3"])
+def weather(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, xr.Dataset]:
+    """A source, and the same as xarray decodes it."""
+    path = _write(_weather(np.random.default_rng(3)), tmp_path, request.param)
+    return bf.open(path), xr.open_dataset(path, engine="bedform").load()
+
+
+def expected(data: xr.Dataset, expression: str, dims: tuple[str, ...]) -> Any:
+    """The truth of an expression over the whole arrays, in this order of dimensions."""
+    for name in ("sqrt", "minimum", "maximum"):
+        expression = expression.replace(f"{name}(", f"np.{name}(")
+    found = data.eval(expression)
+    whole = {dim: data.sizes[dim] for dim in dims}
+    return found.broadcast_like(xr.DataArray(np.zeros(list(whole.values())), dims=dims)).transpose(
+        *dims
+    )
+
+
+EXPRESSIONS = [
+    "t2m > 300",
+    "t2m > 300 and lsm > 0.5 and lat > 40",
+    "t2m <= 285.5 or sp < 990",
+    "not (t2m > 300)",
+    "(t2m > 300) & ~(lsm < 0.5)",
+    "290 < t2m <= 300",
+    "t2m != 290",
+    "n == 7",
+    "n + 100 > 150",
+    "abs(n) > 90",
+    "sqrt(abs(n)) < 3",
+    "minimum(t2m, sp) > 305",
+    "maximum(n, 3) == 3",
+    "t2m - 273.15 > sp / 40",
+    "lat > 40",
+    "lat > 40 and lon < 100",
+    "swapped > 0.9",
+    "swapped > 0.5 and n > 0",
+    "n > 200",
+    "n < 1e9",
+    "n > -1e9 and lat >= 40",
+]
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_counts_points_and_masks_equal_those_of_xarray(
+    weather: tuple[Any, xr.Dataset], expression: str
+) -> None:
+    """All results of a query follow from one truth table, which xarray makes too."""
+    store, data = weather
+    query = store.query(expression)
+    truth = expected(data, expression, query.dims)
+    assert query.count() == int(truth.sum())
+    assert query.any() == bool(truth.any())
+    np.testing.assert_array_equal(query.points(), np.argwhere(truth.values))
+    np.testing.assert_array_equal(query.mask(), truth.values)
+    for dim in query.dims:
+        np.testing.assert_array_equal(query.count(over=dim), truth.sum(dim).values)
+    np.testing.assert_array_equal(query.any(over=query.dims[:1]), truth.any(query.dims[:1]).values)
+
+
+def test_a_query_of_a_region_has_absolute_positions_and_masks_of_the_region(
+    weather: tuple[Any, xr.Dataset],
+) -> None:
+    """The region cuts the truth table, and moves no position."""
+    store, data = weather
+    region = np.s_[3:9, 2:7, 4:11]
+    query = store.query("t2m > 295", region=region)
+    whole = expected(data, "t2m > 295", query.dims).values
+    np.testing.assert_array_equal(query.mask(), whole[region])
+    points = np.argwhere(whole[region]) + np.array([3, 2, 4])
+    np.testing.assert_array_equal(query.points(), points)
+    assert query.region == region
+    by_name = store.query("t2m > 295", region={"time": slice(3, 9), "lon": 5})
+    np.testing.assert_array_equal(by_name.mask(), whole[3:9, :, 5:6])
+
+
+def test_labels_select_as_in_xarray_and_descending_ones_in_either_order(
+    weather: tuple[Any, xr.Dataset],
+) -> None:
+    """Both ends of a slice of labels are included; times are text."""
+    store, data = weather
+    sel = {"lat": slice(20, 60), "time": slice("2020-01-03", "2020-01-07"), "lon": 40}
+    query = store.query("t2m > 290", sel=sel)
+    part = data.sel(lat=slice(60, 20), time=sel["time"], lon=[40])
+    assert query.count() == int((part.t2m > 290).sum())
+    assert query.mask().shape == (5, 5, 1)
+
+
+def test_values_and_statistics_are_those_of_the_matching_elements(
+    weather: tuple[Any, xr.Dataset],
+) -> None:
+    """Missing values take no part in statistics, as in xarray."""
+    store, data = weather
+    query = store.query("lsm > 0.4 and n > 0")
+    truth = expected(data, "lsm > 0.4 and n > 0", query.dims)
+    for name in ("t2m", "sp", "n"):
+        chosen = data[name].transpose(*query.dims).values[truth.values]
+        np.testing.assert_array_equal(query.values(name), chosen)
+        assert query.values(name).dtype == data[name].dtype
+        masked = data[name].where(truth)
+        for what in ("min", "max", "mean", "sum"):
+            exact = getattr(masked.astype("f8"), what)()
+            np.testing.assert_allclose(getattr(query, what)(name), exact, rtol=1e-12)
+            over = getattr(masked.astype("f8"), what)("time").transpose("lat", "lon")
+            np.testing.assert_allclose(getattr(query, what)(name, over="time"), over, rtol=1e-12)
+    values = query.values("sp")
+    counts, edges = query.histogram("sp", bins=7)
+    known, known_edges = np.histogram(values.astype("f8"), 7)
+    np.testing.assert_allclose(edges, known_edges)
+    np.testing.assert_array_equal(counts, known)
+    assert query.min("n") == int(query.values("n").min())
+
+
+def test_an_array_with_further_dimensions_extends_the_query(
+    weather: tuple[Any, xr.Dataset],
+) -> None:
+    """A condition on the land mask alone selects values of all times."""
+    store, data = weather
+    query = store.query("lsm > 0.8")
+    masked = data["sp"].where(data["lsm"] > 0.8).astype("f8")
+    np.testing.assert_allclose(query.mean("sp"), masked.mean(), rtol=1e-12)
+    assert len(query.values("sp")) == int(masked.count())
+
+
+def test_a_limit_takes_the_first_points_in_c_order(weather: tuple[Any, xr.Dataset]) -> None:
+    """The first points are the same however many blocks and threads there are."""
+    store, data = weather
+    query = store.query("n > 0")
+    all_points = np.argwhere(expected(data, "n > 0", query.dims).values)
+    for limit in (0, 1, 7, 10**6):
+        np.testing.assert_array_equal(query.points(limit), all_points[:limit])
+    np.testing.assert_array_equal(query.values("sp", 5), query.values("sp")[:5])
+
+
+def test_stored_values_are_compared_with_decode_false(weather: tuple[Any, xr.Dataset]) -> None:
+    """Fill values are numbers then."""
+    store, _ = weather
+    raw = store["t2m"][...]
+    query = store.query("t2m == -32767", decode=False)
+    assert query.count() == int((raw == -32767).sum())
+    assert query.values("t2m").dtype == raw.dtype
+
+
+def test_record_batches_have_positions_coordinates_and_values(
+    weather: tuple[Any, xr.Dataset],
+) -> None:
+    """Other programs read a query as a table."""
+    arrow = pytest.importorskip("pyarrow")
+    store, _ = weather
+    query = store.query("n > 50")
+    table = arrow.table(query)
+    points = query.points()
+    assert table.num_rows == len(points)
+    np.testing.assert_array_equal(table["lat_index"].to_numpy(), points[:, 1])
+    np.testing.assert_array_equal(table["lat"].to_numpy(), store["lat"][:][points[:, 1]])
+    np.testing.assert_array_equal(table["n"].to_numpy(), query.values("n"))
+    small = list(query.batches(["sp"], memory="20 kB"))
+    assert sum(batch.num_rows for batch in small) == len(points)
+    assert len(small) > 1
+
+
+def test_mistakes_are_errors_of_one_line_with_the_remedy(weather: tuple[Any, xr.Dataset]) -> None:
+    """Names, dimensions, types and syntax."""
+    store, _ = weather
+    for expression, words in [
+        ("t2m >", "column"),
+        ("t2n > 3", "t2m"),
+        ("t2m", "condition"),
+        ("time > 3", "sel="),
+        ("(" * 10_000 + "t2m > 3" + ")" * 10_000, "levels"),
+        ("t2m > 1 & n < 2", "bracket"),
+    ]:
+        with pytest.raises(bf.BedformError, match=words) as caught:
+            store.query(expression)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(bf.InvalidArgumentError, match="depth"):
+        store.query("n > 0", region={"depth": slice(0, 1)})
+    with pytest.raises(bf.InvalidArgumentError, match="depth"):
+        store.query("n > 0").count(over="depth")
+    with pytest.raises(bf.LimitExceededError, match="limit="):
+        store.query("n > -1000", memory="1 kB").points()
+
+
+def test_a_query_sees_commits_that_are_not_settled(tmp_path: Path) -> None:
+    """A block under a log is read with its log."""
+    store = bf.create(tmp_path / "s.zarr")
+    t = store.create_array("t", data=np.zeros((8, 8)), dims=("y", "x"), chunks=(4, 4))
+    with store.session(settle="later") as session:
+        session.write("t", np.ones((2, 8)), start=(3, 0))
+        session.commit()
+    assert store.query("t == 1").count() == 16
+    assert t[3, 0] == 1
+
+
+def _operand(rng: random.Random) -> str:
+    return rng.choice(
+        ["a", "b", "c", "d", "x", "y", "3", "0.5", "-2", "300", "1e3", "nan", "inf", "70000"]
+    )
+
+
+def _number(rng: random.Random, depth: int) -> str:
+    if depth == 0 or rng.random() < 0.4:
+        return _operand(rng)
+    kind = rng.randrange(8)
+    one, other = _number(rng, depth - 1), _number(rng, depth - 1)
+    if kind < 5:
+        return f"({one} {rng.choice(['+', '-', '*', '/'])} {other})"
+    if kind == 5:
+        return f"abs({one})"
+    if kind == 6:
+        return f"{rng.choice(['minimum', 'maximum'])}({one}, {other})"
+    return f"-{one}"
+
+
+def _truth(rng: random.Random, depth: int) -> str:
+    kind = rng.randrange(6)
+    if depth == 0 or kind < 3:
+        comparison = rng.choice(["<", "<=", ">", ">=", "==", "!="])
+        text = f"{_number(rng, 2)} {comparison} {_number(rng, 2)}"
+        return f"{text} <= {_operand(rng)}" if rng.random() < 0.1 else text
+    one, other = _truth(rng, depth - 1), _truth(rng, depth - 1)
+    if kind == 3:
+        return f"not ({one})"
+    return f"({one}) {rng.choice(['and', 'or', '&', '|'])} ({other})"
+
+
+TYPES = ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"]
+# pandas has no index of the others.
+LABEL_TYPES = [kind for kind in TYPES if kind not in ("?", "f2")]
+
+
+@pytest.mark.parametrize("seed", range(200 if is_night() else 8))
+def test_random_expressions_over_random_types_equal_numpy(seed: int, tmp_path: Path) -> None:
+    """NumPy's rules of promotion, wrapping, rounding and NaN hold for all types."""
+    rng, numbers = random.Random(seed), np.random.default_rng(seed)
+    path = str(tmp_path / "s.zarr")
+    store = bf.create(path)
+    arrays = {}
+    shapes = {
+        "a": ("y", "x"),
+        "b": ("y", "x"),
+        "c": ("x",),
+        "d": ("x", "y"),
+        "x": ("x",),
+        "y": ("y",),
+    }
+    sizes = {"y": 7, "x": 11}
+    for name, dims in shapes.items():
+        dtype = np.dtype(rng.choice(TYPES if name not in "xy" else LABEL_TYPES))
+        shape = tuple(sizes[dim] for dim in dims)
+        values = numbers.integers(-130, 300, shape).astype("f8")
+        if dtype.kind == "f":
+            values[numbers.random(shape) < 0.1] = rng.choice([np.nan, np.inf, -np.inf, -0.0])
+            values += numbers.integers(0, 4, shape) / 4
+        with np.errstate(all="ignore"):
+            arrays[name] = (
+                values.astype("i8", casting="unsafe").astype(dtype)
+                if (dtype.kind in "iub")
+                else values.astype(dtype)
+            )
+        store.create_array(
+            name, data=arrays[name], dims=dims, chunks=tuple(rng.randint(2, size) for size in shape)
+        )
+    data = xr.Dataset({name: (shapes[name], arrays[name]) for name in "abcd"}).assign_coords(
+        {name: (shapes[name], arrays[name]) for name in "xy"}
+    )
+    tried = 0
+    for _ in range(40):
+        expression = _truth(rng, 2)
+        named = [name for name in shapes if _names(expression, name)]
+        if not named:
+            continue
+        with np.errstate(all="ignore"):
+            try:
+                truth = _evaluated(expression, data)
+            except ZeroDivisionError:
+                # Of two numbers, which Python divides.
+                continue
+            except (OverflowError, TypeError, np.exceptions.DTypePromotionError):
+                with pytest.raises(bf.BedformError):
+                    store.query(expression, decode=False).count()
+                continue
+        query = store.query(expression, decode=False)
+        whole = xr.DataArray(np.zeros([sizes[dim] for dim in query.dims]), dims=query.dims)
+        truth = (xr.zeros_like(whole, dtype=bool) | truth).transpose(*query.dims)
+        np.testing.assert_array_equal(query.mask(), truth.values, err_msg=expression)
+        tried += 1
+    assert tried > 5
+
+
+def _names(expression: str, name: str) -> bool:
+    return bool(re.search(rf"\b{name}\b", expression))
+
+
+def _evaluated(expression: str, data: xr.Dataset) -> Any:
+    """Evaluates by xarray's own evaluator, with NumPy's functions under their short names."""
+    # `not` of Python's own truth values would be an integer.
+    text = expression.replace("not (", "np.logical_not(")
+    for name in ("minimum", "maximum"):
+        text = text.replace(f"{name}(", f"np.{name}(")
+    return data.eval(re.sub(r"\b(nan|inf)\b", r"np.\1", text))
+
+
+def _opened(tmp_path: Path, kind: str, **options: Any) -> tuple[xr.Dataset, xr.Dataset]:
+    """A lazy data set, and the same in memory."""
+    path = _write(_weather(np.random.default_rng(5)), tmp_path, kind)
+    lazy = xr.open_dataset(path, engine="bedform", **options)
+    return lazy, xr.open_dataset(path, engine="bedform").load()
+
+
+@pytest.mark.parametrize("options", [{}, {"chunks": {}}], ids=["lazy", "dask"])
+@pytest.mark.parametrize("kind", ["zarr", "nc"])
+def test_points_of_a_data_set_have_values_and_labels_after_selections(
+    tmp_path: Path, kind: str, options: dict[str, Any]
+) -> None:
+    """Slices, integers and labels cut the condition's variables; lists are evaluated by xarray."""
+    lazy, data = _opened(tmp_path, kind, **options)
+    for cut in (
+        lambda of: of,
+        lambda of: of.isel(time=slice(2, 9), lon=slice(3, None)),
+        lambda of: of.isel(time=4),
+        lambda of: of.sel(lat=slice(60, 20)),
+        lambda of: of.isel(lon=[1, 5, 2]),
+    ):
+        part, whole = cut(lazy), cut(data)
+        found = part.bedform.points("t2m > 295 and lsm > 0.3 and lat > 10").load()
+        truth = (whole.t2m > 295) & (whole.lsm > 0.3) & (whole.lat > 10)
+        places = np.argwhere(truth.values)
+        at = {dim: xr.Variable("points", places[:, i]) for i, dim in enumerate(truth.dims)}
+        expected = whole[["t2m", "lsm"]].isel(at)
+        xr.testing.assert_equal(found, expected)
+    limited = lazy.bedform.points("n > 0", values=["sp"], limit=3)
+    assert set(limited.data_vars) == {"sp"}
+    assert limited.sizes == {"points": 3}
+
+
+def test_points_of_an_array_are_found_by_its_name(tmp_path: Path) -> None:
+    """A nameless array is told to get one."""
+    lazy, data = _opened(tmp_path, "zarr")
+    found = lazy.t2m.isel(time=slice(1, 5)).bedform.points("t2m > 300 and lon < 100")
+    truth = (data.t2m.isel(time=slice(1, 5)) > 300) & (data.lon < 100)
+    assert found.sizes["points"] == int(truth.sum())
+    assert (found.lon < 100).all()
+    with pytest.raises(bf.InvalidArgumentError, match="rename"):
+        (lazy.t2m + 1).rename(None).bedform.points("t2m > 3")
+    with pytest.raises(bf.NotFoundError, match="lsm"):
+        lazy.bedform.points("lsn > 3")
