@@ -123,9 +123,7 @@ def _in_memory(name: str, variable: Variable) -> Any:
         return None
     values = values.astype(values.dtype.newbyteorder("="))
     shape = list(values.shape)
-    array = engine_call(_internal.Array.of_values)(
-        name, shape, f"{values.dtype.kind}{values.dtype.itemsize}", values.tobytes()
-    )
+    array = engine_call(_internal.Array.of_values)(name, shape, values.dtype.str, values.tobytes())
     return (name, array, ([0] * values.ndim, shape), [str(dim) for dim in variable.dims], False)
 
 
