@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -292,13 +293,10 @@ class Query:
 
     def _run(self, act: Callable[[Any, Callable[[str], Any]], Any]) -> Any:
         """Calls ``act`` with the engine's query and a lookup of arrays, all of one moment."""
-        for attempt in range(_ATTEMPTS):
-            try:
+        for _ in range(_ATTEMPTS - 1):
+            with contextlib.suppress(SnapshotMovedError):
                 return self._once(moment_of(self._group), act)
-            except SnapshotMovedError:
-                if attempt == _ATTEMPTS - 1:
-                    raise
-        raise AssertionError
+        return self._once(moment_of(self._group), act)
 
     def _once(self, group: Any, act: Callable[[Any, Callable[[str], Any]], Any]) -> Any:
         arrays: list[_internal.NamedArray] = [

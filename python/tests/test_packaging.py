@@ -23,7 +23,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A source distribution of the checkout."""
     place = tmp_path_factory.mktemp("source")
     maturin = needed(BIN / "maturin", "pip install maturin")
-    words = [maturin, "sdist", "--quiet", "--out", str(place)]
+    words = [maturin, "sdist", "--out", str(place)]
     subprocess.run(words, cwd=ROOT / "python", check=True, capture_output=True)
     (found,) = place.glob("*.tar.gz")
     return found
