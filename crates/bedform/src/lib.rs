@@ -16,6 +16,7 @@
 //! | [`referencing`] | sets of references, made of the chunk maps of files |
 //! | [`convert`] | conversion of stores and files, and reorganization in place |
 //! | [`replica`] | replicas: copies of arrays in layouts that fit the reads |
+//! | [`indexing`] | the construction of value indexes |
 //! | [`optimize`] | the choice and construction of replicas |
 //! | [`sidecar`] | helper files of a source: their place, freshness and budget |
 //! | [`trace`] | recorded reads, and the knowledge that is learnt from them |
@@ -30,6 +31,7 @@
 //! |---|---|
 //! | `zarr` | Zarr stores: documents, locks, the order of publication, shards |
 //! | `source` | the seam between an array and its storage: sources, covers, moments |
+//! | `index` | the value index: blocks, ranges, and the arrays in the sidecar that hold them |
 //! | `plan` | plans of reads and writes: geometry, tuning, prices; no I/O |
 //! | `run` | execution of plans: open, fetch, check, decode, deliver |
 //! | `prefetch` | readahead along the patterns of reads |
@@ -53,6 +55,8 @@ pub mod config;
 pub mod convert;
 pub mod error;
 pub mod foreign;
+mod index;
+pub mod indexing;
 pub mod layout;
 pub mod log;
 mod memory;
@@ -78,8 +82,8 @@ mod write;
 mod zarr;
 
 pub use array::{
-    Append, Array, Elements, Growth, Prefetched, SelectedRun, VisitedChunk, VisitedElements,
-    append, append_with,
+    Append, Array, BlockRange, Elements, Growth, Prefetched, SelectedRun, ValueIndex, VisitedChunk,
+    VisitedElements, append, append_with,
 };
 pub use cache::{CacheStatistics, KindStatistics, cache_statistics, set_cache_budget};
 pub use calibrate::{calibrate, calibrate_url};
