@@ -12,6 +12,7 @@ use bedform_format::codec::{
     PcodecDelta, PcodecMode, StoredNumber,
 };
 use bedform_format::hdf5::look_at_everything;
+use bedform_format::index::IndexRecord;
 use bedform_format::log::{
     BlockKind, Boxes, Directory, LogError, Promise, PromiseFile, PromisesHeader, RecordHead, Root,
     Sealed, Section, SegmentHeader, SettledShards, TableBlock, TableIndex, varint,
@@ -46,7 +47,25 @@ pub(crate) const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("references", references),
     ("traces", traces),
     ("catalogue", catalogue),
+    ("index", index_record),
 ];
+
+/// Records of value indexes, also with a valid checksum.
+fn index_record(data: &[u8]) {
+    let limits = Limits::default();
+    let _ = IndexRecord::decode(data, &limits);
+    let checked = [data, &crc32c(data).to_le_bytes()].concat();
+    let Some(found) = IndexRecord::decode(&checked, &limits) else { return };
+    let again = found.encode().expect("what was read can be written");
+    assert_eq!(IndexRecord::decode(&again, &limits).as_ref(), Some(&found));
+    assert!(!found.level_one.contains(['/', '.']), "a name leads nowhere");
+    let product = |shape: &[u64]| shape.iter().try_fold(1_u64, |all, one| all.checked_mul(*one));
+    assert!(product(&found.block_shape).is_some(), "elements of a block have a number");
+    let pages =
+        found.grid_shape().iter().zip(&found.page_shape).map(|(all, one)| all.div_ceil(*one));
+    let pages: Vec<u64> = pages.collect();
+    assert_eq!(product(&pages), Some(found.pages.len() as u64), "every block has a page");
+}
 
 /// Catalogues of replicas, also with a valid seal: the seal must not be the only defence.
 fn catalogue(data: &[u8]) {

@@ -39,6 +39,7 @@ from bedform._foreign_array import ForeignArray
 from bedform._foreign_child import SlowOpenWarning
 from bedform._foreign_store import ForeignStore, NativeReadWarning
 from bedform._group import Group
+from bedform._index import IndexReport, index
 from bedform._internal import __version__
 from bedform._layout import Regular
 from bedform._left_out import ArchiveWarning, LeftOutWarning
@@ -71,6 +72,7 @@ __all__ = [
     "ForeignArray",
     "ForeignStore",
     "Group",
+    "IndexReport",
     "InternalError",
     "InvalidArgumentError",
     "InvalidSelectionError",
@@ -103,6 +105,7 @@ __all__ = [
     "calibrate",
     "convert",
     "create",
+    "index",
     "learn",
     "machine",
     "machines",

@@ -16,10 +16,11 @@ from bedform._integers import integer, integers
 from bedform._reads import BasicReads
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Self
 
     from bedform import _internal
+    from bedform._index import IndexReport
     from bedform._store import Store
 
 
@@ -355,6 +356,14 @@ class Array(BasicReads, StoredNode):
             lengths = list(self.shape)
             lengths[self._axis(axis)] = integer(shape, f"the length of {self.path}")
         self._store._call(self._inner.resize)(lengths)
+
+    def index(
+        self, *, anew: bool = False, progress: Callable[[int, int], object] | None = None
+    ) -> IndexReport:
+        """Build or renew the value index of the array: see :func:`bedform.index`."""
+        from bedform._index import index_opened
+
+        return index_opened(self._store, [self.path], anew=anew, progress=progress)
 
     def stored_objects(self) -> tuple[int, int]:
         """Return the number of stored shards (or chunks, without shards), and of all of them.

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from bedform._elements import AnyArray
     from bedform._foreign_store import ForeignStore
+    from bedform._index import IndexReport
 
 #: Bytes of one request to the library of the format.
 _PIECE_BYTES: Final = 64 << 20
@@ -314,6 +315,14 @@ class ForeignArray(BasicReads, HasAttributes):
                 "not read: read it with h5py"
             )
         return values
+
+    def index(
+        self, *, anew: bool = False, progress: Callable[[int, int], object] | None = None
+    ) -> IndexReport:
+        """Build or renew the value index of the array: see :func:`bedform.index`."""
+        from bedform._index import index_opened
+
+        return index_opened(self._store, [self.path], anew=anew, progress=progress)
 
     def explain(self, selection: Any = ...) -> Any:
         """Return the plan of a read, with its requests and price. Reads nothing."""

@@ -38,8 +38,10 @@ from bedform._own_writes import written_here
 from bedform._remote import is_url, without_query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Self
+
+    from bedform._index import IndexReport
 
 
 class NativeReadWarning(UserWarning):
@@ -324,8 +326,25 @@ class ForeignStore(ReadaheadMixin, GroupMembers, HasAttributes):
             raise NotFoundError(f"no array {path!r} in {self._shown}")
         return found
 
+    def index(
+        self,
+        arrays: str | Sequence[str] | None = None,
+        *,
+        anew: bool = False,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> IndexReport:
+        """Build or renew the value indexes of variables of the file: see :func:`bedform.index`."""
+        from bedform._index import index_opened
+
+        return index_opened(self, arrays, anew=anew, progress=progress)
+
     def info(self) -> dict[str, Any]:
-        """Return the file's contents as plain values; ``replicas`` as in :meth:`Store.info`."""
+        """Return the file's contents as plain values.
+
+        ``replicas`` and ``indexes`` are as in :meth:`Store.info`.
+        """
+        from bedform._index import conditions_of_indexes
+
         return {
             "path": self._shown,
             "format": self.format,
@@ -334,6 +353,7 @@ class ForeignStore(ReadaheadMixin, GroupMembers, HasAttributes):
             "arrays": {path: array.info() for path, array in self.arrays().items()},
             "refused": self.refused(),
             "replicas": self._replica_conditions(),
+            "indexes": conditions_of_indexes(self._inner),
         }
 
     def _replica_conditions(self) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ mod comm;
 mod convert;
 mod error;
 mod foreign;
+mod index;
 mod optimize;
 mod patterns;
 mod progress;
@@ -48,6 +49,8 @@ mod _internal {
     use crate::error::{EngineError, error_kinds};
     #[pymodule_export]
     use crate::foreign::{ForeignFile, current_replicas, place_kind};
+    #[pymodule_export]
+    use crate::index::{conditions, index, value_index};
     #[pymodule_export]
     use crate::optimize::{
         optimize, optimize_layouts, policy_state, replica_conditions, run_policy, set_policy, trust,

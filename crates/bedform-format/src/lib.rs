@@ -18,6 +18,7 @@
 //! | [`metadata`] | arrays and groups: Zarr v3 and v2 documents |
 //! | [`archive`] | many foreign files that are read as one store |
 //! | [`chunk_map`] | the extents of a foreign file's variables |
+//! | [`index`] | records of value indexes, which name blocks and source objects |
 //! | [`log`] | segments, sections, directories and roots of the log |
 //! | [`replica`] | catalogues of replicas, and the elements of each replica |
 //! | [`sealed`] | JSON objects with an embedded checksum |
@@ -36,6 +37,7 @@ pub mod dtype;
 mod fields;
 pub mod hdf5;
 pub mod header;
+pub mod index;
 pub mod json;
 pub mod limits;
 pub mod log;

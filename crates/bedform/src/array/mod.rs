@@ -12,11 +12,13 @@
 //! | `redirect` | reads that replicas make cheaper |
 //! | `visit` | chunks shown to a visitor, chunks decoded into the cache |
 //! | `describe` | a description in JSON |
+//! | `index` | the value index: ranges of blocks as of a moment, and the fold that makes them |
 //! | `write` | writes to a selection, appends, changes of shape |
 //! | `verify`, `verified` | checks of the objects of one array, and of several with their log |
 
 mod ahead;
 mod describe;
+pub(crate) mod index;
 mod known;
 mod read;
 mod redirect;
@@ -43,6 +45,7 @@ use crate::plan::tuning::block_shape;
 use crate::zarr::state::ArrayState;
 
 pub use crate::write::elements::Elements;
+pub use index::{BlockRange, ValueIndex};
 pub(crate) use redirect::{BoundObjects, Standings};
 pub use visit::{Prefetched, SelectedRun, VisitedChunk, VisitedElements};
 pub use write::{Append, Growth, append, append_with};

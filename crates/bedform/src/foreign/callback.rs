@@ -297,6 +297,8 @@ impl CalledVariable {
             cache,
             tuning,
             replicas,
+            // Nor has it an index.
+            sidecar: None,
             follows,
         };
         Ok(Self { facts, called: Arc::new(called), described: None })
