@@ -43,11 +43,11 @@ fn build(workspace: &Path) -> Result<PathBuf, Box<dyn Error>> {
     Ok(directory.join(target).join(profile).join(LIBRARY))
 }
 
-/// Returns the directory of the Python package: in source distributions it stands at the top.
+/// Returns the directory of the Python package, which stands beside pyproject.toml: here, or, in a
+/// source distribution, at its top.
 fn package_directory(here: &Path, workspace: &Path) -> Result<PathBuf, Box<dyn Error>> {
-    let places = [here, workspace].map(|place| place.join("bedform"));
-    let package = places.into_iter().find(|place| place.join("__init__.py").exists());
-    Ok(package.ok_or("the Python package bedform is neither here nor at the top")?)
+    let place = [here, workspace].into_iter().find(|place| place.join("pyproject.toml").exists());
+    Ok(place.ok_or("pyproject.toml is neither here nor at the top")?.join("bedform"))
 }
 
 /// Puts the library into the package as a new file: a program may be running with the old one.
