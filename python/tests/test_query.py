@@ -405,3 +405,59 @@ def test_points_of_an_array_are_found_by_its_name(tmp_path: Path) -> None:
         (lazy.t2m + 1).rename(None).bedform.points("t2m > 3")
     with pytest.raises(bf.NotFoundError, match="lsm"):
         lazy.bedform.points("lsn > 3")
+
+
+def _smooth(tmp_path: Path, kind: str) -> tuple[str, np.ndarray[Any, Any]]:
+    """A source with a field that rises along its first axis, with missing values."""
+    values = np.arange(64.0)[:, None, None] + np.random.default_rng(0).random((64, 40, 50))
+    values[5:9, 3] = np.nan
+    data = xr.Dataset({"t": (("z", "y", "x"), values)}, {"y": np.arange(40.0)})
+    packing = {"dtype": "i2", "scale_factor": 0.01, "add_offset": 30.0, "_FillValue": -32767}
+    path = str(tmp_path / f"s.{kind}")
+    if kind == "zarr":
+        bf.write_dataset(data, path, encoding={"t": {"chunks": (8, 40, 50)}})
+    elif kind == "nc":
+        encoding = {**packing, "chunksizes": (8, 40, 50), "zlib": True}
+        data.to_netcdf(path, encoding={"t": encoding})
+    else:
+        data.to_netcdf(path, format="NETCDF3_64BIT", encoding={"t": packing})
+    with xr.open_dataset(path, engine="netcdf4" if kind != "zarr" else "bedform") as opened:
+        return path, opened["t"].values
+
+
+@pytest.mark.parametrize("kind", ["zarr", "nc", "nc3"])
+def test_an_index_leaves_out_blocks_and_changes_no_result(tmp_path: Path, kind: str) -> None:
+    """Blocks whose ranges decide are not read; the others are evaluated."""
+    path, values = _smooth(tmp_path, kind)
+    cases = ["t > 60", "t < 3.5", "t >= 0", "t != 20", "not (t > 60)", "30 < t <= 31", "t - 1 > 62"]
+    before = {text: bf.open(path).query(text).count() for text in cases}
+    bf.index(path)
+    store = bf.open(path)
+    for text in cases:
+        truth = eval(
+            text.replace("not ", "~").replace("30 < t <= 31", "(t > 30) & (t <= 31)"), {"t": values}
+        )
+        query = store.query(text)
+        assert query.count() == before[text] == int(truth.sum()), text
+        np.testing.assert_array_equal(query.points(), np.argwhere(truth))
+        np.testing.assert_array_equal(query.mask(), truth)
+    plan = store.query("t > 60").explain()
+    assert plan["indexed"] == ["t"]
+    assert plan["blocks_pruned"] > plan["blocks"] // 2
+    assert plan["bytes"] < plan["bytes_of_scan"]
+    assert store.query("t > -5").explain()["blocks_whole"] > 0
+
+
+def test_a_block_that_changed_after_it_was_indexed_is_scanned(tmp_path: Path) -> None:
+    """Direct writes and commits that are not settled are seen."""
+    path, values = _smooth(tmp_path, "zarr")
+    bf.index(path)
+    store = bf.open(path, mode="r+")
+    assert store.query("t > 1000").count() == 0
+    store["t"][0, 0, 0] = 2000.0
+    assert store.query("t > 1000").points().tolist() == [[0, 0, 0]]
+    with store.session(settle="later") as session:
+        session.write("t", np.full((1, 1, 3), 3000.0), start=(40, 2, 5))
+        session.commit()
+    assert store.query("t > 2500").count() == 3
+    assert store.query("t > 60").count() == int((values > 60).sum()) + 4

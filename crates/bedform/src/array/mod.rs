@@ -41,7 +41,6 @@ use crate::foreign::facts::ForeignVariable;
 use crate::foreign::{Callback, CallbackArray, ForeignFile};
 use crate::log::array::ArrayHandle;
 use crate::options::OpenOptions;
-use crate::plan::tuning::block_shape;
 use crate::zarr::state::ArrayState;
 
 pub use crate::write::elements::Elements;
@@ -65,9 +64,6 @@ enum ArrayBacking {
     /// A variable of one foreign file or of many joined, or a callback.
     Foreign(Arc<dyn ForeignVariable>),
 }
-
-/// Bytes of a box of small chunks, or of rows of a variable without chunks, that a query reads.
-const QUERY_BLOCK_BYTES: u64 = 1 << 20;
 
 impl Array {
     /// Wraps the handle of an array of a store.
@@ -282,21 +278,14 @@ impl Array {
         }
     }
 
-    /// The shape of the boxes in which a pass over the array reads it well: a chunk, several small
-    /// ones, or rows of a variable without chunks.
+    /// The shape of the boxes in which a query reads the array: the blocks of its index.
     ///
     /// # Errors
     /// Those of looking up the array again.
     pub(crate) fn query_block(&self) -> Result<Vec<u64>> {
-        let known = self.known()?;
-        let layout = known.layout();
-        let shape = layout.grid.array_shape();
-        let ones = vec![1; shape.len()];
-        let chunk = match known.has_large_raw_chunks(QUERY_BLOCK_BYTES) {
-            true => &ones,
-            false => layout.grid.chunk_shape(),
-        };
-        Ok(block_shape(shape, chunk, layout.item_size as u64, QUERY_BLOCK_BYTES))
+        let form = self.index_form()?;
+        let whole = || self.shape();
+        form.map_or_else(whole, |form| Ok(form.grid.chunk_shape().to_vec()))
     }
 
     /// The array's metadata.

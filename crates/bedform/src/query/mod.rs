@@ -27,6 +27,7 @@
 //! | `packing` | attributes that say how stored elements become values |
 //! | `operand` | the arrays of a query |
 //! | `frame` | their common dimensions, the region, the blocks |
+//! | `indexed` | ranges of blocks from the value index of an array |
 //! | `columns` | the stored elements of an array over the blocks of a batch |
 //! | `plan` | the blocks that may match, and batches of them |
 //! | `scan` | the execution: threads, batches, evaluation |
@@ -35,6 +36,7 @@
 
 mod columns;
 mod frame;
+mod indexed;
 mod operand;
 mod packing;
 mod plan;
@@ -50,8 +52,9 @@ use bedform_query::{Expression, ExpressionError, Operand, Predicate, Values};
 use serde::Serialize;
 
 use self::frame::Frame;
+use self::indexed::IndexRanges;
 use self::operand::QueryOperand;
-use self::plan::{BlockRanges, QueryPlan, Residents};
+use self::plan::{QueryPlan, Residents};
 use self::reduce::{CountCollector, HistogramCollector, Kept, StatisticsCollector};
 use self::rows::{MaskCollector, MatchedRows, RowCollector};
 use self::scan::{Collector, QueryScan};
@@ -289,7 +292,7 @@ impl Query {
     pub fn explain(&self) -> Result<QueryExplanation> {
         let prepared = self.with(&[])?;
         let residents = prepared.residents(Some(&self.predicate))?;
-        let indexes = prepared.indexes();
+        let indexes = prepared.indexes(&self.predicate, &residents)?;
         let plan = prepared.plan(&self.predicate, &residents, &indexes);
         let (bytes, seconds) = prepared.price(&plan, &residents, &self.predicate)?;
         let everything = QueryPlan::new(
@@ -297,7 +300,7 @@ impl Query {
             &prepared.frame,
             None,
             &Residents::none(prepared.operands.len(), prepared.frame.dims.len()),
-            &[],
+            &[] as &[Option<IndexRanges>],
         );
         let scan = everything.undecided();
         let (bytes_of_scan, seconds_of_scan) =
@@ -363,23 +366,38 @@ impl PreparedQuery {
         Residents::read(&self.operands, &self.frame, predicate)
     }
 
-    /// Returns the value index of each array that has one.
-    fn indexes(&self) -> Vec<Option<Box<dyn BlockRanges>>> {
-        Vec::new()
+    /// Opens the value index of each array of the condition that has one and is not read whole.
+    ///
+    /// # Errors
+    /// Those of looking up the arrays again.
+    fn indexes(
+        &self,
+        predicate: &Predicate,
+        residents: &Residents,
+    ) -> Result<Vec<Option<IndexRanges>>> {
+        let used = predicate.operands_used();
+        let open = |(at, operand): (usize, &QueryOperand)| match used.contains(&at)
+            && residents.columns[at].is_none()
+        {
+            true => IndexRanges::open(operand),
+            false => Ok(None),
+        };
+        self.operands.iter().enumerate().map(open).collect()
     }
 
     fn plan(
         &self,
         predicate: &Predicate,
         residents: &Residents,
-        indexes: &[Option<Box<dyn BlockRanges>>],
+        indexes: &[Option<IndexRanges>],
     ) -> QueryPlan {
         QueryPlan::new(&self.operands, &self.frame, Some(predicate), residents, indexes)
     }
 
     fn run<C: Collector>(&self, predicate: &Predicate, collector: &C) -> Result<()> {
         let residents = self.residents(Some(predicate))?;
-        let plan = self.plan(predicate, &residents, &self.indexes());
+        let indexes = self.indexes(predicate, &residents)?;
+        let plan = self.plan(predicate, &residents, &indexes);
         let scan = QueryScan {
             frame: &self.frame,
             operands: &self.operands,

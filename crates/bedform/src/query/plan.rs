@@ -160,12 +160,12 @@ impl Residents {
 
 impl QueryPlan {
     /// Plans a query. Without a predicate every block matches whole.
-    pub(super) fn new(
+    pub(super) fn new<I: BlockRanges>(
         operands: &[QueryOperand],
         frame: &Frame,
         predicate: Option<&Predicate>,
         residents: &Residents,
-        indexes: &[Option<Box<dyn BlockRanges + '_>>],
+        indexes: &[Option<I>],
     ) -> Self {
         let mut plan = Self { total: frame.block_count(), ..Self::default() };
         for number in 0..plan.total {
