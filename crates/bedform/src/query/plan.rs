@@ -17,8 +17,10 @@ use crate::error::Result;
 const BATCH_BYTES: u64 = 8 << 20;
 /// The most blocks of a batch.
 const BATCH_BLOCKS_MAX: usize = 1 << 12;
-/// The largest array that is read whole before the first block.
-const RESIDENT_BYTES_MAX: u64 = 4 << 20;
+/// The largest array that is read whole before the first block: one that spans all dimensions, and
+/// one that repeats along some, whose elements many blocks need.
+const RESIDENT_BYTES_MAX: u64 = 64 << 10;
+const REPEATED_BYTES_MAX: u64 = 8 << 20;
 
 /// A block that may match.
 #[derive(Debug, Clone)]
@@ -71,7 +73,11 @@ impl Residents {
             BlockBox { start: frame.region.start().to_vec(), shape: frame.region.shape().to_vec() };
         let mut columns = Vec::with_capacity(operands.len());
         for operand in operands {
-            let is_small = operand.bytes() <= RESIDENT_BYTES_MAX && !frame.region.is_empty();
+            let most = match operand.dims.len() < frame.dims.len() {
+                true => REPEATED_BYTES_MAX,
+                false => RESIDENT_BYTES_MAX,
+            };
+            let is_small = operand.bytes() <= most && !frame.region.is_empty();
             columns.push(match is_small {
                 true => {
                     let mut column = QueryColumn::new(operand, frame);
