@@ -21,6 +21,10 @@ _TAKES = 'prefetch takes pairs of the path of an array and a selection, such as 
 _WORDS = frozenset({"", "auto", "true", "off", "false"})
 
 
+#: Value of ``prefetch=`` for reads that no user asked for: not followed, read ahead or recorded.
+UNFOLLOWED = object()
+
+
 def prefetch_option(prefetch: Any) -> Any:
     """Returns ``"auto"``, ``False`` or a number of bytes for the engine.
 
@@ -29,6 +33,8 @@ def prefetch_option(prefetch: Any) -> Any:
     InvalidArgumentError
         ``prefetch`` is none of these.
     """
+    if prefetch is UNFOLLOWED:
+        return False
     if prefetch is None or isinstance(prefetch, bool):
         prefetch = "auto" if prefetch is not False else False
     if prefetch is False or (isinstance(prefetch, str) and prefetch in ("auto", "off")):

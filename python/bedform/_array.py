@@ -10,9 +10,9 @@ import numpy as np
 from bedform import _fork, _json, _selection
 from bedform._attributes import StoredNode
 from bedform._elements import AnyArray, ElementConverter, numpy_type
-from bedform._errors import CorruptError, InvalidArgumentError
+from bedform._errors import CorruptError, InvalidArgumentError, too_large
 from bedform._explanation import Explanation
-from bedform._integers import integer, integers
+from bedform._integers import client_count, integer, integers
 from bedform._reads import BasicReads
 
 if TYPE_CHECKING:
@@ -301,7 +301,7 @@ class Array(BasicReads, StoredNode):
         1
         """
         selected = self._brackets(selection)
-        text = self._store._call(self._inner.workload)(selected.engine, clients)
+        text = self._store._call(self._inner.workload)(selected.engine, client_count(clients))
         found: dict[str, Any] = _json.load(text)
         return found
 
@@ -312,7 +312,11 @@ class Array(BasicReads, StoredNode):
 
     def _set(self, selected: _selection.EngineSelection, value: Any) -> None:
         data = _selection.spread(self.path, self._converted(value), selected)
-        self._store._call(self._inner.write)(selected.engine, self._elements(data))
+        try:
+            elements = self._elements(data)
+        except MemoryError:
+            raise too_large(self._where(), selected.result, self.dtype) from None
+        self._store._call(self._inner.write)(selected.engine, elements)
 
     def _converted(self, value: Any) -> AnyArray:
         return self._given.converted(value)

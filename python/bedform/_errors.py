@@ -33,7 +33,7 @@ or callback raised.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from bedform import _shown
@@ -254,6 +254,20 @@ def engine_call(function: Callable[P, T], where: str = "") -> Callable[P, T]:
             raise InvalidArgumentError(f"{text}a number is out of range: {error}") from None
 
     return call
+
+
+def too_large(where: str, shape: Sequence[int], dtype: Any) -> LimitExceededError:
+    """Returns the error for elements that do not fit into memory together."""
+    from math import prod
+
+    from bedform._text import format_bytes
+
+    count = prod(shape)
+    size = format_bytes(count * dtype.itemsize)
+    return LimitExceededError(
+        f"{where}: the selection has {count:,} elements, {size}, more than there is memory for: "
+        "take a part of it at a time"
+    )
 
 
 def check_name(name: Any) -> str:

@@ -23,6 +23,7 @@ from bedform._errors import (
 from bedform._foreign_names import ForeignFileError
 from bedform._foreign_values import split_texts
 from bedform._foreign_worker import lengths_of, read_native, read_region
+from bedform._integers import client_count
 from bedform._reads import BasicReads
 from bedform._remote import is_url, without_query
 
@@ -296,6 +297,8 @@ class ForeignArray(BasicReads, HasAttributes):
 
     def _read_native(self, slices: tuple[slice, ...] | None) -> AnyArray:
         wanted = self.shape if slices is None else lengths_of(slices, self.shape)
+        # Before the parts of the read are listed, of which there may be any number.
+        self._empty(wanted)
         options = self._native_options()
         pieces = [slices]
         if wanted and 0 not in wanted:
@@ -356,7 +359,7 @@ class ForeignArray(BasicReads, HasAttributes):
                 "requests are not known"
             )
         selected = self._brackets(selection)
-        text = engine_call(self._inner.workload)(selected.engine, clients)
+        text = engine_call(self._inner.workload)(selected.engine, client_count(clients))
         found: dict[str, Any] = json.loads(text)
         return found
 

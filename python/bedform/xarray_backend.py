@@ -25,7 +25,7 @@ import bedform as bf
 from bedform import _accessor, _selection, _shown
 from bedform._array import Array
 from bedform._dataset_encoding import signed_fill
-from bedform._errors import BedformError, NotFoundError
+from bedform._errors import BedformError, NotFoundError, WrongTypeError
 from bedform._group import Group
 from bedform._hints import name_of_place
 from bedform._hot_blocks import hot_blocks, hot_replicas
@@ -424,16 +424,26 @@ def _is_ours_at(url: str) -> bool:
         return False
 
 
+def _group_path(group: Any) -> str:
+    """Returns the argument ``group`` as a path without slashes at its ends; empty for the root."""
+    if group is not None and not isinstance(group, str):
+        raise WrongTypeError(
+            f"group must be the path of one group as text, such as 'forecast/surface', not "
+            f"{group!r:.100}; xr.open_datatree opens all groups"
+        )
+    return "/".join(filter(None, (group or "").split("/")))
+
+
 def _group_at(place: Any, path: str | None, snapshot: bool, **options: Any) -> Group | Array:
     """Opens the group at ``path`` of the store at ``place``, or of its snapshot.
 
     If the place is a single array, returns that array.
     """
+    inner = _group_path(path)
     with said_by_caller():
         opened: Any = bf.open(place, **options)
     if snapshot:
         opened = _held(opened)
-    inner = "/".join(filter(None, (path or "").split("/")))
     if not inner:
         return cast("Group | Array", opened)
     if isinstance(opened, Array):

@@ -38,7 +38,7 @@ mod _internal {
         advise, calibrate, default_profile, keep_experience, keep_profile, profile_for,
     };
     #[pymodule_export]
-    use crate::arguments::{limit_behind, message, parse_size, printable};
+    use crate::arguments::{limit_behind, message, parse_size, printable, shell_path};
     #[pymodule_export]
     use crate::array::Array;
     #[pymodule_export]

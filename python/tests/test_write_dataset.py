@@ -756,3 +756,9 @@ def test_a_region_of_another_size_is_said_with_the_sizes(tmp_path: Path) -> None
     said = "the region has 1 of the 4 indices along 'time', the data set has 2"
     with pytest.raises(bf.InvalidArgumentError, match=said):
         bf.write_dataset(dataset.isel(time=[0, 1]), path, region={"time": slice(3, 5)})
+    for part in (slice(2**70, None), slice(None, -(2**70))):
+        with pytest.raises(bf.InvalidArgumentError, match="has 0 of the 4 indices along 'time'"):
+            bf.write_dataset(dataset.isel(time=[0, 1]), path, region={"time": part})
+    for bound in ("2001-01-01", 1.5, True):
+        with pytest.raises(bf.WrongTypeError, match="region of 'time': the slice takes positions"):
+            bf.write_dataset(dataset, path, region={"time": slice(bound, None)})

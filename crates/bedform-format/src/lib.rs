@@ -27,6 +27,7 @@
 //! | [`hdf5`] | the metadata of HDF5 and NetCDF-4 files |
 //! | [`references`] | sets of references into other files, as kerchunk writes them |
 //! | [`mod@trace`] | recorded reads, their selections, and the knowledge merged from them |
+//! | [`web_page`] | web pages in the place of data |
 
 pub mod archive;
 pub mod base64;
@@ -51,6 +52,7 @@ pub mod shard;
 pub mod shown;
 pub mod size;
 pub mod trace;
+pub mod web_page;
 
 pub use codec::{BytesCodec, CodecChain, Serializer};
 pub use dtype::{DataType, Endian, TimeUnit};

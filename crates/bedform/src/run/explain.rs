@@ -55,6 +55,8 @@ pub struct Explanation {
     pub read_by_callback: bool,
     /// The name of the profile that the price is computed from.
     pub profile: String,
+    /// The time of the profile's measurement; empty if nothing was measured.
+    pub profile_measured_at: String,
     /// Predicted seconds of a cold read by that profile; see [`Price`].
     pub predicted_cold_seconds: f64,
     /// Predicted seconds of a read whose objects are in the page cache; those of a cold read where
@@ -243,6 +245,7 @@ pub(crate) fn explain(name: String, plan: ReadPlan<'_>) -> Result<Explanation> {
         log_bytes: cost.log_bytes,
         read_by_callback: plan.calls_back(),
         profile: tuning.profile.name.clone(),
+        profile_measured_at: tuning.profile.measured_at.clone(),
         predicted_cold_seconds: price.seconds,
         predicted_cached_seconds: price.cached_seconds,
         mostly: price.dominant,
