@@ -1,4 +1,5 @@
 //! Expressions, held against a naive model and against sentences about NumPy and xarray.
+mod dump;
 
 /// Conditions decided by ranges.
 mod deciding;
