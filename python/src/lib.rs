@@ -60,7 +60,7 @@ mod _internal {
     #[pymodule_export]
     use crate::publication::{StagedDirectory, StagedFile, StagedGroup, StagedStore};
     #[pymodule_export]
-    use crate::query::Query;
+    use crate::query::EngineQuery;
     #[pymodule_export]
     use crate::referencing::MadeReferenceSet;
     #[pymodule_export]

@@ -11,10 +11,10 @@ use crate::array::{Array, BufferBytes, counts_json};
 use crate::error::raise;
 use crate::signals::detached;
 
-/// A query of arrays of a store or file: see `bedform::query::Query`.
-#[pyclass(frozen, module = "bedform._internal")]
-pub(crate) struct Query {
-    inner: bedform::query::Query,
+/// A query of arrays of a store or file: see `bedform::query::ValueQuery`.
+#[pyclass(frozen, name = "Query", module = "bedform._internal")]
+pub(crate) struct EngineQuery {
+    inner: bedform::query::ValueQuery,
 }
 
 /// An array by its name in an expression: all of it, or a part with (start, shape), names of
@@ -45,7 +45,7 @@ fn array_of(named: NamedArray<'_>) -> PyResult<QueryArray> {
 }
 
 #[pymethods]
-impl Query {
+impl EngineQuery {
     /// Makes the query of `expression` over `arrays`, in a region of (dimension, start, stop).
     #[new]
     #[pyo3(signature = (expression, arrays, region, decode, memory, threads=None))]
@@ -62,7 +62,7 @@ impl Query {
         options.region = region.into_iter().map(|(dim, start, stop)| (dim, start..stop)).collect();
         (options.decode, options.memory, options.threads) = (decode, memory, threads);
         let arrays = arrays_of(arrays)?;
-        detached(py, || bedform::query::Query::new(expression, &arrays, options))
+        detached(py, || bedform::query::ValueQuery::new(expression, &arrays, options))
             .map(|inner| Self { inner })
             .map_err(raise)
     }
@@ -70,7 +70,7 @@ impl Query {
     /// Returns the names of the arrays in an expression.
     #[staticmethod]
     fn names(expression: &str) -> PyResult<Vec<String>> {
-        bedform::query::Query::names(expression).map_err(raise)
+        bedform::query::ValueQuery::names(expression).map_err(raise)
     }
 
     /// Returns the dimensions, and the start and shape of the region.

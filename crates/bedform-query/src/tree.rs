@@ -5,7 +5,7 @@
 use crate::elementwise::Property;
 use crate::numeric::{BinaryOperation, UnaryOperation, holds};
 use crate::stored_set::StoredSet;
-use crate::syntax::Comparison;
+use crate::syntax::ComparisonSign;
 use crate::values::{ScalarValue, ValueType, Values};
 
 /// A node of a typed tree.
@@ -31,7 +31,7 @@ pub(crate) enum Operation {
     Binary(BinaryOperation, Box<Node>, Box<Node>),
     Test(Property, Box<Node>),
     /// A comparison of two nodes of one type, or of int64 with uint64.
-    Compare(Comparison, Box<Node>, Box<Node>),
+    Compare(ComparisonSign, Box<Node>, Box<Node>),
     /// The stored elements of an operand are in a set.
     InSet(usize, StoredSet),
     Logic(Joint, Vec<Node>),
@@ -121,7 +121,7 @@ impl Node {
         }
     }
 
-    pub(crate) fn compare(self, comparison: Comparison, other: Self) -> Self {
+    pub(crate) fn compare(self, comparison: ComparisonSign, other: Self) -> Self {
         if let Some((one, other)) = self.constant().zip(other.constant()) {
             return Self::truth(holds(comparison, one.order(other)));
         }

@@ -1,6 +1,6 @@
 //! Queries: the elements of arrays at which a condition on their values holds.
 //!
-//! A [`Query`] has an expression, the arrays that it names, and a region. Each call plans, reads and
+//! A [`ValueQuery`] has an expression, the arrays that it names, and a region. Each call plans, reads and
 //! evaluates: `count`, `points`, `values`, `mask`, statistics, histograms, `explain`.
 //!
 //! # Promises
@@ -91,7 +91,7 @@ impl Default for QueryOptions {
 
 /// The elements of arrays at which a condition holds; see the module.
 #[derive(Debug, Clone)]
-pub struct Query {
+pub struct ValueQuery {
     expression: Expression,
     predicate: Predicate,
     operands: Vec<QueryOperand>,
@@ -145,7 +145,7 @@ pub struct QueryExplanation {
     pub not_indexed: Vec<String>,
 }
 
-impl Query {
+impl ValueQuery {
     /// Makes a query of the expression `text` over `arrays`, which have the names of the expression. Reads
     /// no elements.
     ///
@@ -204,10 +204,10 @@ impl Query {
         self.counted(over, false)
     }
 
-    /// Whether any element matches, as counts that are 0 or more: see [`Query::count`].
+    /// Whether any element matches, as counts that are 0 or more: see [`ValueQuery::count`].
     ///
     /// # Errors
-    /// As [`Query::count`].
+    /// As [`ValueQuery::count`].
     pub fn any(&self, over: Option<&[String]>) -> Result<(Vec<u64>, Vec<u64>)> {
         self.counted(over, true)
     }
@@ -255,7 +255,7 @@ impl Query {
     /// `over`, for each position along the other dimensions.
     ///
     /// # Errors
-    /// As [`Query::count`].
+    /// As [`ValueQuery::count`].
     pub fn statistics(
         &self,
         array: QueryArray,
@@ -271,7 +271,7 @@ impl Query {
     /// which ascend. The last class contains its upper edge; values outside are not counted.
     ///
     /// # Errors
-    /// As [`Query::count`]; `InvalidArgument` for edges that do not ascend.
+    /// As [`ValueQuery::count`]; `InvalidArgument` for edges that do not ascend.
     pub fn histogram(&self, array: QueryArray, edges: &[f64]) -> Result<Vec<u64>> {
         let ascend = edges.windows(2).all(|pair| matches!(pair, [one, next] if one <= next));
         if edges.len() < 2 || !ascend || edges.iter().any(|edge| !edge.is_finite()) {
