@@ -1,4 +1,4 @@
-"""`advice-commands`: predictions of `bedform advise --as`, against what its commands do to files.
+"""`advice-commands`: predictions of `bedform advise --as`, against the files that its commands make.
 
 Ten files of producers: NetCDF-4, HDF5 and classic NetCDF, in chunks that do not fit the reads
 asked for. The advice is run as it is printed: nccopy, h5repack, or xarray's `to_netcdf` with the
@@ -125,7 +125,7 @@ def write(producer: Producer, path: Path, values: np.ndarray[Any, Any]) -> None:
 
 
 def advised(producer: Producer, path: Path, target: Path) -> dict[str, Any]:
-    """Runs `bedform advise` and what it prints; returns the facts of the array."""
+    """Runs `bedform advise` and the command that it prints; returns the facts of the array."""
     reads = [f"--reads={axes}={weight}" for axes, weight in producer.reads.items()]
     command = [sys.executable, "-m", "bedform", "advise", str(path), "v", "--as", producer.tool]
     done = subprocess.run(  # noqa: S603

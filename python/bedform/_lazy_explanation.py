@@ -112,7 +112,7 @@ class LazyExplanation:
         return "\n".join([*lines, *(f"note: {note}" for note in self._notes())])
 
     def _notes(self) -> Iterable[str]:
-        """Returns what the numbers mean, and what would be better."""
+        """Returns the meaning of the numbers, and better choices."""
         facts = self._facts
         for array in facts["arrays"]:
             yield from _notes_of(array)
@@ -204,7 +204,7 @@ class _Group:
     def __init__(self, array: Any, shape: tuple[int, ...], size: int) -> None:
         self.array, self.shape, self.item_size = array, shape, size
         self.selections: list[EngineSelection] = []
-        #: What the reads take together, as one selection; ``None`` if the engine has no such form.
+        #: The elements of all reads, as one selection; ``None`` if the engine has no such form.
         self.whole: tuple[Any, ...] | None = None
 
     @property
@@ -448,7 +448,7 @@ def _elements_of(boxes: set[tuple[tuple[int, ...], tuple[int, ...]]]) -> int:
     return total
 
 
-# What would be better -----------------------------------------------------------------------------
+# Better blocks and replicas -----------------------------------------------------------------------
 
 
 def _better_chunks(

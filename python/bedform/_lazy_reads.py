@@ -175,7 +175,7 @@ def _add_tasks(found: LazyReads, lazy: Mapping[str, Any]) -> None:
     for data in optimized:
         graph.update(data.__dask_graph__())
     graph = convert_legacy_graph(graph)
-    walk = _Walk(graph)
+    walk = _TaskWalk(graph)
     # In the order in which the scheduler starts the tasks.
     places = order(graph)
     for key in sorted(graph, key=places.__getitem__):
@@ -236,7 +236,7 @@ def _getters() -> tuple[Any, ...]:
     return (getter, getter_nofancy, getter_inline, getitem, operator.getitem)
 
 
-class _Walk:
+class _TaskWalk:
     """A walk over the tasks of an optimized graph that collects the reads."""
 
     def __init__(self, graph: Mapping[Any, Any]) -> None:
@@ -285,7 +285,7 @@ class _Walk:
                     self.visit(argument, value_of)
 
     def _visit_fused(self, inner: Mapping[Any, Any], given: dict[Any, Any], outside: Any) -> None:
-        names = _Walk({**inner, **{name: _named(value) for name, value in given.items()}})
+        names = _TaskWalk({**inner, **{name: _named(value) for name, value in given.items()}})
 
         def inside(reference: Any) -> Any:
             return outside(names.value_of(reference))

@@ -175,7 +175,7 @@ def main() -> None:
     directory, count, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     warnings.simplefilter("ignore")
     places = make(directory)
-    # What is imported at the first use is imported here, so that no fork reads it.
+    # Modules of the first use are imported here, so that no fork reads it.
     example = str(directory / "example.zarr")
     bf.write_dataset(xr.Dataset({"t": (("time", "lat"), np.eye(30))}), example)
     for blocks in (None, {}):

@@ -490,10 +490,10 @@ fn python_quotient(
 ) -> Result<Literal, ExpressionError> {
     // Python rounds the exact quotient of two integers; that of floats is the same if both are
     // exact.
-    if let Some(integers) = one.integer().zip(other.integer()) {
-        if integers.0.abs().max(integers.1.abs()) > 1 << 53 {
-            return Err(too_long(column));
-        }
+    if let Some(integers) = one.integer().zip(other.integer())
+        && integers.0.abs().max(integers.1.abs()) > 1 << 53
+    {
+        return Err(too_long(column));
     }
     if other.float() == 0.0 {
         return Err(ExpressionError::at(column, "a number is divided by zero"));

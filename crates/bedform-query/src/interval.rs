@@ -58,9 +58,9 @@ impl Predicate {
     /// ```
     pub fn decide(&self, ranges: &[Option<ValueRange>]) -> Decision {
         let known = |(index, operand): (usize, &Operand)| {
-            BlockValues::new(&operand.decoding, ranges.get(index).copied().flatten())
+            OperandBlock::new(&operand.decoding, ranges.get(index).copied().flatten())
         };
-        let blocks: Vec<Option<BlockValues>> =
+        let blocks: Vec<Option<OperandBlock>> =
             self.operands().iter().enumerate().map(known).collect();
         let truth = Blocks { operands: self.operands(), blocks: &blocks }.truth(self.root());
         match (truth.can_hold, truth.can_fail) {
@@ -72,14 +72,14 @@ impl Predicate {
 }
 
 /// The stored values that a block may have.
-struct BlockValues {
+struct OperandBlock {
     /// An interval of keys.
     span: Option<(u64, u64)>,
     /// True if it may have missing values.
     missing: bool,
 }
 
-impl BlockValues {
+impl OperandBlock {
     /// `None` if nothing is known.
     fn new(decoding: &ValueDecoding, range: Option<ValueRange>) -> Option<Self> {
         let range = range?;
@@ -169,7 +169,7 @@ fn at_most(one: ScalarValue, other: ScalarValue) -> bool {
 
 struct Blocks<'a> {
     operands: &'a [Operand],
-    blocks: &'a [Option<BlockValues>],
+    blocks: &'a [Option<OperandBlock>],
 }
 
 impl Blocks<'_> {

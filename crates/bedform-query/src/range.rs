@@ -40,7 +40,7 @@ pub fn range_of(
     }
     // A plain fold counts NaN of wide floats by itself.
     let is_plain = missing.spans().is_empty() && kind != ValueType::Float16;
-    let mut fold = RangeFold { ends: None, missing: 0, set: (!is_plain).then_some(missing) };
+    let mut fold = StoredRange { ends: None, missing: 0, set: (!is_plain).then_some(missing) };
     if is_plain {
         fold.add(&stored);
     } else {
@@ -52,14 +52,14 @@ pub fn range_of(
 }
 
 /// The range of the elements so far.
-struct RangeFold {
+struct StoredRange {
     ends: Option<(ScalarValue, ScalarValue)>,
     missing: u64,
     /// The missing values, NaN among them; none if NaN alone is missing.
     set: Option<StoredSet>,
 }
 
-impl RangeFold {
+impl StoredRange {
     fn add(&mut self, elements: &ValueSlice<'_>) {
         macro_rules! numbers {
             ($($variant:ident)*) => {

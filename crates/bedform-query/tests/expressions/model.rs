@@ -803,12 +803,11 @@ pub(crate) fn column(random: &mut Random, length: usize) -> RandomColumn {
     for _ in 0..length {
         let mut bytes =
             if few { pool[random.below(pool.len())].clone() } else { element(random, stored) };
-        if let (Some(packing), true) = (&column.packing, random.one_in(5)) {
-            if let Some(AttributeNumber::Typed(value)) = packing.fill_value.first() {
-                if value.value_type() == stored {
-                    bytes = bytes_of(*value);
-                }
-            }
+        if let (Some(packing), true) = (&column.packing, random.one_in(5))
+            && let Some(AttributeNumber::Typed(value)) = packing.fill_value.first()
+            && value.value_type() == stored
+        {
+            bytes = bytes_of(*value);
         }
         column.bytes.extend_from_slice(&bytes);
     }

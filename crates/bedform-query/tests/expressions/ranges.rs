@@ -39,10 +39,10 @@ fn is_masked(packing: &Packing, element: ScalarValue, stored: ValueType) -> bool
     let plain = Packing { boolean: false, ..packing.clone() };
     let value_type = ValueDecoding::new(stored, plain).unwrap().decoded();
     let numbers = packing.fill_value.iter().chain(&packing.missing_value);
-    let mut numbers = numbers.filter_map(|number| match number {
-        AttributeNumber::Integer(number) => Some(Value::Integer(ValueType::Int64, *number)),
-        AttributeNumber::Real(number) => Some(Value::Float(ValueType::Float64, *number)),
-        AttributeNumber::Typed(number) => Some(Value::of(*number)),
+    let mut numbers = numbers.map(|number| match number {
+        AttributeNumber::Integer(number) => Value::Integer(ValueType::Int64, *number),
+        AttributeNumber::Real(number) => Value::Float(ValueType::Float64, *number),
+        AttributeNumber::Typed(number) => Value::of(*number),
     });
     value_type.is_float()
         && numbers.any(|number| Value::of(element).cast(value_type).equals(number))

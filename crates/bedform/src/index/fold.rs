@@ -41,9 +41,9 @@ macro_rules! of_type {
 pub(crate) struct BlockFold {
     /// The least and greatest value that is not missing; `None` if all are.
     values: Option<([u8; ITEM_MAX], [u8; ITEM_MAX])>,
-    /// Number of missing elements.
+    /// FoldedNumber of missing elements.
     pub(crate) missing: u64,
-    /// Number of all elements.
+    /// FoldedNumber of all elements.
     pub(crate) count: u64,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct RangeFold {
 
 /// A box inside a chunk, in C order.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ChunkPart<'a> {
+pub(crate) struct FoldedPart<'a> {
     /// The elements of the whole chunk.
     pub(crate) elements: &'a [u8],
     /// Shape of the chunk in elements.
@@ -88,7 +88,7 @@ impl RangeFold {
 
     /// Adds the elements of a part of a chunk to `into`. Elements outside the bytes of the chunk
     /// are not counted.
-    pub(crate) fn add(&self, part: &ChunkPart<'_>, into: &mut BlockFold) {
+    pub(crate) fn add(&self, part: &FoldedPart<'_>, into: &mut BlockFold) {
         of_type!(self.data_type, T => self.add_of::<T>(part, into));
     }
 
@@ -99,7 +99,7 @@ impl RangeFold {
         of_type!(self.data_type, T => merge_values::<T>(other, into));
     }
 
-    fn add_of<T: Number>(&self, part: &ChunkPart<'_>, into: &mut BlockFold) {
+    fn add_of<T: FoldedNumber>(&self, part: &FoldedPart<'_>, into: &mut BlockFold) {
         let missing: Vec<T> = self.missing.iter().map(|value| T::read(value)).collect();
         let mut extremes = Extremes::<T>::new();
         for_each_run(part, T::BYTES, &mut |run| match missing.as_slice() {
@@ -116,7 +116,7 @@ impl RangeFold {
     fn of(&self, elements: &[u8]) -> BlockFold {
         let count = [(elements.len() / self.data_type.item_size().unwrap_or(1)) as u64];
         let mut found = BlockFold::default();
-        let part = ChunkPart { elements, chunk: &count, start: &[0], shape: &count };
+        let part = FoldedPart { elements, chunk: &count, start: &[0], shape: &count };
         self.add(&part, &mut found);
         found
     }
@@ -152,8 +152,8 @@ impl BlockFold {
 }
 
 /// Calls `act` with each run of consecutive elements of a part.
-fn for_each_run(part: &ChunkPart<'_>, size: usize, act: &mut dyn FnMut(&[u8])) {
-    let ChunkPart { elements, chunk, start, shape } = *part;
+fn for_each_run(part: &FoldedPart<'_>, size: usize, act: &mut dyn FnMut(&[u8])) {
+    let FoldedPart { elements, chunk, start, shape } = *part;
     if shape.contains(&0) {
         return;
     }
@@ -178,7 +178,7 @@ fn for_each_run(part: &ChunkPart<'_>, size: usize, act: &mut dyn FnMut(&[u8])) {
 }
 
 /// A type of numbers.
-trait Number: Copy + PartialEq {
+trait FoldedNumber: Copy + PartialEq {
     const BYTES: usize = size_of::<Self>();
     const LEAST: Self;
     const GREATEST: Self;
@@ -213,7 +213,7 @@ fn widened(bytes: &[u8]) -> [u8; ITEM_MAX] {
 macro_rules! integer {
     ($($type:ty)*) => {$(
         #[allow(clippy::host_endian_bytes, reason = "elements in memory")]
-        impl Number for $type {
+        impl FoldedNumber for $type {
             const LEAST: Self = Self::MIN;
             const GREATEST: Self = Self::MAX;
 
@@ -239,7 +239,7 @@ macro_rules! integer {
 macro_rules! float {
     ($($type:ty)*) => {$(
         #[allow(clippy::host_endian_bytes, reason = "elements in memory")]
-        impl Number for $type {
+        impl FoldedNumber for $type {
             const LEAST: Self = Self::NEG_INFINITY;
             const GREATEST: Self = Self::INFINITY;
 
@@ -295,7 +295,7 @@ impl PartialEq for Half {
 }
 
 #[allow(clippy::host_endian_bytes, reason = "elements in memory")]
-impl Number for Half {
+impl FoldedNumber for Half {
     const LEAST: Self = Self(Self::INFINITY | Self::SIGN);
     const GREATEST: Self = Self(Self::INFINITY);
 
@@ -332,7 +332,7 @@ struct Extremes<T> {
     count: u64,
 }
 
-impl<T: Number> Extremes<T> {
+impl<T: FoldedNumber> Extremes<T> {
     fn new() -> Self {
         let (least, greatest) = ([T::GREATEST; LANES], [T::LEAST; LANES]);
         Self { least, greatest, missing: 0, count: 0 }
@@ -380,16 +380,16 @@ impl<T: Number> Extremes<T> {
     }
 }
 
-fn less<T: Number>(one: T, other: T) -> T {
+fn less<T: FoldedNumber>(one: T, other: T) -> T {
     if other.is_less(one) { other } else { one }
 }
 
-fn more<T: Number>(one: T, other: T) -> T {
+fn more<T: FoldedNumber>(one: T, other: T) -> T {
     if one.is_less(other) { other } else { one }
 }
 
 /// Widens the range of `into` by that of `other`.
-fn merge_values<T: Number>(other: &BlockFold, into: &mut BlockFold) {
+fn merge_values<T: FoldedNumber>(other: &BlockFold, into: &mut BlockFold) {
     into.values = match (into.values, other.values) {
         (Some((low, high)), Some((least, greatest))) => Some((
             less(T::read(&low), T::read(&least)).write(),
@@ -403,11 +403,15 @@ fn merge_values<T: Number>(other: &BlockFold, into: &mut BlockFold) {
 mod tests {
     use super::*;
 
-    fn bytes<T: Number>(values: &[T]) -> Vec<u8> {
+    fn bytes<T: FoldedNumber>(values: &[T]) -> Vec<u8> {
         values.iter().flat_map(|value| value.write()[..T::BYTES].to_vec()).collect()
     }
 
-    fn of<T: Number>(data_type: DataType, values: &[T], missing: &[T]) -> (Option<(T, T)>, u64) {
+    fn of<T: FoldedNumber>(
+        data_type: DataType,
+        values: &[T],
+        missing: &[T],
+    ) -> (Option<(T, T)>, u64) {
         let missing: Vec<_> = missing.iter().map(|value| bytes(&[*value])).collect();
         let found = RangeFold::new(data_type, &missing).unwrap().of(&bytes(values));
         assert_eq!(found.count, values.len() as u64);
@@ -469,13 +473,13 @@ mod tests {
         ] {
             let mut found = BlockFold::default();
             let part =
-                ChunkPart { elements: &elements, chunk: &chunk, start: &start, shape: &shape };
+                FoldedPart { elements: &elements, chunk: &chunk, start: &start, shape: &shape };
             fold.add(&part, &mut found);
             let (low, high) = found.values(4).unwrap();
             assert_eq!((found.count, i32::read(low), i32::read(high)), (count, least, greatest));
         }
         let mut one = BlockFold::default();
-        let part = ChunkPart { elements: &bytes(&[7_i32]), chunk: &[], start: &[], shape: &[] };
+        let part = FoldedPart { elements: &bytes(&[7_i32]), chunk: &[], start: &[], shape: &[] };
         fold.add(&part, &mut one);
         assert_eq!((one.count, i32::read(one.values(4).unwrap().0)), (1, 7));
     }

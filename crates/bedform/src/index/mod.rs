@@ -39,7 +39,7 @@ mod level_one;
 mod record;
 
 pub(crate) use bedform_format::index::{INDEXED_OBJECTS_MAX, IndexRecord, page_fingerprint};
-pub(crate) use fold::{BlockFold, ChunkPart, RangeFold};
+pub(crate) use fold::{BlockFold, FoldedPart, RangeFold};
 pub(crate) use grid::BlockGrid;
 pub(crate) use level_one::{ARRAY_NAMES, LevelOne, MISSING_TYPE};
 pub(crate) use record::{CATALOGUE, LEVEL_ONE, directory_of, newest_record};

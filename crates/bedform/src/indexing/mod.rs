@@ -56,7 +56,7 @@ pub struct IndexOptions {
 /// The outcome of building the index of one array.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[non_exhaustive]
-pub struct IndexReport {
+pub struct MadeIndexes {
     /// The path of the array.
     pub array: String,
     /// Number of blocks of the array.
@@ -101,7 +101,7 @@ pub fn index_arrays(
     arrays: Option<&[ObjectPath]>,
     options: &IndexOptions,
     progress: ProgressCallback<'_>,
-) -> Result<Vec<IndexReport>> {
+) -> Result<Vec<MadeIndexes>> {
     let chosen = match arrays {
         Some(paths) => {
             let opened = paths.iter().map(|path| store.array(path));
@@ -199,7 +199,7 @@ impl Array {
         &self,
         options: &IndexOptions,
         progress: ProgressCallback<'_>,
-    ) -> Result<IndexReport> {
+    ) -> Result<MadeIndexes> {
         let began = Instant::now();
         let form = self.index_form()?.ok_or_else(|| {
             let text = "its elements are no numbers, and have no index";
@@ -209,11 +209,11 @@ impl Array {
         let _lock = directory.locked()?;
         let old = if options.anew { None } else { self.value_index()? };
         let all = raw_bytes(self)?;
-        let mut report = IndexReport {
+        let mut report = MadeIndexes {
             array: self.path().to_owned(),
             blocks: form.grid.chunk_count().unwrap_or(u64::MAX),
             raw_bytes: all,
-            ..IndexReport::default()
+            ..MadeIndexes::default()
         };
         if let Some(old) = old.as_ref().filter(|old| old.is_complete()) {
             progress(all, all);
@@ -265,7 +265,7 @@ impl<'a> Building<'a> {
         Ok(Self { array, form, old, progress, paged, objects, identity, all_bytes, done_bytes })
     }
 
-    fn run(mut self, directory: &IndexDirectory, report: &mut IndexReport) -> Result<()> {
+    fn run(mut self, directory: &IndexDirectory, report: &mut MadeIndexes) -> Result<()> {
         let mut writer = LevelOneWriter::begin(directory, self.form.fold.data_type(), &self.paged)?;
         let pages = self.paged.chunk_count().unwrap_or(u64::MAX);
         for number in 0..pages {
@@ -301,7 +301,7 @@ impl<'a> Building<'a> {
     }
 
     /// Makes the values of one page, and notes its objects.
-    fn page(&mut self, blocks: &Region, report: &mut IndexReport) -> Result<PageValues> {
+    fn page(&mut self, blocks: &Region, report: &mut MadeIndexes) -> Result<PageValues> {
         let selection = Selection::from(elements_of(&self.form.grid, blocks)?);
         let mut values = PageValues::new(self.form.fold.data_type(), blocks);
         let array = self.array;
@@ -328,7 +328,7 @@ impl<'a> Building<'a> {
     }
 
     /// Fills a page: blocks of unchanged objects from the present index, the others by a read.
-    fn fill(&mut self, values: &mut PageValues, report: &mut IndexReport) -> Result<()> {
+    fn fill(&mut self, values: &mut PageValues, report: &mut MadeIndexes) -> Result<()> {
         if let Some(old) = self.old {
             // An object of an earlier page may have changed since.
             old.look_again();

@@ -10,7 +10,7 @@ use bedform_geometry::{ChunkGrid, Region, Selection, linearize};
 use crate::array::Array;
 use crate::array::visit::VisitedChunk;
 use crate::error::{Error, ErrorKind, Result};
-use crate::index::{BlockFold, ChunkPart, RangeFold};
+use crate::index::{BlockFold, FoldedPart, RangeFold};
 
 /// Attempts to read a box while the store is settled.
 const ATTEMPTS_MAX: usize = 8;
@@ -104,7 +104,7 @@ impl<'a> BoxFolds<'a> {
         let start = part.start().iter().zip(region.start()).map(|(at, first)| at - first);
         let (start, elements): (Vec<u64>, _) = (start.collect(), chunk.bytes());
         let part =
-            ChunkPart { elements, chunk: region.shape(), start: &start, shape: part.shape() };
+            FoldedPart { elements, chunk: region.shape(), start: &start, shape: part.shape() };
         let mut found = BlockFold::default();
         self.fold.add(&part, &mut found);
         let within = block.iter().zip(self.blocks.start()).map(|(at, start)| at - start);
