@@ -215,6 +215,7 @@ def refine(root: Path, shape: tuple[int, ...]) -> None:
         producer = Producer("other", "nccopy", {}, (6, 40, 40), deflate=deflate)
         path = root / f"other-{number}.nc"
         write(producer, path, values_of(producer, shape, 90 + number))
+        os.sync()
         with bf.open(path, cache=0, prefetch=False) as store:
             array = store["v"]
             for at in range(12):
@@ -260,6 +261,7 @@ def run(options: Options) -> Report:
         raise SystemExit(f"{', '.join(missing)}: apt install netcdf-bin hdf5-tools")
     rounds = 3 if options.quick else max(5, options.rounds // 3)
     command = [sys.executable, "-m", "benchmarks.advice_commands"]
+    data.ROOT.mkdir(exist_ok=True)
     with (
         tempfile.TemporaryDirectory(dir=data.ROOT) as directory,
         tempfile.TemporaryDirectory() as profiles,

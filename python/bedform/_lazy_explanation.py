@@ -516,7 +516,7 @@ def _saved_in(groups: list[_Group]) -> dict[str, Any]:
     try:
         text = engine_call(_internal.optimize, where)(
             paths or where,
-            getattr(store, "_join", AS_GIVEN),
+            AS_GIVEN if paths is None else store._join,
             None,
             None,
             (kinds, exact, None),

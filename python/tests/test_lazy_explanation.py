@@ -203,6 +203,22 @@ def test_what_replicas_would_save_is_said_with_the_command(tmp_path: Path) -> No
         assert not Path(f"{path}.bedform").exists()
 
 
+def test_stores_and_archives_are_planned_for_too(tmp_path: Path) -> None:
+    values = np.random.default_rng(1).normal(0, 1, (200, 40, 40)).astype("f4")
+    dataset = xr.Dataset({"t": (("time", "y", "x"), values)}, coords={"time": np.arange(200)})
+    store = str(tmp_path / "maps.zarr")
+    bf.write_dataset(dataset, store, encoding={"t": {"chunks": (1, 40, 40)}})
+    for number, part in enumerate((slice(0, 100), slice(100, 200))):
+        encoding = {"t": {"zlib": True, "chunksizes": (1, 40, 40)}}
+        dataset.isel(time=part).to_netcdf(tmp_path / f"p{number}.nc", encoding=encoding)
+    for place in (store, str(tmp_path / "p*.nc")):
+        with xr.open_dataset(place, engine="bedform") as lazy:
+            box = lazy["t"].isel(y=slice(3, 5), x=7)
+            (saved,) = box.bedform.explain().to_dict()["optimize"]
+        assert saved["source"] == place
+        assert saved["seconds_then"] < saved["seconds_now"], saved
+
+
 def test_bytes_are_told_by_file_of_an_archive(tmp_path: Path) -> None:
     for number in range(3):
         steps = np.arange(4) + 4 * number
