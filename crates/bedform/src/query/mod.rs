@@ -412,7 +412,7 @@ impl PreparedQuery {
 
     /// Returns the bytes and predicted cold seconds of the reads that the blocks of a plan need to
     /// be evaluated.
-    #[allow(clippy::cast_precision_loss)]
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
     fn price(
         &self,
         plan: &QueryPlan,

@@ -45,7 +45,7 @@ pub(super) fn check_is_ours(log: &LogPlace, place: &BurstPlace) -> Result<()> {
             "the burst tier holds what was promised to {store}, of which {} is the log of a copy: run \
              'bedform recover {}' first; nothing was taken",
             log.name(),
-            shell_path(&store)
+            shell_path(store)
         ),
     ))
 }
