@@ -1,4 +1,4 @@
-"""`advice-commands`: predictions of `bedform advise --as`, against the files that its commands make.
+"""`advice-commands`: predictions of `bedform advise --as`, and the files that its commands make.
 
 Ten files of producers: NetCDF-4, HDF5 and classic NetCDF, in chunks that do not fit the reads
 asked for. The advice is run as it is printed: nccopy, h5repack, or xarray's `to_netcdf` with the
