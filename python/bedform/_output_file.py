@@ -32,7 +32,7 @@ class OutputFile:
 
     #: The path, as the user typed it.
     name: str
-    #: What the documents are called in messages.
+    #: The name of such documents in messages.
     kind: str
     #: True for the first bytes of such a document.
     is_own: Callable[[bytes], bool]

@@ -2,7 +2,7 @@
 
 xarray scales, rounds and casts values as their encoding says. The cast wraps: packed into int16
 with a step of 0.004, 271 becomes 8.856. So the extremes of each variable are packed first, and
-compared with what the type holds; those of Dask arrays block by block, as they are computed.
+compared with the limits of the type; those of Dask arrays block by block, as they are computed.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class _Packing:
         return self.scale is not None or self.offset is not None
 
     def said(self, ends: tuple[Any, Any] | None) -> str:
-        """Returns the variable, the values, and what its stored form holds."""
+        """Returns the variable, the values, and the range of its stored form."""
         limits: Any = np.finfo(self.dtype) if self.dtype.kind == "f" else np.iinfo(self.dtype)
         held = [float(limits.min), float(limits.max)]
         if self._is_packed:

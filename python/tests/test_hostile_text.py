@@ -236,6 +236,7 @@ REFUSED = {
     "learn": [["none/{}"], ["--darshan", "none/{}"]],
     "optimize": [["none/{}"], ["a", "--budget", "{}"], ["a", "--reads", "{}"]],
     "recover": [["none/{}"], ["a", "--leftover", "{}"]],
+    "references": [["none/{}", "--to", "a.json"], ["a", "--to", "{}"]],
     "report": [["none/{}"], ["{}", "-o", "none/{}"], ["a", "--budget", "{}"]],
     "run": [["none/{}"], ["--min", "{}", "--", "none/{}"]],
     "settle": [["none/{}"], ["a", "--memory", "{}"], ["a", "--grace", "{}"]],

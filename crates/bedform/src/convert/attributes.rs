@@ -78,11 +78,11 @@ fn name_as_missing(attributes: &mut Map<String, Value>) {
 /// xarray takes no other, since it converts the value to the signed type.
 fn signed(value: Value, data_type: DataType, unsigned: Option<&Value>) -> Value {
     use DataType as T;
-    let changes_sign = match (data_type, unsigned.and_then(Value::as_str)) {
-        (T::UInt8 | T::UInt16 | T::UInt32 | T::UInt64, Some("false")) => true,
-        (T::Int8 | T::Int16 | T::Int32 | T::Int64, Some("true")) => true,
-        _ => false,
-    };
+    let changes_sign = matches!(
+        (data_type, unsigned.and_then(Value::as_str)),
+        (T::UInt8 | T::UInt16 | T::UInt32 | T::UInt64, Some("false"))
+            | (T::Int8 | T::Int16 | T::Int32 | T::Int64, Some("true"))
+    );
     let Some(number) = value.as_u64().filter(|_| changes_sign) else { return value };
     let unused = 64 - 8 * u32::try_from(data_type.item_size().unwrap_or(8)).unwrap_or(8);
     // Shifting up and back fills the upper bits with the sign.
