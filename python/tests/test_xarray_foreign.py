@@ -187,6 +187,25 @@ def test_what_is_converted_is_decoded_by_both_engines_as_the_file_is(tmp_path: P
                 xr.testing.assert_equal(found.load(), expected)
 
 
+def test_converted_characters_with_a_fill_value_are_opened_by_both_engines(tmp_path: Path) -> None:
+    path = tmp_path / "file.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("x", 3)
+        file.createDimension("n", 4)
+        for name, encoding in (("bytes", None), ("text", "utf-8")):
+            variable = file.createVariable(name, "S1", ("x", "n"), fill_value="x")
+            variable.set_auto_chartostring(False)
+            variable[:] = netCDF4.stringtochar(np.array(["ab", "xxxx", ""], "S4"))
+            if encoding is not None:
+                variable._Encoding = encoding
+    bf.convert(path, tmp_path / "copy.zarr")
+    with xr.open_dataset(path, engine="netcdf4") as file:
+        expected = file.load()
+    for engine in ("bedform", "zarr"):
+        with xr.open_dataset(tmp_path / "copy.zarr", engine=engine) as found:
+            xr.testing.assert_equal(found.load(), expected)
+
+
 def test_a_data_set_with_such_values_is_written_for_both_engines(tmp_path: Path) -> None:
     text_file(tmp_path / "file.nc")
     with xr.open_dataset(tmp_path / "file.nc", engine="h5netcdf") as file:
