@@ -44,6 +44,8 @@ const CHUNK_BYTES_MIN: u64 = 16 << 10;
 const CHUNKS_MAX: u64 = 1 << 18;
 /// The fewest bytes of a chunk of cmip7-repack.
 const CMIP7_BYTES: u64 = 4 << 20;
+/// The bytes of netCDF's cache of chunks.
+const CACHED_BYTES: u64 = 16 << 20;
 /// The relative saving that justifies other chunks than those of [`best_layout`], which also suit
 /// reads that nobody named.
 const OTHER_WORTH: f64 = 0.05;
@@ -106,19 +108,13 @@ pub fn advise(array: &Array, request: &AdviseRequest) -> Result<RepackAdvice> {
     let share = encoded_share(array, &chunks_now, &compressed, &tuning)?;
     let is_worth = share < SHARE_MAX || !chain_now.bytes.is_empty();
     let (level, chain) = if is_worth { (LEVEL, compressed) } else { (0, chain(0, item_size)) };
-    let mut question = request.clone();
-    question.shape.clone_from(&shape);
-    question.item_size = item_size;
-    question.readers = vec![Reader::Bedform];
-    question.appendable = None;
-    question.compression_ratio = if level > 0 { 1.0 / share.min(1.0) } else { 1.0 };
-    question.checksummed = false;
-    question.in_one_file = true;
-    question.compare_alone = false;
-    let total = shape.iter().copied().fold(item_size, u64::saturating_mul);
-    question.chunk_bytes_min = CHUNK_BYTES_MIN.max(total / CHUNKS_MAX);
-    question.chunk_bytes_max = CHUNK_BYTES_MAX.max(question.chunk_bytes_min);
-    question.source_chunks = Some(chunks_now.clone());
+    let question = AdviseRequest {
+        shape: shape.clone(),
+        item_size,
+        compression_ratio: if level > 0 { 1.0 / share.min(1.0) } else { 1.0 },
+        source_chunks: Some(chunks_now.clone()),
+        ..in_one_file(request, shape.iter().copied().fold(item_size, u64::saturating_mul))
+    };
     let advice = best_layout(&question).map_err(|error| Error::invalid(error.to_string()))?;
     let mix = match question.reads.reads.is_empty() {
         true => ReadMix::default_for(&shape),
@@ -132,14 +128,8 @@ pub fn advise(array: &Array, request: &AdviseRequest) -> Result<RepackAdvice> {
     };
     let mut shapes: Vec<Vec<u64>> =
         advice.predicted.iter().map(|one| one.layout.chunk_shape.clone()).collect();
-    shapes.push(of_cmip7(&chunks_now, &shape, item_size));
-    let (mut chunks, mut least) = (advice.chunk_shape.clone(), f64::INFINITY);
-    for candidate in shapes {
-        let cost = seconds(&candidate, share)?;
-        if cost < least * (1.0 - OTHER_WORTH) {
-            (chunks, least) = (candidate, cost);
-        }
-    }
+    shapes.extend(of_cmip7(&chunks_now, &shape, item_size));
+    let chunks = cheapest(shapes, |chunks| seconds(chunks, share))?;
     // The compression of the advised chunks themselves.
     let share = if level > 0 { encoded_share(array, &chunks, &chain, &tuning)? } else { 1.0 };
     let file = PlannedFile::of(array, &chunks, &chain, share)?;
@@ -160,6 +150,36 @@ pub fn advise(array: &Array, request: &AdviseRequest) -> Result<RepackAdvice> {
     })
 }
 
+/// Returns the request for chunks in one file of `total` bytes of elements, read by Bedform.
+fn in_one_file(request: &AdviseRequest, total: u64) -> AdviseRequest {
+    let chunk_bytes_min = CHUNK_BYTES_MIN.max(total / CHUNKS_MAX);
+    AdviseRequest {
+        chunk_bytes_min,
+        chunk_bytes_max: CHUNK_BYTES_MAX.max(chunk_bytes_min),
+        readers: vec![Reader::Bedform],
+        appendable: None,
+        checksummed: false,
+        in_one_file: true,
+        compare_alone: false,
+        ..request.clone()
+    }
+}
+
+/// Returns the first of the shapes, unless another one takes enough less time.
+///
+/// # Errors
+/// Those of `seconds`.
+fn cheapest(shapes: Vec<Vec<u64>>, seconds: impl Fn(&[u64]) -> Result<f64>) -> Result<Vec<u64>> {
+    let (mut chunks, mut least) = (Vec::new(), f64::INFINITY);
+    for candidate in shapes {
+        let cost = seconds(&candidate)?;
+        if cost < least * (1.0 - OTHER_WORTH) {
+            (chunks, least) = (candidate, cost);
+        }
+    }
+    Ok(chunks)
+}
+
 /// Returns the codecs that every tool writes: shuffle and deflate of `level`, or none.
 fn chain(level: u32, item_size: u64) -> CodecChain {
     let mut chain = CodecChain::raw();
@@ -175,14 +195,16 @@ fn chain(level: u32, item_size: u64) -> CodecChain {
 }
 
 /// Returns the chunks that cmip7-repack writes: those of the file, longer along the first axis.
-fn of_cmip7(chunks: &[u64], shape: &[u64], item_size: u64) -> Vec<u64> {
+/// `None` if they are too large, as for a variable without chunks.
+fn of_cmip7(chunks: &[u64], shape: &[u64], item_size: u64) -> Option<Vec<u64>> {
     let mut chunks: Vec<u64> =
         chunks.iter().zip(shape).map(|(chunk, length)| (*chunk).clamp(1, *length)).collect();
     let bytes = chunks.iter().copied().fold(item_size, u64::saturating_mul).max(1);
     if let (Some(first), Some(length)) = (chunks.first_mut(), shape.first()) {
         *first = first.saturating_mul(CMIP7_BYTES.div_ceil(bytes)).min(*length);
     }
-    chunks
+    let bytes = chunks.iter().copied().fold(item_size, u64::saturating_mul);
+    (bytes <= CACHED_BYTES).then_some(chunks)
 }
 
 /// Returns the predicted seconds of a read of the array as it is, cold and cached.
