@@ -116,7 +116,7 @@ def test_names_that_are_proposed_are_never_hidden(tmp_path: Path, bedform_comman
         (tmp_path / name).mkdir()
     assert_one_line(bedform_command("info", str(tmp_path / ".rum")), 2, "check the path")
     done = bedform_command("info", str(tmp_path / "runs"))
-    assert done.stderr.endswith("did you mean run.zarr?\n")
+    assert done.stderr.endswith(f"did you mean {tmp_path / 'run.zarr'}?\n")
 
 
 def test_without_a_command_the_help_is_shown(bedform_command: Bedform) -> None:
