@@ -121,11 +121,11 @@ def _labels(coordinate: Any, positions: list[int]) -> Labels:
     from xarray import Variable, conventions
 
     try:
-        values = coordinate.oindex[positions]
-        raw = Variable(("at",), values, dict(coordinate.attributes))
         with warnings.catch_warnings():
-            # Odd units and calendars concern the page little.
+            # Odd units, and texts that only HDF5 reads, concern the page little.
             warnings.simplefilter("ignore")
+            values = coordinate.oindex[positions]
+            raw = Variable(("at",), values, dict(coordinate.attributes))
             decoded = conventions.decode_cf_variable("at", raw, decode_timedelta=False).values
     except Exception:  # noqa: BLE001 - attributes of any file, decoded by another library
         return {}
