@@ -11,6 +11,7 @@ import json
 import os
 import random
 import shutil
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,6 +143,45 @@ def test_a_handle_that_was_open_before_finds_the_index_and_notices_writes(tmp_pa
     assert known(early, values).all()
     bf.open(tmp_path / "s.zarr", "r+")["g/t"][0, 0, 0] = values[0, 0, 0] = -1
     assert known(early, values).sum() == 12
+
+
+@pytest.mark.parametrize("freshness", ["open", "never"])
+def test_a_handle_that_stays_at_an_earlier_moment_makes_no_wrong_index(
+    tmp_path: Path, freshness: Any
+) -> None:
+    values = noise(SHAPE)
+    array = make_store(tmp_path / "s.zarr", values)
+    stale = bf.open(tmp_path / "s.zarr", freshness=freshness)["g/t"]
+    assert stale[0, 0, 0] == values[0, 0, 0]
+    array[0, 0, 0] = values[0, 0, 0] = -7
+    stale.index()
+    known(array, values)
+    array.index()
+    assert known(array, values).all()
+
+
+def test_blocks_that_are_written_meanwhile_are_right_or_unknown(tmp_path: Path) -> None:
+    values = noise(SHAPE)
+    array = make_store(tmp_path / "s.zarr", values)
+    chance, is_over = random.Random(0), threading.Event()
+
+    def write() -> None:
+        own = bf.open(tmp_path / "s.zarr", "r+")["g/t"]
+        while not is_over.is_set():
+            row = chance.randrange(SHAPE[0])
+            own[row, 0] = values[row, 0] = chance.normalvariate(0, 1e6)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(10):
+            array.index()
+    finally:
+        is_over.set()
+        writer.join()
+    known(array, values)
+    array.index()
+    assert known(array, values).all()
 
 
 def test_a_shard_under_commits_is_unknown_until_they_are_settled(tmp_path: Path) -> None:

@@ -44,8 +44,7 @@ impl Array {
     /// # Errors
     /// Those of looking up the array again.
     pub(crate) fn index_form(&self) -> Result<Option<IndexForm>> {
-        let missing = self.missing_values()?;
-        let Some(fold) = RangeFold::new(self.data_type()?, &missing) else { return Ok(None) };
+        let Some(fold) = self.range_fold()? else { return Ok(None) };
         let known = self.known()?;
         let layout = known.layout();
         let is_raw = known.has_large_raw_chunks(RAW_BYTES_MAX);
@@ -60,6 +59,15 @@ impl Array {
         let objects = block.zip(object).map(|(block, object)| block.div_ceil(object));
         let objects_of_block = objects.fold(1, u64::saturating_mul);
         Ok(Some(IndexForm { grid, fold, blocks_of_chunk, objects_of_block }))
+    }
+
+    /// The fold of the array's elements, by its type and its missing values; `None` for elements
+    /// that are no numbers.
+    ///
+    /// # Errors
+    /// Those of looking up the array again.
+    fn range_fold(&self) -> Result<Option<RangeFold>> {
+        Ok(RangeFold::new(self.data_type()?, &self.missing_values()?))
     }
 
     /// The sidecar of the array's source, if it has one.

@@ -52,8 +52,7 @@ impl Array {
     /// # Errors
     /// Those of looking up the array again.
     pub fn value_index(&self) -> Result<Option<ValueIndex>> {
-        let missing = self.missing_values()?;
-        let Some(fold) = RangeFold::new(self.data_type()?, &missing) else { return Ok(None) };
+        let Some(fold) = self.range_fold()? else { return Ok(None) };
         let Some(sidecar) = self.sidecar() else { return Ok(None) };
         let Some(objects) = PinnedObjects::of(self)? else { return Ok(None) };
         // The source may have got its first sidecar while it was open.
