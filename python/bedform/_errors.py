@@ -33,6 +33,8 @@ or callback raised.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -41,6 +43,7 @@ from bedform._internal import EngineError, PanicException
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -267,6 +270,22 @@ def too_large(where: str, shape: Sequence[int], dtype: Any) -> LimitExceededErro
     return LimitExceededError(
         f"{where}: the selection has {count:,} elements, {size}, more than there is memory for: "
         "take a part of it at a time"
+    )
+
+
+def write_failure(target: Path, error: OSError | RuntimeError) -> Exception:
+    """Returns the system's error in terms of the path that the caller named."""
+    number = getattr(error, "errno", None)
+    if number is None:
+        return error
+    kind: type[BedformError] = IoError
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        kind = NoSpaceError
+    elif number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        kind = PermissionDeniedError
+    return kind(
+        f"cannot write {str(target)!r}: {os.strerror(number)}; nothing is left of it, "
+        "choose another place"
     )
 
 
