@@ -112,6 +112,11 @@ impl Value {
         if let Self::Bool(value) = self { Some(value) } else { None }
     }
 
+    /// Compares as NumPy does.
+    pub(crate) fn equals(self, other: Self) -> bool {
+        compare("==", Term::Value(self), Term::Value(other)) == Some(true)
+    }
+
     pub(crate) fn cast(self, to: ValueType) -> Self {
         if to == ValueType::Bool {
             return Self::Bool(match self {
@@ -461,8 +466,9 @@ fn float_arithmetic(sign: char, kind: ValueType, left: f64, right: f64) -> f64 {
 
 fn python_arithmetic(sign: char, left: Python, right: Python) -> Option<Python> {
     if sign == '/' {
-        let is_exact = |number: Python| number.integer().is_none_or(|value| value.abs() <= 1 << 53);
-        if right.float() == 0.0 || !is_exact(left) || !is_exact(right) {
+        let is_long = |number: Python| number.integer().is_some_and(|value| value.abs() > 1 << 53);
+        let are_integers = left.integer().zip(right.integer()).is_some();
+        if right.float() == 0.0 || are_integers && (is_long(left) || is_long(right)) {
             return None;
         }
         return Some(Python::Float(left.float() / right.float()));

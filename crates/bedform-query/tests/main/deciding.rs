@@ -23,8 +23,12 @@ fn float64() -> ValueDecoding {
 fn decided(text: &str, decoding: &ValueDecoding, ranges: &[Option<ValueRange>]) -> Decision {
     let expression = Expression::parse(text).unwrap();
     let operand = |name: &&str| Operand { name: (*name).into(), decoding: decoding.clone() };
-    let operands: Vec<Operand> = expression.names().iter().map(operand).collect();
-    expression.bind(&operands).unwrap().decide(ranges)
+    let names = expression.names();
+    let operands: Vec<Operand> = names.iter().map(operand).collect();
+    // The second range is that of `b`.
+    let of = |name: &&str| ranges.get(usize::from(*name == "b")).copied().flatten();
+    let ranges: Vec<Option<ValueRange>> = names.iter().map(of).collect();
+    expression.bind(&operands).unwrap().decide(&ranges)
 }
 
 #[test]
@@ -155,7 +159,11 @@ fn ranges_that_no_array_can_have_decide_nothing() {
             let text = if stored == ValueType::Bool { "x" } else { "x > 5" };
             assert_eq!(decided(text, &decoding, &[Some(range)]), Decision::Some, "{stored}");
         }
-        assert_eq!(decided("x == 5", &decoding, &[]), Decision::Some);
+        let text = if stored == ValueType::Bool { "x" } else { "x == 5" };
+        assert_eq!(decided(text, &decoding, &[]), Decision::Some, "{stored}");
+        let operand = Operand { name: "x".into(), decoding };
+        let predicate = Expression::parse(text).unwrap().bind(&[operand]).unwrap();
+        assert_eq!(predicate.decide(&[]), Decision::Some, "{stored}");
     }
 }
 

@@ -1,5 +1,15 @@
 //! Expressions, held against a naive model and against sentences about NumPy and xarray.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::cast_possible_truncation,
+    clippy::host_endian_bytes
+)]
+mod dump;
+
 /// Conditions decided by ranges.
 mod deciding;
 /// The decoding of stored values.
