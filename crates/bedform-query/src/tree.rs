@@ -198,20 +198,23 @@ impl Node {
 /// The most intervals of a set that joins conditions: more are slower than the conditions.
 const JOINED_SPANS_MAX: usize = 4;
 
-/// Adds a condition to those that are joined: into the one on the same array, if there is one.
+/// Adds a condition to those that are joined: into the last one on the same array, if there is one
+/// and the set stays small.
 fn join(joint: Joint, nodes: &mut Vec<Node>, node: Node) {
-    if let Operation::InSet(column, set) = &node.operation {
-        for other in nodes.iter_mut() {
-            let Operation::InSet(other_column, other_set) = &other.operation else { continue };
-            if other_column != column {
-                continue;
-            }
-            let joined = match joint {
-                Joint::And => other_set.intersection(set),
-                _ => other_set.union(set),
-            };
-            if joined.tests() <= JOINED_SPANS_MAX {
-                *other = Node::in_set(*column, joined);
+    let set_of = |node: &Node| match &node.operation {
+        Operation::InSet(column, set) => Some((*column, set.clone())),
+        _ => None,
+    };
+    if let Some((column, set)) = set_of(&node) {
+        let is_same =
+            |other: &&mut Node| matches!(other.operation, Operation::InSet(at, _) if at == column);
+        if let Some(other) = nodes.iter_mut().rev().find(is_same) {
+            let joined = set_of(other).map(|(_, other)| match joint {
+                Joint::And => other.intersection(&set),
+                _ => other.union(&set),
+            });
+            if let Some(joined) = joined.filter(|joined| joined.tests() <= JOINED_SPANS_MAX) {
+                *other = Node::in_set(column, joined);
                 return;
             }
         }

@@ -295,3 +295,18 @@ fn conditions_on_one_array_become_one() {
 fn columns_of_another_length_are_refused() {
     evaluated("x > y", &[ValueSlice::Int8(&[1, 2, 3]), ValueSlice::Int8(&[1, 2])]);
 }
+
+#[test]
+fn thousands_of_conditions_on_one_array_are_joined() {
+    let text: Vec<String> = (0..3_000).map(|value| format!("x == {}", 2 * value)).collect();
+    let elements: Vec<i16> = (0..6_000).collect();
+    let found = evaluated(&text.join(" or "), &[ValueSlice::Int16(&elements)]);
+    let expected: Vec<u8> = elements.iter().map(|value| u8::from(value % 2 == 0)).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn predicates_are_shared_between_threads() {
+    fn is_shared<T: Send + Sync>(_: &T) {}
+    is_shared(&bound("x > 1", &[ValueType::Int8]));
+}
