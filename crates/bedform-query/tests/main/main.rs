@@ -9,16 +9,6 @@
     reason = "a model of C's conversions; helpers of tests fail as tests do"
 )]
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::cast_possible_truncation,
-    clippy::host_endian_bytes
-)]
-mod dump;
-
 /// Conditions decided by ranges.
 mod deciding;
 /// The decoding of stored values.
