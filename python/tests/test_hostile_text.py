@@ -232,6 +232,7 @@ REFUSED = {
     "demo": [["--input", "none/{}"], ["--size", "{}"]],
     "explain": [["none/{}", "{}", "{}"]],
     "gc": [["none/{}"], ["a", "--grace", "{}"]],
+    "index": [["none/{}"], ["a", "--array", "{}"], ["a", "--compat", "{}"]],
     "info": [["none/{}"], ["{}", "{}"]],
     "learn": [["none/{}"], ["--darshan", "none/{}"]],
     "optimize": [["none/{}"], ["a", "--budget", "{}"], ["a", "--reads", "{}"]],

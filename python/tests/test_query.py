@@ -409,18 +409,18 @@ def test_points_of_an_array_are_found_by_its_name(tmp_path: Path) -> None:
 
 def _smooth(tmp_path: Path, kind: str) -> tuple[str, np.ndarray[Any, Any]]:
     """A source with a field that rises along its first axis, with missing values."""
-    values = np.arange(64.0)[:, None, None] + np.random.default_rng(0).random((64, 40, 50))
+    values = np.arange(64.0)[:, None, None] + np.random.default_rng(0).random((64, 160, 200))
     values[5:9, 3] = np.nan
-    data = xr.Dataset({"t": (("z", "y", "x"), values)}, {"y": np.arange(40.0)})
+    data = xr.Dataset({"t": (("z", "y", "x"), values)}, {"y": np.arange(160.0)})
     packing = {"dtype": "i2", "scale_factor": 0.01, "add_offset": 30.0, "_FillValue": -32767}
     path = str(tmp_path / f"s.{kind}")
     if kind == "zarr":
-        bf.write_dataset(data, path, encoding={"t": {"chunks": (8, 40, 50)}})
+        bf.write_dataset(data, path, encoding={"t": {"chunks": (8, 160, 200)}})
     elif kind == "nc":
-        encoding = {**packing, "chunksizes": (8, 40, 50), "zlib": True}
+        encoding = {**packing, "chunksizes": (8, 160, 200), "zlib": True}
         data.to_netcdf(path, encoding={"t": encoding})
     else:
-        data.to_netcdf(path, format="NETCDF3_64BIT", encoding={"t": packing})
+        data.to_netcdf(path, format="NETCDF3_64BIT")
     with xr.open_dataset(path, engine="netcdf4" if kind != "zarr" else "bedform") as opened:
         return path, opened["t"].values
 

@@ -67,6 +67,17 @@ pub struct ValueDecoding {
     missing: Option<StoredSet>,
 }
 
+/// Values that an index leaves out of its ranges, beside the missing ones of a [`ValueDecoding`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeftOutValues {
+    /// They are the missing ones.
+    Missing,
+    /// All of them are missing, others too: a range may hold missing values.
+    SomeMissing,
+    /// Some are not missing, or nothing is known: its ranges are too narrow to decide anything.
+    Others,
+}
+
 /// A step of arithmetic: the number has the type that the step is computed in.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct DecodingStep {
@@ -285,6 +296,34 @@ impl ValueDecoding {
     /// Returns true if some stored elements become NaN.
     pub(crate) fn has_masks(&self) -> bool {
         !self.masked.is_empty()
+    }
+
+    /// How values that an index leaves out of its ranges, NaN aside, relate to those that are
+    /// missing by this decoding.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bedform_query::{AttributeNumber, LeftOutValues, Packing, ScalarValue, ValueDecoding, ValueType};
+    ///
+    /// let fill_value = vec![AttributeNumber::Typed(ScalarValue::Int16(-1))];
+    /// let decoding = ValueDecoding::new(ValueType::Int16, Packing { fill_value, ..Packing::default() })?;
+    /// assert_eq!(decoding.left_out(&[ScalarValue::Int16(-1)]), LeftOutValues::Missing);
+    /// assert_eq!(decoding.left_out(&[]), LeftOutValues::SomeMissing);
+    /// assert_eq!(decoding.left_out(&[ScalarValue::Int16(7)]), LeftOutValues::Others);
+    /// # Ok::<(), bedform_query::ExpressionError>(())
+    /// ```
+    pub fn left_out(&self, values: &[ScalarValue]) -> LeftOutValues {
+        let Some(missing) = &self.missing else { return LeftOutValues::Others };
+        let keys: Vec<u64> = values.iter().filter_map(|value| key(*value)).collect();
+        if !keys.iter().all(|at| missing.meets((*at, *at)).0) {
+            return LeftOutValues::Others;
+        }
+        let spans = keys.into_iter().map(|at| (at, at)).collect();
+        match StoredSet::new(self.stored, spans, false).spans() == missing.spans() {
+            true => LeftOutValues::Missing,
+            false => LeftOutValues::SomeMissing,
+        }
     }
 
     /// The stored values that ranges leave out, without NaN; `None` if that is unknown.

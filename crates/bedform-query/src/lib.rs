@@ -50,7 +50,7 @@ mod tree;
 mod types;
 mod values;
 
-pub use decode::{AttributeNumber, Packing, ValueDecoding};
+pub use decode::{AttributeNumber, LeftOutValues, Packing, ValueDecoding};
 pub use error::ExpressionError;
 pub use evaluate::{Predicate, PredicateScratch};
 pub use interval::{Decision, ValueRange};

@@ -1,7 +1,7 @@
 //! Ranges of blocks from the value index of an array.
 
 use bedform_geometry::Region;
-use bedform_query::{ScalarValue, ValueDecoding, ValueRange, ValueSlice, ValueType, range_of};
+use bedform_query::{LeftOutValues, ScalarValue, ValueDecoding, ValueRange, ValueSlice, ValueType, range_of};
 use zerocopy::IntoBytes;
 
 use super::operand::QueryOperand;
@@ -16,8 +16,8 @@ const BLOCKS_MAX: u64 = 64;
 pub(super) struct IndexRanges {
     index: ValueIndex,
     value_type: ValueType,
-    /// True if xarray may take elements for missing that the index does not: it compares real
-    /// numbers and large integers with fill values after conversions.
+    /// True if elements may be missing that the index counts among the values: xarray compares
+    /// fill values after conversions, so that neighbours may equal them.
     hides_missing: bool,
 }
 
@@ -28,10 +28,15 @@ impl IndexRanges {
     /// Those of looking up the array again.
     pub(super) fn open(operand: &QueryOperand) -> Result<Option<Self>> {
         let value_type = operand.decoding.stored();
-        let exact = value_type.is_integer() && value_type.bytes() < 8;
-        let hides_missing = operand.has_fill_values && !exact;
-        let opened = operand.array.value_index()?;
-        Ok(opened.map(|index| Self { index, value_type, hides_missing }))
+        let Some(index) = operand.array.value_index()? else { return Ok(None) };
+        let left_out = index.missing_values().iter();
+        let left_out = left_out.filter_map(|bytes| scalars_of(value_type, bytes, |of| of.get(0)));
+        let hides_missing = match operand.decoding.left_out(&left_out.collect::<Vec<_>>()) {
+            LeftOutValues::Missing => false,
+            LeftOutValues::SomeMissing => true,
+            LeftOutValues::Others => return Ok(None),
+        };
+        Ok(Some(Self { index, value_type, hides_missing }))
     }
 
     /// Returns the bounds of these ranges together.
@@ -39,17 +44,25 @@ impl IndexRanges {
         let bounds = ranges.iter().filter_map(|range| range.least_and_greatest.as_ref());
         let bytes: Vec<u8> =
             bounds.flat_map(|(least, greatest)| [least, greatest]).flatten().copied().collect();
-        // Aligned to every type.
-        let mut words = vec![0_u64; bytes.len().div_ceil(8)];
-        let aligned = &mut words.as_mut_bytes()[..bytes.len()];
-        aligned.copy_from_slice(&bytes);
-        let values = ValueSlice::of_bytes(self.value_type, aligned)?;
-        match values.len() {
+        scalars_of(self.value_type, &bytes, |values| match values.len() {
             // Zeros keep their signs.
             2 => values.get(0).zip(values.get(1)),
             _ => range_of(&ValueDecoding::raw(self.value_type), values).0,
-        }
+        })
     }
+}
+
+/// Calls `read` with elements in native byte order, which need not be aligned.
+fn scalars_of<T>(
+    value_type: ValueType,
+    bytes: &[u8],
+    read: impl FnOnce(ValueSlice<'_>) -> Option<T>,
+) -> Option<T> {
+    // Aligned to every type.
+    let mut words = vec![0_u64; bytes.len().div_ceil(8)];
+    let aligned = &mut words.as_mut_bytes()[..bytes.len()];
+    aligned.copy_from_slice(bytes);
+    read(ValueSlice::of_bytes(value_type, aligned)?)
 }
 
 impl BlockRanges for IndexRanges {

@@ -50,8 +50,6 @@ pub(super) struct QueryOperand {
     /// The shape of the boxes in which it is best read.
     pub(super) block: Vec<u64>,
     pub(super) decoding: ValueDecoding,
-    /// True if attributes name missing values.
-    pub(super) has_fill_values: bool,
 }
 
 impl QueryOperand {
@@ -71,7 +69,7 @@ impl QueryOperand {
                 format!("{name} has elements of type {data_type}: queries compare numbers"),
             ));
         };
-        let (decoding, has_fill_values) = decoding_of(name, array, stored, decode)?;
+        let decoding = decoding_of(name, array, stored, decode)?;
         let whole = array.shape()?;
         let part = match &given.part {
             Some(part) => part.clone(),
@@ -100,7 +98,6 @@ impl QueryOperand {
             shape,
             block,
             decoding,
-            has_fill_values,
         })
     }
 
@@ -121,13 +118,13 @@ impl QueryOperand {
     }
 }
 
-/// Returns the decoding of an array, and whether attributes name missing values.
+/// Returns the decoding of an array.
 fn decoding_of(
     name: &str,
     array: &Array,
     stored: ValueType,
     decode: bool,
-) -> Result<(ValueDecoding, bool)> {
+) -> Result<ValueDecoding> {
     let PackedMeaning { packing, time_units } =
         packing_of(array, stored).map_err(|error| error.at(name))?;
     if let Some(units) = time_units.filter(|_| decode) {
@@ -139,10 +136,9 @@ fn decoding_of(
             ),
         ));
     }
-    let has_fill_values = !packing.fill_value.is_empty() || !packing.missing_value.is_empty();
     let decoded = ValueDecoding::new(stored, packing)
         .map_err(|error| Error::invalid(error.to_string()).at(name))?;
-    Ok((if decode { decoded } else { decoded.undecoded() }, has_fill_values))
+    Ok(if decode { decoded } else { decoded.undecoded() })
 }
 
 fn packing_of(array: &Array, stored: ValueType) -> Result<PackedMeaning> {
