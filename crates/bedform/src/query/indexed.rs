@@ -1,7 +1,9 @@
 //! Ranges of blocks from the value index of an array.
 
 use bedform_geometry::Region;
-use bedform_query::{LeftOutValues, ScalarValue, ValueDecoding, ValueRange, ValueSlice, ValueType, range_of};
+use bedform_query::{
+    LeftOutValues, ScalarValue, ValueDecoding, ValueRange, ValueSlice, ValueType, range_of,
+};
 use zerocopy::IntoBytes;
 
 use super::operand::QueryOperand;

@@ -90,15 +90,7 @@ impl QueryOperand {
             )));
         }
         let (name, block) = (name.clone(), array.query_block()?);
-        Ok(Self {
-            name,
-            array: array.clone(),
-            dims,
-            start,
-            shape,
-            block,
-            decoding,
-        })
+        Ok(Self { name, array: array.clone(), dims, start, shape, block, decoding })
     }
 
     /// Returns the bytes of all its elements.
