@@ -63,7 +63,7 @@ fn index_record(data: &[u8]) {
     let Some(found) = IndexRecord::decode(&checked, &limits) else { return };
     let again = found.encode().expect("what was read can be written");
     assert_eq!(IndexRecord::decode(&again, &limits).as_ref(), Some(&found));
-    assert!(!found.level_one.contains(['/', '.']), "a name leads nowhere");
+    assert!(!found.group.contains(['/', '.']), "a name leads nowhere");
     let product = |shape: &[u64]| shape.iter().try_fold(1_u64, |all, one| all.checked_mul(*one));
     assert!(product(&found.block_shape).is_some(), "elements of a block have a number");
     let pages =

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from bedform import _internal
-    from bedform._index import IndexReport
+    from bedform._index import Bins, IndexReport
     from bedform._store import Store
 
 
@@ -362,12 +362,16 @@ class Array(BasicReads, StoredNode):
         self._store._call(self._inner.resize)(lengths)
 
     def index(
-        self, *, anew: bool = False, progress: Callable[[int, int], object] | None = None
+        self,
+        bins: Bins = None,
+        *,
+        anew: bool = False,
+        progress: Callable[[int, int], object] | None = None,
     ) -> IndexReport:
         """Build or renew the value index of the array: see :func:`bedform.index`."""
         from bedform._index import index_opened
 
-        return index_opened(self._store, [self.path], anew=anew, progress=progress)
+        return index_opened(self._store, [self.path], bins, anew=anew, progress=progress)
 
     def stored_objects(self) -> tuple[int, int]:
         """Return the number of stored shards (or chunks, without shards), and of all of them.

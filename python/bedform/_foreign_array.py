@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from bedform._elements import AnyArray
     from bedform._foreign_store import ForeignStore
-    from bedform._index import IndexReport
+    from bedform._index import Bins, IndexReport
 
 #: Bytes of one request to the library of the format.
 _PIECE_BYTES: Final = 64 << 20
@@ -320,12 +320,16 @@ class ForeignArray(BasicReads, HasAttributes):
         return values
 
     def index(
-        self, *, anew: bool = False, progress: Callable[[int, int], object] | None = None
+        self,
+        bins: Bins = None,
+        *,
+        anew: bool = False,
+        progress: Callable[[int, int], object] | None = None,
     ) -> IndexReport:
         """Build or renew the value index of the array: see :func:`bedform.index`."""
         from bedform._index import index_opened
 
-        return index_opened(self._store, [self.path], anew=anew, progress=progress)
+        return index_opened(self._store, [self.path], bins, anew=anew, progress=progress)
 
     def explain(self, selection: Any = ...) -> Any:
         """Return the plan of a read, with its requests and price. Reads nothing."""

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Self
 
-    from bedform._index import IndexReport
+    from bedform._index import Bins, IndexReport
 
 
 class NativeReadWarning(UserWarning):
@@ -329,6 +329,7 @@ class ForeignStore(ReadaheadMixin, GroupMembers, HasAttributes):
     def index(
         self,
         arrays: str | Sequence[str] | None = None,
+        bins: Bins = None,
         *,
         anew: bool = False,
         progress: Callable[[int, int], object] | None = None,
@@ -336,7 +337,7 @@ class ForeignStore(ReadaheadMixin, GroupMembers, HasAttributes):
         """Build or renew the value indexes of variables of the file: see :func:`bedform.index`."""
         from bedform._index import index_opened
 
-        return index_opened(self, arrays, anew=anew, progress=progress)
+        return index_opened(self, arrays, bins, anew=anew, progress=progress)
 
     def info(self) -> dict[str, Any]:
         """Return the file's contents as plain values.

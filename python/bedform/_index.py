@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from bedform import _internal
-from bedform._errors import BedformError, UnsupportedError, WrongTypeError, engine_call
+from bedform._errors import BedformError, WrongTypeError, engine_call
 from bedform._opening import open_place
 from bedform._sidecar import warn_of_sidecars
 from bedform._text import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
+
+#: Bins of an index: a number, edges, a word, False for none, or None for the present ones.
+Bins: TypeAlias = "int | str | bool | Iterable[float] | None"
 
 
 class IndexReport:
@@ -25,7 +30,8 @@ class IndexReport:
         For each array its path (``array``), the number of ``blocks``, how many of them were read
         (``blocks_read``; the others were known already), ``objects_left_out`` because they were
         being written or have unsettled commits over them, the bytes of its elements
-        (``raw_bytes``), the ``bytes`` of the index, and the ``seconds`` that it took.
+        (``raw_bytes``), the ``bytes`` of the index, its number of ``bins`` (0 for none), and the
+        ``seconds`` that it took.
 
     Examples
     --------
@@ -73,7 +79,7 @@ class IndexReport:
 def index(
     path_or_store: Any,
     arrays: str | Iterable[str] | None = None,
-    bins: Any = None,
+    bins: Bins = None,
     *,
     anew: bool = False,
     concat_dim: str | None = None,
@@ -82,8 +88,8 @@ def index(
 ) -> IndexReport:
     """Build the value index of arrays: least and greatest values of blocks; the data do not change.
 
-    The index lies in the sidecar, takes about a thousandth of the bytes of the data, and may be
-    deleted at any time. A later call reads again only the objects that were written since: files,
+    The index lies in the sidecar, takes without bins about a thousandth of the bytes of the data,
+    and may be deleted at any time. A later call reads again only the objects that were written since: files,
     shards, files of an archive. Blocks of objects that change after that count as unknown, and the
     others still help. Each array's index is published as a whole; an interrupted call leaves the
     earlier one.
@@ -91,6 +97,10 @@ def index(
     The ranges are plain Zarr v3 arrays, ``minimum``, ``maximum`` and ``missing``, with an element
     for each block. Missing elements are NaN, and those with the value of ``_FillValue`` or
     ``missing_value``, as xarray decodes them.
+
+    With bins, the index also has the bin of each element. Where a query compares with the edge of a
+    bin, or a block has no values in the bin around the number, its elements are not read. After
+    PARLO (Gong et al.), section III B.
 
     Parameters
     ----------
@@ -100,7 +110,11 @@ def index(
     arrays
         Paths of the arrays. The default is every array of numbers or booleans.
     bins
-        Must be None: indexes have ranges of blocks only.
+        A number of bins from 2 to 254: each has about as many values, and of 8 bins or more the outer
+        two at each end have fewer. Or the values between bins, decoded: ``[273.15, 310]``. Or
+        ``"width:20"`` for bins of equal width, or ``"auto"`` for 20 bins where they take at most
+        15 % of the bytes of the stored array. False removes them; None keeps those of the present
+        index, and makes none.
     anew
         Read all blocks, also those of unchanged objects.
     concat_dim, compat
@@ -134,8 +148,6 @@ def index(
     >>> [(array["array"], array["blocks"]) for array in report.arrays]
     [('t', 1)]
     """
-    if bins is not None:
-        raise UnsupportedError("bins= is not supported yet: leave it out for ranges of blocks")
     names = _names(arrays)
     if not isinstance(path_or_store, (str, bytes, os.PathLike, list, tuple)):
         own = getattr(path_or_store, "index", None)
@@ -144,19 +156,20 @@ def index(
                 f"index takes a path, a store or an array of Bedform, not {path_or_store!r:.100}"
             )
         report: IndexReport = (
-            own(anew=anew, progress=progress)
+            own(bins=bins, anew=anew, progress=progress)
             if names is None
-            else own(names, anew=anew, progress=progress)
+            else own(names, bins=bins, anew=anew, progress=progress)
         )
         return report
     joined: dict[str, Any] = {"concat_dim": concat_dim, "compat": compat}
     with open_place(path_or_store, **joined, replicas=False, prefetch=False) as store:
-        return index_opened(store, names, anew=anew, progress=progress)
+        return index_opened(store, names, bins, anew=anew, progress=progress)
 
 
 def index_opened(
     store: Any,
     names: Sequence[str] | None,
+    bins: Bins,
     *,
     anew: bool,
     progress: Callable[[int, int], object] | None,
@@ -165,10 +178,38 @@ def index_opened(
     names = _names(names)
     where = str(store.store_path)
     text = engine_call(_internal.index, where)(
-        store._inner, None if names is None else list(names), anew, progress
+        store._inner, None if names is None else list(names), anew, _bins_of(bins), progress
     )
     warn_of_sidecars()
     return IndexReport(json.loads(text))
+
+
+def _bins_of(bins: Bins) -> tuple[str, list[float], int]:
+    """Returns bins as a kind, edges, and a number."""
+    if bins is None:
+        return "present", [], 0
+    if bins is False:
+        return "none", [], 0
+    refused = WrongTypeError(
+        f"bins: a number, the values between bins, 'auto', 'width:20', or False, not {bins!r:.100}"
+    )
+    if isinstance(bins, str):
+        kind, colon, count = bins.partition(":")
+        if bins == "auto":
+            return "auto", [], 0
+        if kind == "width" and colon and count.isdecimal() and len(count) < 10:
+            return "width", [], int(count)
+        raise refused
+    if isinstance(bins, bool):
+        raise refused
+    try:
+        return "count", [], max(operator.index(bins), 0)  # type: ignore[arg-type]
+    except (TypeError, OverflowError):
+        pass
+    try:
+        return "edges", [float(edge) for edge in bins], 0  # type: ignore[union-attr]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise refused from error
 
 
 def conditions_of_indexes(opened: _internal.Store | _internal.ForeignFile) -> list[dict[str, Any]]:

@@ -48,6 +48,7 @@ def index(
     source: Store | ForeignFile,
     arrays: list[str] | None,
     anew: bool,
+    bins: tuple[str, list[float], int],
     progress: Callable[[int, int], object] | None = None,
 ) -> str: ...
 def index_conditions(source: Store | ForeignFile) -> str: ...

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Self
 
-    from bedform._index import IndexReport
+    from bedform._index import Bins, IndexReport
     from bedform._session import Settled
 
 P = ParamSpec("P")
@@ -516,6 +516,7 @@ class Store(ReadaheadMixin, Group):
     def index(
         self,
         arrays: str | Sequence[str] | None = None,
+        bins: Bins = None,
         *,
         anew: bool = False,
         progress: Callable[[int, int], object] | None = None,
@@ -526,7 +527,7 @@ class Store(ReadaheadMixin, Group):
         """
         from bedform._index import index_opened
 
-        return index_opened(self, arrays, anew=anew, progress=progress)
+        return index_opened(self, arrays, bins, anew=anew, progress=progress)
 
     def info(self) -> dict[str, Any]:
         """Returns the contents of the store as plain values.

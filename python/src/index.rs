@@ -1,8 +1,9 @@
 //! Value indexes: building them, and their ranges for tests.
 
-use bedform::indexing::{IndexOptions, index_arrays, index_conditions};
+use bedform::indexing::{BinChoice, IndexOptions, index_arrays, index_conditions};
 use bedform::{OpenOptions, ValueIndex};
 use bedform_format::ObjectPath;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
@@ -30,15 +31,29 @@ impl OpenedSource<'_> {
     }
 }
 
-/// Builds or renews the indexes of the arrays at these paths, or of all arrays of numbers. Returns
-/// a report for each as JSON.
+/// Returns the bins that a kind and its numbers name.
+fn bins_of(kind: &str, numbers: Vec<f64>, count: usize) -> PyResult<BinChoice> {
+    Ok(match kind {
+        "present" => BinChoice::Present,
+        "none" => BinChoice::None,
+        "auto" => BinChoice::Auto,
+        "count" => BinChoice::Count(count),
+        "width" => BinChoice::Width(count),
+        "edges" => BinChoice::Edges(numbers),
+        _ => return Err(PyValueError::new_err(format!("bins: {kind}"))),
+    })
+}
+
+/// Builds or renews the indexes of the arrays at these paths, or of all arrays of numbers. `bins`
+/// are a kind, edges, and a number. Returns a report for each as JSON.
 #[pyfunction]
-#[pyo3(signature = (source, arrays, anew, progress=None))]
+#[pyo3(signature = (source, arrays, anew, bins, progress=None))]
 pub(crate) fn index(
     py: Python<'_>,
     source: OpenedSource<'_>,
     arrays: Option<Vec<String>>,
     anew: bool,
+    bins: (String, Vec<f64>, usize),
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let store = source.store();
@@ -47,6 +62,7 @@ pub(crate) fn index(
     let paths: Option<Vec<ObjectPath>> = paths.transpose()?;
     let mut options = IndexOptions::default();
     options.anew = anew;
+    options.bins = bins_of(&bins.0, bins.1, bins.2)?;
     let outcome = detached(py, || {
         let progress = telling(progress.as_ref());
         to_json(&index_arrays(&store, paths.as_deref(), &options, &progress)?)

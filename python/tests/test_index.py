@@ -84,7 +84,7 @@ def make_store(path: Path, values: Any, **how: Any) -> Any:
 
 def level_one(path: Path, array: str = "t") -> Path:
     """Returns the group with the ranges."""
-    groups = [*Path(f"{path}.bedform").glob(f"index/{array}/level1/0*")]
+    groups = [*Path(f"{path}.bedform").glob(f"index/{array}/groups/0*")]
     assert len(groups) == 1, groups
     return groups[0]
 

@@ -18,7 +18,7 @@
 //! | `stored_set`, `packed` | comparisons of one array with a constant, as sets of its stored values |
 //! | `evaluate` | predicates over runs of elements, in tiles that fit a core's cache |
 //! | `interval` | predicates over ranges of stored values |
-//! | `range` | the range of the stored values of a run |
+//! | `range`, `bins` | the range of the stored values of a run; edges and ranges of bins |
 //! | `select` | runs of elements, joined and chosen from |
 //!
 //! The rules are NumPy's (NEP 50): the type of a Python number is weak, integers wrap, each
@@ -31,6 +31,7 @@
 #![allow(clippy::cast_possible_truncation)]
 
 mod bind;
+mod bins;
 mod decode;
 mod elementwise;
 mod error;
@@ -50,6 +51,7 @@ mod tree;
 mod types;
 mod values;
 
+pub use bins::{bin_ranges, common_range, decoded_number, stored_edge};
 pub use decode::{AttributeNumber, LeftOutValues, Packing, ValueDecoding};
 pub use error::ExpressionError;
 pub use evaluate::{Predicate, PredicateScratch};

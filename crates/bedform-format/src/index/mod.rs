@@ -39,6 +39,12 @@ const OBJECT_BYTES: usize = 56;
 const NAME_BYTES_MAX: usize = 64;
 /// Largest number of stored values that mean that an element is missing.
 const MISSING_VALUES_MAX: usize = 1 << 10;
+/// Largest number of edges of bins; the numbers of bins and two more values fit a byte.
+pub const EDGES_MAX: usize = 253;
+/// The number of the bin of missing elements.
+pub const MISSING_BIN: u8 = 255;
+/// The value of elements whose bin is unknown: the fill value of their array.
+pub const UNKNOWN_BIN: u8 = 254;
 /// Largest number of blocks of a page.
 pub const PAGE_BLOCKS_MAX: u64 = 1 << 20;
 /// Largest number of objects of one array that a record lists.
@@ -50,8 +56,8 @@ pub const INDEXED_OBJECTS_MAX: usize = 1 << 20;
 pub struct IndexRecord {
     /// Path of the array in its source.
     pub array: String,
-    /// Name of the directory with the Zarr group of level one.
-    pub level_one: String,
+    /// Name of the directory with the Zarr group of its arrays.
+    pub group: String,
     /// Fingerprint of the array's type, grid, codecs and fill value, as in a replica.
     pub meaning: String,
     /// Stored values that mean that an element is missing, as little-endian bytes in hexadecimal
@@ -61,9 +67,17 @@ pub struct IndexRecord {
     pub array_shape: Vec<u64>,
     /// Shape of a block in elements.
     pub block_shape: Vec<u64>,
-    /// Shape of a page in blocks: a chunk of the arrays of level one.
+    /// Shape of a page in blocks: a chunk of the arrays with an element for each block.
     pub page_shape: Vec<u64>,
-    /// Size of level one in storage in bytes.
+    /// Edges of the bins of level two, ascending, as little-endian bytes of stored values in
+    /// hexadecimal digits; none without level two. A value is in the bin whose number is that of the edges
+    /// that are at most it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edges: Vec<String>,
+    /// Name of the directory with the Zarr group of the bins; empty without level two.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub bins: String,
+    /// Size of the group in storage in bytes.
     pub stored_bytes: u64,
     /// Time of its creation, in seconds since 1970.
     pub made: u64,
@@ -77,10 +91,10 @@ pub struct IndexRecord {
     pub objects: Vec<SourceObject>,
 }
 
-/// Returns the fingerprint of the bytes of a page: the least values, the greatest, the counts.
-pub fn page_fingerprint(least: &[u8], greatest: &[u8], missing: &[u8]) -> u128 {
+/// Returns the fingerprint of a page: the elements of each array in it, little-endian.
+pub fn page_fingerprint(arrays: &[&[u8]]) -> u128 {
     let mut fingerprint = Fingerprint::new();
-    for bytes in [least, greatest, missing] {
+    for bytes in arrays {
         fingerprint.update_numbers(&[bytes.len() as u64]);
         fingerprint.update(bytes);
     }
@@ -134,7 +148,7 @@ impl IndexRecord {
     ///
     /// let record = IndexRecord {
     ///     array: "t".into(),
-    ///     level_one: "00000001".into(),
+    ///     group: "00000001".into(),
     ///     array_shape: vec![100, 60],
     ///     block_shape: vec![10, 60],
     ///     page_shape: vec![10, 1],
@@ -180,10 +194,15 @@ impl IndexRecord {
         let rank = self.array_shape.len();
         let is_shape =
             |shape: &[u64]| shape.len() == rank && shape.iter().all(|length| *length > 0);
-        let is_name = (1..=NAME_BYTES_MAX).contains(&self.level_one.len())
-            && self.level_one.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let is_name = |name: &str| {
+            (1..=NAME_BYTES_MAX).contains(&name.len())
+                && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        };
+        let has_bins = !self.edges.is_empty();
+        let are_names = is_name(&self.group)
+            && if has_bins { is_name(&self.bins) } else { self.bins.is_empty() };
         if rank > limits.rank_max
-            || !is_name
+            || !are_names
             || !is_shape(&self.block_shape)
             || !is_shape(&self.page_shape)
             || ![0, 2, rank].contains(&coordinates)
@@ -193,6 +212,7 @@ impl IndexRecord {
         let of_page = product(&self.page_shape);
         let pages = product(&counts(&self.grid_shape(), &self.page_shape));
         self.missing_values.len() <= MISSING_VALUES_MAX
+            && self.edges.len() <= EDGES_MAX
             && self.objects.len() <= INDEXED_OBJECTS_MAX
             && of_page.is_some_and(|blocks| blocks <= PAGE_BLOCKS_MAX)
             && product(&self.block_shape).is_some_and(|elements| elements <= u64::from(u32::MAX))
@@ -260,12 +280,14 @@ mod tests {
         ];
         IndexRecord {
             array: "g/t".into(),
-            level_one: "00000001".into(),
+            group: "00000001".into(),
             meaning: "m".into(),
             missing_values: vec!["0080".into()],
             array_shape: vec![10, 6],
             block_shape: vec![5, 3],
             page_shape: vec![1, 2],
+            edges: vec!["0000".into(), "0500".into()],
+            bins: "00000002".into(),
             stored_bytes: 100,
             made: 7,
             key: "k".into(),
@@ -293,10 +315,14 @@ mod tests {
         let decoded = |record: IndexRecord| {
             IndexRecord::decode(&record.encode().unwrap(), &Limits::default())
         };
-        for level_one in ["", "..", "a/b", ".hidden"] {
-            let level_one = level_one.to_owned();
-            assert!(decoded(IndexRecord { level_one, ..record() }).is_none());
+        for group in ["", "..", "a/b", ".hidden"] {
+            let group = group.to_owned();
+            assert!(decoded(IndexRecord { group: group.clone(), ..record() }).is_none());
+            assert!(decoded(IndexRecord { bins: group, ..record() }).is_none());
         }
+        assert!(decoded(IndexRecord { edges: Vec::new(), ..record() }).is_none());
+        let edges = vec!["00".to_owned(); EDGES_MAX + 1];
+        assert!(decoded(IndexRecord { edges, ..record() }).is_none());
         assert!(decoded(IndexRecord { pages: vec![1], ..record() }).is_none());
         assert!(decoded(IndexRecord { block_shape: vec![0, 3], ..record() }).is_none());
         assert!(decoded(IndexRecord { page_shape: vec![1], ..record() }).is_none());

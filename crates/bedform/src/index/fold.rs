@@ -4,6 +4,8 @@
 //! compared as numbers. A bound of zero gets the sign that makes the range wider, so that an
 //! expression such as `1 / x` finds both infinities.
 
+use std::ops::Range;
+
 use bedform_format::DataType;
 
 /// Elements that are compared at a time: as many as wide registers hold, so that compilers use
@@ -36,14 +38,16 @@ macro_rules! of_type {
     }};
 }
 
+pub(super) use of_type;
+
 /// The range of some elements, in the machine's byte order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct BlockFold {
     /// The least and greatest value that is not missing; `None` if all are.
     values: Option<([u8; ITEM_MAX], [u8; ITEM_MAX])>,
-    /// FoldedNumber of missing elements.
+    /// Number of missing elements.
     pub(crate) missing: u64,
-    /// FoldedNumber of all elements.
+    /// Number of all elements.
     pub(crate) count: u64,
 }
 
@@ -152,23 +156,36 @@ impl BlockFold {
 }
 
 /// Calls `act` with each run of consecutive elements of a part.
-fn for_each_run(part: &FoldedPart<'_>, size: usize, act: &mut dyn FnMut(&[u8])) {
+pub(super) fn for_each_run(part: &FoldedPart<'_>, size: usize, act: &mut dyn FnMut(&[u8])) {
     let FoldedPart { elements, chunk, start, shape } = *part;
+    each_run(chunk, start, shape, &mut |run| {
+        act(elements.get(run.start * size..run.end * size).unwrap_or_default());
+    });
+}
+
+/// Calls `act` with each run of consecutive elements of a box in a larger one, in C order.
+pub(crate) fn each_run(
+    whole: &[u64],
+    start: &[u64],
+    shape: &[u64],
+    act: &mut dyn FnMut(Range<usize>),
+) {
     if shape.contains(&0) {
         return;
     }
     // Axes from here on are covered whole, so that their elements form one run.
-    let covered = chunk.iter().zip(shape).rev().take_while(|(chunk, shape)| chunk == shape);
-    let split = chunk.len().saturating_sub(covered.count()).saturating_sub(1);
+    let covered = whole.iter().zip(shape).rev().take_while(|(whole, shape)| whole == shape);
+    let split = whole.len().saturating_sub(covered.count()).saturating_sub(1);
     let run: u64 = shape[split.min(shape.len())..].iter().product();
-    let steps = bedform_geometry::strides(chunk);
+    let steps = bedform_geometry::strides(whole);
     let first: u64 = start.iter().zip(&steps).map(|(at, step)| at * step).sum();
     let outer = &shape[..split.min(shape.len())];
     let mut at = vec![0_u64; outer.len()];
     loop {
         let begin: u64 = first + at.iter().zip(&steps).map(|(at, step)| at * step).sum::<u64>();
-        let bytes = |count: u64| usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(size);
-        act(elements.get(bytes(begin)..bytes(begin + run)).unwrap_or_default());
+        // Boxes of elements that are in memory.
+        let place = |count: u64| usize::try_from(count).unwrap_or(usize::MAX / ITEM_MAX);
+        act(place(begin)..place(begin + run));
         let Some(axis) = (0..at.len()).rev().find(|axis| at[*axis] + 1 < outer[*axis]) else {
             return;
         };
@@ -178,7 +195,7 @@ fn for_each_run(part: &FoldedPart<'_>, size: usize, act: &mut dyn FnMut(&[u8])) 
 }
 
 /// A type of numbers.
-trait FoldedNumber: Copy + PartialEq {
+pub(super) trait FoldedNumber: Copy + PartialEq {
     const BYTES: usize = size_of::<Self>();
     const LEAST: Self;
     const GREATEST: Self;
@@ -275,7 +292,7 @@ float!(f32 f64);
 
 /// An IEEE half-precision number, by its bits.
 #[derive(Debug, Clone, Copy)]
-struct Half(u16);
+pub(super) struct Half(u16);
 
 impl Half {
     const SIGN: u16 = 1 << 15;

@@ -1,5 +1,5 @@
-//! Level one of an index: the ranges of all blocks, in three Zarr arrays that are read page by
-//! page.
+//! The arrays of an index with an element for each block, read page by page: the ranges, and with
+//! level two the counts of bins and the checksums of their numbers.
 //!
 //! A page that cannot be read, or does not have the fingerprint of the record, counts as absent.
 
@@ -11,8 +11,9 @@ use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{ChunkGrid, Region, Selection, linearize};
 use bedform_storage::Mode;
 
+use super::bins::BinEdges;
 use super::page_fingerprint;
-use super::record::{LEVEL_ONE, directory_of};
+use super::record::{GROUPS, directory_of};
 use crate::error::{Error, Result};
 use crate::opening::storage_in_sidecar;
 use crate::options::{Freshness, OpenOptions, Prefetch};
@@ -29,6 +30,11 @@ use crate::zarr::state::{ArrayState, load};
 pub(crate) const ARRAY_NAMES: [&str; 3] = ["minimum", "maximum", "missing"];
 /// The type of the counts.
 pub(crate) const MISSING_TYPE: DataType = DataType::UInt32;
+/// The arrays of level two: the number of elements in each bin, the missing ones last; and a
+/// checksum of the numbers of each block.
+pub(crate) const BIN_ARRAY_NAMES: [&str; 2] = ["counts", "checksums"];
+/// The type of both.
+const BIN_ARRAYS_TYPE: DataType = DataType::UInt32;
 /// The most bytes of pages in memory; one more drops them all.
 const PAGES_BYTES_MAX: u64 = 64 << 20;
 
@@ -41,6 +47,15 @@ pub(crate) struct BlockValues {
     pub(crate) missing: u64,
 }
 
+/// The bins of a block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BlockBins {
+    /// The number of elements in each bin, the missing ones last.
+    pub(crate) counts: Vec<u32>,
+    /// The CRC-32C of the numbers of all elements in C order.
+    pub(crate) checksum: u32,
+}
+
 /// The opened level one of an index.
 #[derive(Debug)]
 pub(crate) struct LevelOne {
@@ -50,13 +65,15 @@ pub(crate) struct LevelOne {
     /// The pages, in units of blocks.
     paged: ChunkGrid,
     hierarchy: Hierarchy,
-    /// The arrays, with the bytes of an element.
+    /// The edges of the bins of level two.
+    edges: Option<BinEdges>,
+    /// The arrays, with the bytes of a block.
     arrays: Vec<(ObjectPath, ArrayState, usize)>,
     item_size: usize,
     pages: Mutex<HashMap<u64, Option<Arc<LevelOnePage>>>>,
 }
 
-/// The elements of the three arrays in one page.
+/// The elements of all arrays in one page.
 #[derive(Debug)]
 struct LevelOnePage {
     region: Region,
@@ -86,35 +103,39 @@ impl LevelOne {
             refines: None,
             ..options.clone()
         };
-        let place = format!("{}/{LEVEL_ONE}/{}", directory_of(&record.array), record.level_one);
+        let place = format!("{}/{GROUPS}/{}", directory_of(&record.array), record.group);
         let storage = storage_in_sidecar(sidecar, &place, Mode::ReadOnly, &options)?;
         let blocks = ChunkGrid::new(record.array_shape.clone(), record.block_shape.clone())?;
         let paged = ChunkGrid::new(blocks.grid_shape().to_vec(), record.page_shape.clone())?;
         let hierarchy = Hierarchy::new(storage, options, |_, _| Ok(None));
-        let mut arrays = Vec::with_capacity(ARRAY_NAMES.len());
-        for (name, expected) in ARRAY_NAMES.iter().zip([data_type, data_type, MISSING_TYPE]) {
+        let wrong = || Error::corrupt(place.clone(), "it is not the index of its record");
+        let edges = match record.edges.is_empty() {
+            true => None,
+            false => Some(BinEdges::of_record(data_type, &record.edges).ok_or_else(wrong)?),
+        };
+        let mut arrays = Vec::new();
+        for (name, expected, bins) in described_arrays(data_type, edges.as_ref()) {
             let path = ObjectPath::parse(name)?;
             let state = load(&hierarchy, &path)?;
-            let is_right =
-                state.metadata.data_type == expected && state.metadata.shape == blocks.grid_shape();
-            match expected.item_size().filter(|_| is_right) {
-                Some(size) => arrays.push((path, state, size)),
-                None => return Err(Error::corrupt(place, "it is not the index of its record")),
-            }
+            let shape = [blocks.grid_shape(), &bins.map_or(vec![], |bins| vec![bins])].concat();
+            let is_right = state.metadata.data_type == expected && state.metadata.shape == shape;
+            let size = expected.item_size().filter(|_| is_right).ok_or_else(wrong)?;
+            let bins = bins.and_then(|bins| usize::try_from(bins).ok()).unwrap_or(1);
+            arrays.push((path, state, size * bins));
         }
         let item_size = data_type.item_size().unwrap_or(0);
         let pages = Mutex::default();
-        Ok(Self { record, blocks, paged, hierarchy, arrays, item_size, pages })
+        Ok(Self { record, blocks, paged, hierarchy, edges, arrays, item_size, pages })
+    }
+
+    /// The edges of the bins of level two, if there is one.
+    pub(crate) fn edges(&self) -> Option<&BinEdges> {
+        self.edges.as_ref()
     }
 
     /// Returns the range of a block of the array as it was; `None` if its page is damaged.
     pub(crate) fn block(&self, block: &[u64]) -> Option<BlockValues> {
-        let inside = block.len() == self.blocks.rank()
-            && block.iter().zip(self.blocks.grid_shape()).all(|(at, count)| at < count);
-        let page = inside.then(|| self.page(&self.paged.chunk_of(block))).flatten()?;
-        let within = block.iter().zip(page.region.start()).map(|(at, start)| at - start);
-        let number = linearize(&within.collect::<Vec<_>>(), page.region.shape());
-        let number = usize::try_from(number).ok()?;
+        let (page, number) = self.page_of(block)?;
         let element = |array: usize, size: usize| {
             page.elements.get(array)?.get(number * size..(number + 1) * size)
         };
@@ -130,6 +151,31 @@ impl LevelOne {
         Some(BlockValues { values, missing: missing.into() })
     }
 
+    /// Returns the bins of a block of the array as it was; `None` without level two, and if its page
+    /// is damaged.
+    #[allow(clippy::host_endian_bytes, reason = "elements in memory")]
+    pub(crate) fn bins(&self, block: &[u64]) -> Option<BlockBins> {
+        let size = 4 * (self.edges.as_ref()?.bins() + 1);
+        let (page, number) = self.page_of(block)?;
+        let counts = page.elements.get(3)?.get(number * size..(number + 1) * size)?;
+        let (counts, _) = counts.as_chunks::<4>();
+        let checksum = page.elements.get(4)?.get(number * 4..(number + 1) * 4)?;
+        Some(BlockBins {
+            counts: counts.iter().map(|count| u32::from_ne_bytes(*count)).collect(),
+            checksum: u32::from_ne_bytes(checksum.try_into().ok()?),
+        })
+    }
+
+    /// The page of a block, and the number of the block in it.
+    fn page_of(&self, block: &[u64]) -> Option<(Arc<LevelOnePage>, usize)> {
+        let inside = block.len() == self.blocks.rank()
+            && block.iter().zip(self.blocks.grid_shape()).all(|(at, count)| at < count);
+        let page = inside.then(|| self.page(&self.paged.chunk_of(block))).flatten()?;
+        let within = block.iter().zip(page.region.start()).map(|(at, start)| at - start);
+        let number = linearize(&within.collect::<Vec<_>>(), page.region.shape());
+        Some((page, usize::try_from(number).ok()?))
+    }
+
     /// Returns the page at `coordinates`, read at its first use.
     fn page(&self, coordinates: &[u64]) -> Option<Arc<LevelOnePage>> {
         let number = linearize(coordinates, self.paged.grid_shape());
@@ -140,7 +186,8 @@ impl LevelOne {
         // Without the lock: other pages are read meanwhile.
         let found = self.read_page(coordinates, number).ok().flatten().map(Arc::new);
         let mut pages = lock();
-        let page_bytes = self.page_blocks().saturating_mul(2 * self.item_size as u64 + 4);
+        let block_bytes: usize = self.arrays.iter().map(|(_, _, size)| size).sum();
+        let page_bytes = self.page_blocks().saturating_mul(block_bytes as u64);
         if (pages.len() as u64 + 1).saturating_mul(page_bytes) > PAGES_BYTES_MAX {
             pages.clear();
         }
@@ -157,11 +204,15 @@ impl LevelOne {
         let region = self.paged.chunk_region_clipped(coordinates);
         let count = region.len().and_then(|count| usize::try_from(count).ok());
         let Some(count) = count else { return Ok(None) };
-        let selection = Selection::from(region.clone());
         let mut elements = Vec::with_capacity(self.arrays.len());
         for (path, state, size) in &self.arrays {
             // The record bounds the blocks of a page.
             let mut buffer = vec![0; count.saturating_mul(*size)];
+            let rank = state.metadata.shape.len();
+            let whole = &state.metadata.shape[region.rank()..rank];
+            let start = [region.start(), &vec![0; whole.len()]].concat();
+            let of_array = Region::new(start, [region.shape(), whole].concat())?;
+            let selection = Selection::from(of_array);
             let source = ZarrSource { hierarchy: &self.hierarchy, path, state };
             let read = ReadSource::settled(&source, &state.layout, &self.hierarchy.tuning);
             let geometry = state.layout.geometry(&selection)?;
@@ -169,9 +220,26 @@ impl LevelOne {
             read.with_plan(&geometry, |plan| execute(plan, deliver))?;
             elements.push(buffer);
         }
-        let fingerprint = page_fingerprint(&elements[0], &elements[1], &elements[2]);
+        let parts: Vec<&[u8]> = elements.iter().map(Vec::as_slice).collect();
+        let fingerprint = page_fingerprint(&parts);
         let number = usize::try_from(number).ok();
         let recorded = number.and_then(|number| self.record.pages.get(number));
         Ok((recorded == Some(&fingerprint)).then_some(LevelOnePage { region, elements }))
     }
+}
+
+/// The arrays of an index with elements of `data_type`: names and types, and for the one with a
+/// further axis its length.
+pub(crate) fn described_arrays(
+    data_type: DataType,
+    edges: Option<&BinEdges>,
+) -> Vec<(&'static str, DataType, Option<u64>)> {
+    let types = [data_type, data_type, MISSING_TYPE];
+    let ranges = ARRAY_NAMES.into_iter().zip(types).map(|(name, of)| (name, of, None));
+    let bins = edges.into_iter().flat_map(|edges| {
+        let [counts, checksums] = BIN_ARRAY_NAMES;
+        let length = edges.bins() as u64 + 1;
+        [(counts, BIN_ARRAYS_TYPE, Some(length)), (checksums, BIN_ARRAYS_TYPE, None)]
+    });
+    ranges.chain(bins).collect()
 }

@@ -16,12 +16,18 @@
 //!
 //! ```text
 //! index/g/t/catalogue/00000003        the record of the index, in generations
-//! index/g/t/level1/00000003/          a plain Zarr v3 group: minimum, maximum, missing
+//! index/g/t/groups/00000003/          a plain Zarr v3 group: minimum, maximum, missing
+//! index/g/t/bins/00000002/            level two: a plain Zarr v3 group with the array `numbers`
 //! ```
 //!
 //! The record ([`IndexRecord`]) lists the objects of the source with their versions, and a
 //! fingerprint of each page. A page is a box of blocks, and one chunk of each of the three arrays.
 //! A lost or replaced chunk would read as the fill value: the fingerprint tells.
+//!
+//! Level two is optional: an array of the source's shape with the number of the bin of each element,
+//! and in the group of level one two arrays more, the number of elements in each bin and a checksum
+//! of each block. Its pages are renewed in place. While a record of other bytes is the newest, the
+//! checksums make such blocks unknown.
 //!
 //! `array/index` opens the index of an [`Array`](crate::Array) and compares the objects; `indexing`
 //! builds it.
@@ -29,17 +35,22 @@
 //! | module | holds |
 //! |---|---|
 //! | `grid` | the division of an array into blocks |
+//! | `bins` | edges of bins, and the number of the bin of each element |
 //! | `fold` | least and greatest values and missing elements of runs of elements |
 //! | `record` | the record as a helper file, and its place |
-//! | `level_one` | the three arrays, read page by page |
+//! | `level_one` | the arrays with an element for each block, read page by page |
 
+mod bins;
 mod fold;
 mod grid;
 mod level_one;
 mod record;
 
-pub(crate) use bedform_format::index::{INDEXED_OBJECTS_MAX, IndexRecord, page_fingerprint};
-pub(crate) use fold::{BlockFold, FoldedPart, RangeFold};
+pub(crate) use bedform_format::index::{
+    EDGES_MAX, INDEXED_OBJECTS_MAX, IndexRecord, MISSING_BIN, UNKNOWN_BIN, page_fingerprint,
+};
+pub(crate) use bins::BinEdges;
+pub(crate) use fold::{BlockFold, FoldedPart, RangeFold, each_run};
 pub(crate) use grid::BlockGrid;
-pub(crate) use level_one::{ARRAY_NAMES, LevelOne, MISSING_TYPE};
-pub(crate) use record::{CATALOGUE, LEVEL_ONE, directory_of, newest_record};
+pub(crate) use level_one::{BlockBins, LevelOne, described_arrays};
+pub(crate) use record::{BINS, CATALOGUE, GROUPS, directory_of, newest_record};

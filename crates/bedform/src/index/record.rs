@@ -8,8 +8,10 @@ use crate::sidecar::{Helper, INDEX, Sidecar};
 
 /// The directory of the record's generations in that of an array's index.
 pub(crate) const CATALOGUE: &str = "catalogue";
-/// The directory of the Zarr groups of level one in that of an array's index.
-pub(crate) const LEVEL_ONE: &str = "level1";
+/// The directory of the Zarr groups in that of an array's index.
+pub(crate) const GROUPS: &str = "groups";
+/// The directory of the Zarr groups of bins in that of an array's index.
+pub(crate) const BINS: &str = "bins";
 
 // Valid for every state of the source: it records the versions of its objects.
 impl Helper for IndexRecord {

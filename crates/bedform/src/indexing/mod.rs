@@ -5,6 +5,8 @@
 //!    blocks of unchanged objects are copied from the present index, the others are read and
 //!    folded, and the objects are looked at again. An object counts only if both looks agree
 //!    ([`Array::bound_in_part`]). Memory holds one page of ranges.
+//!    With bins, the numbers of its elements are written in place: readers of the present index find by
+//!    its checksums that these are others.
 //! 3. *Publication*: the arrays of level one are published under the next number, and then the
 //!    record that names them. Until then readers have the present index; an interruption leaves it.
 //! 4. *Removal*: the arrays that no record names are removed. A reader of those finds them gone, and
@@ -12,9 +14,11 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `edges` | the choice of the edges of bins |
 //! | `pages` | the values of one page, and the boxes of its blocks that are read |
-//! | `writing` | level one as a Zarr group, and its record |
+//! | `writing` | the Zarr groups of both levels, and their record |
 
+mod edges;
 mod pages;
 mod writing;
 
@@ -26,11 +30,13 @@ use bedform_geometry::{ChunkGrid, Region, Selection, element_count};
 use serde::Serialize;
 
 use self::pages::PageValues;
-use self::writing::{IndexDirectory, LevelOneWriter};
+use self::writing::{BinsWriter, GroupWriter, IndexDirectory};
+
+pub use self::edges::BinChoice;
 use crate::array::Array;
 use crate::array::index::{IndexForm, ValueIndex, elements_of, hexadecimal};
 use crate::error::{Error, ErrorKind, Result};
-use crate::index::{INDEXED_OBJECTS_MAX, IndexRecord, newest_record};
+use crate::index::{BinEdges, INDEXED_OBJECTS_MAX, IndexRecord, newest_record};
 use crate::options::ProgressCallback;
 use crate::plan::tuning::block_shape;
 use crate::replica::{OBJECTS_MAX, SourceObject};
@@ -42,6 +48,8 @@ use crate::zarr::nodes::NodeKind;
 const PAGE_BLOCKS: u64 = 1 << 14;
 /// The most blocks of a page, for arrays of which many blocks share a chunk.
 const PAGE_BLOCKS_MAX: u64 = 1 << 18;
+/// Elements of a page with bins, whose numbers are in memory.
+const PAGE_NUMBERS: u64 = 64 << 20;
 /// Bytes that are read between two calls of the progress callback.
 const STEP_BYTES: u64 = 128 << 20;
 
@@ -51,6 +59,8 @@ const STEP_BYTES: u64 = 128 << 20;
 pub struct IndexOptions {
     /// True to read every block again, also those of unchanged objects.
     pub anew: bool,
+    /// The bins of level two.
+    pub bins: BinChoice,
 }
 
 /// The outcome of building the index of one array.
@@ -70,6 +80,8 @@ pub struct MadeIndexes {
     pub raw_bytes: u64,
     /// Bytes of the index in storage.
     pub bytes: u64,
+    /// Number of bins; 0 without level two.
+    pub bins: u64,
     /// Seconds that it took.
     pub seconds: f64,
 }
@@ -86,6 +98,8 @@ pub struct IndexCondition {
     pub block_shape: Vec<u64>,
     /// Bytes of the index in storage.
     pub bytes: u64,
+    /// Number of bins; 0 without level two.
+    pub bins: u64,
     /// Time of its creation, in seconds since 1970.
     pub made: u64,
 }
@@ -180,8 +194,14 @@ fn condition_of(record: IndexRecord) -> IndexCondition {
         array: record.array,
         block_shape: record.block_shape,
         bytes: record.stored_bytes,
+        bins: bins_of(record.edges.len()),
         made: record.made,
     }
+}
+
+/// The number of bins between so many edges.
+fn bins_of(edges: usize) -> u64 {
+    if edges == 0 { 0 } else { edges as u64 + 1 }
 }
 
 impl Array {
@@ -207,7 +227,10 @@ impl Array {
         })?;
         let directory = IndexDirectory::of(self)?;
         let _lock = directory.locked()?;
-        let old = if options.anew { None } else { self.value_index()? };
+        let present = self.value_index()?;
+        let edges = edges::chosen(&options.bins, self, &form, present.as_ref())?;
+        let old = present.filter(|_| !options.anew);
+        let has_edges = |old: &&ValueIndex| old.edges() == edges.as_ref();
         let all = raw_bytes(self)?;
         let mut report = MadeIndexes {
             array: self.path().to_owned(),
@@ -215,11 +238,12 @@ impl Array {
             raw_bytes: all,
             ..MadeIndexes::default()
         };
-        if let Some(old) = old.as_ref().filter(|old| old.is_complete()) {
+        report.bins = bins_of(edges.as_ref().map_or(0, |edges| edges.edges().len()));
+        if let Some(old) = old.as_ref().filter(has_edges).filter(|old| old.is_complete()) {
             progress(all, all);
             report.bytes = old.stored_bytes();
         } else {
-            let built = Building::new(self, &form, old.as_ref(), progress)?;
+            let built = Building::new(self, &form, edges, old.as_ref(), progress)?;
             built.run(&directory, &mut report).map_err(|error| directory.located(error))?;
         }
         report.seconds = began.elapsed().as_secs_f64();
@@ -231,6 +255,7 @@ impl Array {
 struct Building<'a> {
     array: &'a Array,
     form: &'a IndexForm,
+    edges: Option<BinEdges>,
     old: Option<&'a ValueIndex>,
     progress: ProgressCallback<'a>,
     /// The pages, in units of blocks.
@@ -247,6 +272,7 @@ impl<'a> Building<'a> {
     fn new(
         array: &'a Array,
         form: &'a IndexForm,
+        edges: Option<BinEdges>,
         old: Option<&'a ValueIndex>,
         progress: ProgressCallback<'a>,
     ) -> Result<Self> {
@@ -254,6 +280,13 @@ impl<'a> Building<'a> {
         let blocks = form.grid.grid_shape();
         // The objects of a page are compared at once.
         let most = (OBJECTS_MAX as u64 / 2 / form.objects_of_block.max(1)).clamp(1, PAGE_BLOCKS);
+        let most = match &edges {
+            None => most,
+            Some(_) => {
+                let block = element_count(form.grid.chunk_shape()).unwrap_or(u64::MAX).max(1);
+                most.min(PAGE_NUMBERS / block).max(1)
+            }
+        };
         let mut page = block_shape(blocks, &form.blocks_of_chunk, 1, most);
         if element_count(&page).is_none_or(|count| count > PAGE_BLOCKS_MAX) {
             page = block_shape(blocks, &vec![1; blocks.len()], 1, most);
@@ -262,51 +295,100 @@ impl<'a> Building<'a> {
         let (objects, identity) = (HashMap::new(), None);
         let all_bytes = raw_bytes(array)?;
         let done_bytes = 0;
-        Ok(Self { array, form, old, progress, paged, objects, identity, all_bytes, done_bytes })
+        Ok(Self {
+            array,
+            form,
+            edges,
+            old,
+            progress,
+            paged,
+            objects,
+            identity,
+            all_bytes,
+            done_bytes,
+        })
     }
 
     fn run(mut self, directory: &IndexDirectory, report: &mut MadeIndexes) -> Result<()> {
-        let mut writer = LevelOneWriter::begin(directory, self.form.fold.data_type(), &self.paged)?;
+        let data_type = self.form.fold.data_type();
+        let edges = self.edges.take();
+        let mut writer = GroupWriter::begin(directory, data_type, edges.as_ref(), &self.paged)?;
+        let bins = match &edges {
+            Some(edges) => Some(self.bins_writer(directory, edges)?),
+            None => None,
+        };
         let pages = self.paged.chunk_count().unwrap_or(u64::MAX);
         for number in 0..pages {
             check_cancelled("indexing was stopped")?;
             let at = bedform_geometry::delinearize(number, self.paged.grid_shape());
             let blocks = self.paged.chunk_region_clipped(&at);
-            let values = self.page(&blocks, report)?;
+            let values = self.page(&blocks, edges.as_ref(), report)?;
+            if let Some((writer, bins)) = bins.as_ref().zip(values.bins.as_ref()) {
+                writer.write(bins)?;
+            }
             writer.write(&blocks, &values)?;
         }
-        let level_one = writer.publish()?;
+        let group = writer.publish()?;
+        let stored_bytes = match &bins {
+            Some(bins) => group.stored_bytes + bins.stored_bytes()?,
+            None => group.stored_bytes,
+        };
         let left_out = self.objects.values().filter(|object| object.is_none()).count();
         report.objects_left_out = left_out as u64;
-        report.bytes = level_one.stored_bytes;
+        report.bytes = stored_bytes;
         let (meaning, key) = self.identity.unwrap_or_default();
         let mut objects: Vec<SourceObject> = self.objects.into_values().flatten().collect();
         objects.sort_unstable_by(|one, other| one.at.cmp(&other.at));
         let made = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let record = IndexRecord {
             array: self.array.path().to_owned(),
-            level_one: level_one.name,
+            group: group.name,
+            edges: edges.as_ref().map(|edges| hexadecimal(edges.edges())).unwrap_or_default(),
+            bins: bins.map(|bins| bins.name).unwrap_or_default(),
             meaning,
-            missing_values: hexadecimal(&self.form.fold),
+            missing_values: hexadecimal(self.form.fold.missing_values()),
             array_shape: self.form.grid.array_shape().to_vec(),
             block_shape: self.form.grid.chunk_shape().to_vec(),
             page_shape: self.paged.chunk_shape().to_vec(),
-            stored_bytes: level_one.stored_bytes,
+            stored_bytes,
             made: made.as_secs(),
             key,
-            pages: level_one.pages,
+            pages: group.pages,
             objects,
         };
         directory.publish(&record)
     }
 
+    /// Opens the array of the present numbers if these have the same edges and pages, or makes a new
+    /// one.
+    fn bins_writer(&mut self, directory: &IndexDirectory, edges: &BinEdges) -> Result<BinsWriter> {
+        let is_fitting = |old: &&ValueIndex| {
+            old.edges() == Some(edges) && old.record().page_shape == self.paged.chunk_shape()
+        };
+        let present = self.old.filter(is_fitting).map(ValueIndex::record);
+        if present.is_none() {
+            // Its numbers lie in other pages, and are not copied.
+            self.old = None;
+        }
+        BinsWriter::begin(directory, present, &self.form.grid, &self.paged)
+    }
+
     /// Makes the values of one page, and notes its objects.
-    fn page(&mut self, blocks: &Region, report: &mut MadeIndexes) -> Result<PageValues> {
-        let selection = Selection::from(elements_of(&self.form.grid, blocks)?);
+    fn page(
+        &mut self,
+        blocks: &Region,
+        edges: Option<&BinEdges>,
+        report: &mut MadeIndexes,
+    ) -> Result<PageValues> {
+        let elements = elements_of(&self.form.grid, blocks)?;
+        let selection = Selection::from(elements.clone());
         let mut values = PageValues::new(self.form.fold.data_type(), blocks);
+        if let Some(edges) = edges {
+            values = values.with_bins(edges.bins(), elements);
+        }
         let array = self.array;
         let (bound, left_out) =
-            array.bound_in_part(&selection, || self.fill(&mut values, report))?;
+            array.bound_in_part(&selection, || self.fill(&mut values, edges, report))?;
         let identity = (bound.meaning, bound.of.key);
         if *self.identity.get_or_insert_with(|| identity.clone()) != identity {
             let text = "its metadata have changed meanwhile: try again";
@@ -328,7 +410,12 @@ impl<'a> Building<'a> {
     }
 
     /// Fills a page: blocks of unchanged objects from the present index, the others by a read.
-    fn fill(&mut self, values: &mut PageValues, report: &mut MadeIndexes) -> Result<()> {
+    fn fill(
+        &mut self,
+        values: &mut PageValues,
+        edges: Option<&BinEdges>,
+        report: &mut MadeIndexes,
+    ) -> Result<()> {
         if let Some(old) = self.old {
             // An object of an earlier page may have changed since.
             old.look_again();
@@ -341,10 +428,11 @@ impl<'a> Building<'a> {
         let at_once = STEP_BYTES / block.saturating_mul(item).max(1);
         for part in values.unread_boxes(&self.form.blocks_of_chunk, at_once.max(1)) {
             check_cancelled("indexing was stopped")?;
-            let folds = self.array.fold_blocks(&self.form.fold, &self.form.grid, &part)?;
+            let IndexForm { fold, grid, .. } = self.form;
+            let folds = self.array.fold_blocks(fold, edges, grid, &part)?;
             report.blocks_read += folds.len() as u64;
             self.done_bytes += self.bytes_of(folds.len() as u64);
-            values.set(&part, &folds);
+            values.set(&part, grid, &folds);
             (self.progress)(self.done_bytes.min(self.all_bytes), self.all_bytes);
         }
         Ok(())

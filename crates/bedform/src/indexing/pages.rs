@@ -1,10 +1,11 @@
 //! The values of one page of blocks, and the boxes of its blocks that are still to be read.
 
 use bedform_format::DataType;
-use bedform_geometry::{Region, delinearize, linearize};
+use bedform_format::checksum::crc32c;
+use bedform_geometry::{ChunkGrid, Region, delinearize, linearize};
 
-use crate::array::index::ValueIndex;
-use crate::index::BlockFold;
+use crate::array::index::{FoldedBlock, ValueIndex};
+use crate::index::{BlockBins, MISSING_BIN, UNKNOWN_BIN, each_run};
 
 /// The values of a page, in the machine's byte order.
 pub(super) struct PageValues {
@@ -16,6 +17,23 @@ pub(super) struct PageValues {
     pub(super) missing: Vec<u8>,
     /// True for blocks that have their values.
     known: Vec<bool>,
+    pub(super) bins: Option<PageBins>,
+}
+
+/// Level two of a page.
+pub(super) struct PageBins {
+    /// The number of bins.
+    bins: usize,
+    /// The elements of the page.
+    pub(super) elements: Region,
+    /// The number of elements in each bin of each block, the missing ones last, as 32-bit numbers
+    /// in the machine's byte order.
+    pub(super) counts: Vec<u8>,
+    /// The CRC-32C of the numbers of each block, likewise.
+    pub(super) checksums: Vec<u8>,
+    /// The number of the bin of each element, in C order of the page; empty if the stored ones are
+    /// still right.
+    pub(super) numbers: Vec<u8>,
 }
 
 /// Returns the value of a block without values: NaN, or zero for a type without it.
@@ -41,7 +59,16 @@ impl PageValues {
             greatest: empty,
             missing: vec![0; count * size_of::<u32>()],
             known: vec![false; count],
+            bins: None,
         }
+    }
+
+    /// Adds level two, of so many bins, for these elements.
+    pub(super) fn with_bins(mut self, bins: usize, elements: Region) -> Self {
+        let blocks = self.known.len();
+        let (counts, checksums) = (vec![0; blocks * 4 * (bins + 1)], vec![0; blocks * 4]);
+        self.bins = Some(PageBins { bins, elements, counts, checksums, numbers: Vec::new() });
+        self
     }
 
     /// The number of blocks.
@@ -54,27 +81,39 @@ impl PageValues {
         self.known.iter().filter(|known| !**known).count() as u64
     }
 
-    /// Takes the values of all blocks that an index knows.
+    /// Takes the values of all blocks that an index knows. With bins it takes all or none: a page of
+    /// numbers is written as a whole.
     pub(super) fn copy_from(&mut self, old: &ValueIndex) {
         for number in 0..self.known.len() {
             let mut block = delinearize(number as u64, self.blocks.shape());
             block.iter_mut().zip(self.blocks.start()).for_each(|(at, start)| *at += start);
             let Some(range) = old.range(&block) else { continue };
+            if let Some(bins) = &mut self.bins {
+                let Some(known) = old.bins(&block) else { continue };
+                bins.put(number, &known);
+            }
             let values = range.least_and_greatest.as_ref();
             let values = values.map(|(least, greatest)| (least.as_slice(), greatest.as_slice()));
             self.put(number, values, range.missing);
         }
+        if self.bins.is_some() && self.unread() > 0 {
+            self.known.fill(false);
+        }
     }
 
     /// Sets the values of a box of blocks of the page.
-    pub(super) fn set(&mut self, part: &Region, folds: &[BlockFold]) {
+    pub(super) fn set(&mut self, part: &Region, grid: &ChunkGrid, folds: &[FoldedBlock]) {
         for (number, fold) in (0..).zip(folds) {
             let mut within = delinearize(number, part.shape());
             let starts = part.start().iter().zip(self.blocks.start());
             within.iter_mut().zip(starts).for_each(|(at, (part, page))| *at += part - page);
             let number = linearize(&within, self.blocks.shape());
-            if let Ok(number) = usize::try_from(number) {
-                self.put(number, fold.values(self.item_size), fold.missing);
+            let Ok(number) = usize::try_from(number) else { continue };
+            self.put(number, fold.range.values(self.item_size), fold.range.missing);
+            if let Some(bins) = &mut self.bins {
+                let block = within.iter().zip(self.blocks.start()).map(|(at, start)| at + start);
+                let block = grid.chunk_region_clipped(&block.collect::<Vec<_>>());
+                bins.set(number, &block, &fold.numbers);
             }
         }
     }
@@ -111,6 +150,38 @@ impl PageValues {
             }
         }
         boxes
+    }
+}
+
+impl PageBins {
+    #[allow(clippy::host_endian_bytes, reason = "elements in memory")]
+    fn put(&mut self, number: usize, known: &BlockBins) {
+        let counts: Vec<u8> = known.counts.iter().flat_map(|count| count.to_ne_bytes()).collect();
+        let size = 4 * (self.bins + 1);
+        if let Some(place) = self.counts.get_mut(number * size..(number + 1) * size) {
+            place.copy_from_slice(&counts);
+        }
+        self.checksums[number * 4..(number + 1) * 4].copy_from_slice(&known.checksum.to_ne_bytes());
+    }
+
+    /// Sets the numbers of the elements of a block, in C order.
+    fn set(&mut self, number: usize, block: &Region, numbers: &[u8]) {
+        let mut all = [0_u32; 256];
+        numbers.iter().for_each(|number| all[usize::from(*number)] += 1);
+        let missing = all[usize::from(MISSING_BIN)];
+        let counts = all[..self.bins].iter().copied().chain([missing]).collect();
+        self.put(number, &BlockBins { counts, checksum: crc32c(numbers) });
+        let elements = self.elements.len().and_then(|count| usize::try_from(count).ok());
+        self.numbers.resize(elements.unwrap_or(0), UNKNOWN_BIN);
+        let start = block.start().iter().zip(self.elements.start()).map(|(at, page)| at - page);
+        let mut rest = numbers;
+        let start: Vec<u64> = start.collect();
+        each_run(self.elements.shape(), &start, block.shape(), &mut |run| {
+            let (of_run, behind) = rest.split_at(run.len().min(rest.len()));
+            rest = behind;
+            let place = self.numbers.get_mut(run).filter(|place| place.len() == of_run.len());
+            place.into_iter().for_each(|place| place.copy_from_slice(of_run));
+        });
     }
 }
 

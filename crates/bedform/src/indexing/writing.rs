@@ -1,4 +1,4 @@
-//! Level one of an index as a Zarr group in the sidecar, and the record that names it.
+//! The Zarr groups of an index in the sidecar, and the record that names them.
 
 use std::sync::Arc;
 
@@ -7,19 +7,21 @@ use bedform_geometry::{ChunkGrid, Region};
 use bedform_storage::{Durability, Lock, Mode, Storage};
 use serde_json::{Map, Value, json};
 
-use super::pages::PageValues;
+use super::pages::{PageBins, PageValues};
+use crate::array::index::NUMBERS;
 use crate::array::{Array, Elements};
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{
-    ARRAY_NAMES, CATALOGUE, IndexRecord, LEVEL_ONE, MISSING_TYPE, directory_of, page_fingerprint,
+    BINS, BinEdges, CATALOGUE, GROUPS, IndexRecord, UNKNOWN_BIN, described_arrays, directory_of,
+    page_fingerprint,
 };
 use crate::opening::storage_in_sidecar;
 use crate::options::{OpenOptions, Prefetch};
 use crate::sidecar::{INDEX, Sidecar};
-use crate::store::StagedStore;
+use crate::store::{StagedStore, Store};
 use crate::zarr::NewArray;
 
-/// Digits of the name of a group of level one.
+/// Digits of the name of a group.
 const DIGITS: usize = 8;
 
 /// The directory of the index of one array.
@@ -55,9 +57,9 @@ impl IndexDirectory {
         Ok(Self { sidecar, path: directory_of(array.path()), name })
     }
 
-    /// Opens the directory of the groups of level one, and makes it if it is missing.
-    fn storage(&self) -> Result<Arc<dyn Storage>> {
-        let path = format!("{}/{LEVEL_ONE}", self.path);
+    /// Opens a directory of groups, and makes it if it is missing.
+    fn storage(&self, groups: &str) -> Result<Arc<dyn Storage>> {
+        let path = format!("{}/{groups}", self.path);
         storage_in_sidecar(&self.sidecar, &path, Mode::ReadWrite, &OpenOptions::default())
     }
 
@@ -66,7 +68,7 @@ impl IndexDirectory {
     /// # Errors
     /// `Conflict` if another process holds the lock; errors of storage.
     pub(super) fn locked(&self) -> Result<Box<dyn Lock>> {
-        let lock = self.storage().and_then(|_| self.sidecar.try_lock(&self.path));
+        let lock = self.storage(GROUPS).and_then(|_| self.sidecar.try_lock(&self.path));
         lock.map_err(|error| self.located(error))?.ok_or_else(|| {
             let text = format!("{}: another process builds its index: wait for it", self.name);
             Error::new(ErrorKind::Conflict, text)
@@ -84,6 +86,12 @@ impl IndexDirectory {
         error.at(format!("the index in {}", directory.display())).followed_by(remedy)
     }
 
+    /// The name of the next group: the number of the next record.
+    fn next_name(&self) -> String {
+        let number = self.sidecar.last_number(&self.list()).saturating_add(1);
+        format!("{number:0DIGITS$}")
+    }
+
     fn list(&self) -> String {
         format!("{}/{CATALOGUE}", self.path)
     }
@@ -97,25 +105,27 @@ impl IndexDirectory {
             let text = format!("{}: the record of its index cannot be kept", self.name);
             return Err(Error::new(ErrorKind::Io, text));
         }
-        let groups = format!("{}/{LEVEL_ONE}", self.path);
-        for entry in self.sidecar.entries(&groups) {
-            if entry.is_directory && is_made_here(&entry.name) && entry.name != record.level_one {
-                self.sidecar.remove_directory(&format!("{groups}/{}", entry.name));
+        for (groups, named) in [(GROUPS, &record.group), (BINS, &record.bins)] {
+            let groups = format!("{}/{groups}", self.path);
+            for entry in self.sidecar.entries(&groups) {
+                if entry.is_directory && is_made_here(&entry.name) && entry.name != *named {
+                    self.sidecar.remove_directory(&format!("{groups}/{}", entry.name));
+                }
             }
+            self.sidecar.sweep(&groups);
         }
-        self.sidecar.sweep(&groups);
         self.sidecar.open_to_readers(&[INDEX]);
         Ok(())
     }
 }
 
-/// True for the name of a group of level one.
+/// True for the name of a group.
 fn is_made_here(name: &str) -> bool {
     name.len() == DIGITS && name.bytes().all(|digit| digit.is_ascii_digit())
 }
 
-/// The arrays of level one while they are written.
-pub(super) struct LevelOneWriter {
+/// The group with an element for each block while it is written.
+pub(super) struct GroupWriter {
     staged: StagedStore,
     parent: Arc<dyn Storage>,
     name: String,
@@ -123,15 +133,15 @@ pub(super) struct LevelOneWriter {
     pages: Vec<u128>,
 }
 
-/// A published group of level one.
-pub(super) struct WrittenLevelOne {
+/// A published group.
+pub(super) struct WrittenGroup {
     pub(super) name: String,
     /// The fingerprint of each page.
     pub(super) pages: Vec<u128>,
     pub(super) stored_bytes: u64,
 }
 
-impl LevelOneWriter {
+impl GroupWriter {
     /// Begins a group whose arrays have an element for each block, and a chunk for each page.
     ///
     /// # Errors
@@ -139,27 +149,19 @@ impl LevelOneWriter {
     pub(super) fn begin(
         directory: &IndexDirectory,
         data_type: DataType,
+        edges: Option<&BinEdges>,
         paged: &ChunkGrid,
     ) -> Result<Self> {
-        let parent = directory.storage()?;
-        let number = directory.sidecar.last_number(&directory.list()).saturating_add(1);
-        let name = format!("{number:0DIGITS$}");
+        let parent = directory.storage(GROUPS)?;
+        let name = directory.next_name();
         // No record names it: an interrupted process has left it.
-        let left = format!("{}/{LEVEL_ONE}/{name}", directory.path);
+        let left = format!("{}/{GROUPS}/{name}", directory.path);
         directory.sidecar.remove_directory(&left);
-        let options = OpenOptions {
-            writable: true,
-            durability: Durability::Process,
-            prefetch: Prefetch::Off,
-            records: false,
-            ..OpenOptions::default()
-        };
         let path = ObjectPath::parse(&name)?;
-        let staged = StagedStore::create_in(&parent, &path, false, &Map::new(), options)?;
-        let types = [data_type, data_type, MISSING_TYPE];
-        let mut arrays = Vec::with_capacity(types.len());
-        for (name, data_type) in ARRAY_NAMES.iter().zip(types) {
-            let new = described(data_type, paged)?;
+        let staged = StagedStore::create_in(&parent, &path, false, &Map::new(), writing())?;
+        let mut arrays = Vec::new();
+        for (name, data_type, bins) in described_arrays(data_type, edges) {
+            let new = described(data_type, paged, bins)?;
             arrays.push(staged.store().create_array(&ObjectPath::parse(name)?, &new)?);
         }
         Ok(Self { staged, parent, name, arrays, pages: Vec::new() })
@@ -170,11 +172,18 @@ impl LevelOneWriter {
     /// # Errors
     /// Those of writing.
     pub(super) fn write(&mut self, blocks: &Region, values: &PageValues) -> Result<()> {
-        let PageValues { least, greatest, missing, .. } = values;
-        for (array, elements) in self.arrays.iter().zip([least, greatest, missing]) {
-            array.write(&blocks.clone().into(), Elements::Bytes(elements))?;
+        let PageValues { least, greatest, missing, bins, .. } = values;
+        let mut parts = vec![least.as_slice(), greatest, missing];
+        parts.extend(bins.iter().flat_map(|bins| [bins.counts.as_slice(), &bins.checksums]));
+        for (array, elements) in self.arrays.iter().zip(&parts) {
+            // The counts of bins have a further axis.
+            let shape = array.shape()?;
+            let whole = &shape[blocks.rank()..];
+            let start = [blocks.start(), &vec![0; whole.len()]].concat();
+            let region = Region::new(start, [blocks.shape(), whole].concat())?;
+            array.write(&region.into(), Elements::Bytes(elements))?;
         }
-        self.pages.push(page_fingerprint(least, greatest, missing));
+        self.pages.push(page_fingerprint(&parts));
         Ok(())
     }
 
@@ -182,25 +191,103 @@ impl LevelOneWriter {
     ///
     /// # Errors
     /// Those of storage.
-    pub(super) fn publish(self) -> Result<WrittenLevelOne> {
+    pub(super) fn publish(self) -> Result<WrittenGroup> {
         let Self { staged, parent, name, arrays, pages } = self;
         drop(arrays);
         staged.publish()?;
         let stored_bytes = bytes_below(&*parent, &ObjectPath::parse(&name)?)?;
-        Ok(WrittenLevelOne { name, pages, stored_bytes })
+        Ok(WrittenGroup { name, pages, stored_bytes })
     }
 }
 
-/// Describes an array of level one.
-fn described(data_type: DataType, paged: &ChunkGrid) -> Result<NewArray> {
+/// The array of the bins of all elements while it is written: page by page, in place. Readers find by
+/// checksums the blocks that are not those of their record.
+pub(super) struct BinsWriter {
+    parent: Arc<dyn Storage>,
+    pub(super) name: String,
+    numbers: Array,
+}
+
+impl BinsWriter {
+    /// Opens the array that a record names, in the array's present shape, or makes a new one.
+    ///
+    /// # Errors
+    /// Those of storage.
+    pub(super) fn begin(
+        directory: &IndexDirectory,
+        present: Option<&IndexRecord>,
+        grid: &ChunkGrid,
+        paged: &ChunkGrid,
+    ) -> Result<Self> {
+        let parent = directory.storage(BINS)?;
+        let numbers = ObjectPath::parse(NUMBERS)?;
+        if let Some(record) = present {
+            let storage = parent.within(&ObjectPath::parse(&record.bins)?)?;
+            let array = Store::open(storage, writing())?.array(&numbers)?;
+            array.resize(grid.array_shape())?;
+            return Ok(Self { parent, name: record.bins.clone(), numbers: array });
+        }
+        let name = directory.next_name();
+        directory.sidecar.remove_directory(&format!("{}/{BINS}/{name}", directory.path));
+        let path = ObjectPath::parse(&name)?;
+        let staged = StagedStore::create_in(&parent, &path, false, &Map::new(), writing())?;
+        let pages = paged.chunk_shape().iter().zip(grid.chunk_shape());
+        let shard: Vec<u64> =
+            pages.map(|(blocks, length)| blocks.saturating_mul(*length)).collect();
+        let described = json!({
+            "shape": grid.array_shape(), "dtype": "uint8", "chunks": grid.chunk_shape(),
+            "shards": shard, "codecs": ["zstd"], "fill_value": UNKNOWN_BIN,
+        });
+        let new = NewArray::from_json(&described, &Limits::default())?;
+        staged.store().create_array(&numbers, &new)?;
+        staged.publish()?;
+        let store = Store::open(parent.within(&path)?, writing())?;
+        Ok(Self { numbers: store.array(&numbers)?, parent, name })
+    }
+
+    /// Writes the numbers of the elements of a page, unless the stored ones are right.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub(super) fn write(&self, page: &PageBins) -> Result<()> {
+        if page.numbers.is_empty() {
+            return Ok(());
+        }
+        self.numbers.write(&page.elements.clone().into(), Elements::Bytes(&page.numbers))?;
+        Ok(())
+    }
+
+    /// The bytes of the array in storage.
+    ///
+    /// # Errors
+    /// Those of storage.
+    pub(super) fn stored_bytes(&self) -> Result<u64> {
+        bytes_below(&*self.parent, &ObjectPath::parse(&self.name)?)
+    }
+}
+
+fn writing() -> OpenOptions {
+    OpenOptions {
+        writable: true,
+        durability: Durability::Process,
+        prefetch: Prefetch::Off,
+        records: false,
+        ..OpenOptions::default()
+    }
+}
+
+/// Describes an array with an element for each block, or with `bins` elements.
+fn described(data_type: DataType, paged: &ChunkGrid, bins: Option<u64>) -> Result<NewArray> {
     let fill = match data_type {
         DataType::Float16 | DataType::Float32 | DataType::Float64 => Value::from("NaN"),
         DataType::Bool => Value::from(false),
         _ => Value::from(0),
     };
-    let page = paged.chunk_shape();
+    let further: Vec<u64> = bins.into_iter().collect();
+    let page = [paged.chunk_shape(), &further].concat();
+    let shape = [paged.array_shape(), &further].concat();
     let described = json!({
-        "shape": paged.array_shape(), "dtype": data_type.to_string(), "chunks": page,
+        "shape": shape, "dtype": data_type.to_string(), "chunks": page,
         "shards": page, "codecs": ["zstd"], "fill_value": fill,
     });
     NewArray::from_json(&described, &Limits::default())

@@ -2,14 +2,17 @@
 
 use bedform_geometry::Region;
 use bedform_query::{
-    LeftOutValues, ScalarValue, ValueDecoding, ValueRange, ValueSlice, ValueType, range_of,
+    LeftOutValues, ScalarValue, ValueDecoding, ValueRange, ValueType, bin_ranges, common_range,
+    range_of,
 };
-use zerocopy::IntoBytes;
 
+use super::binned::{IndexedBlock, KnownBins};
+use super::edges::scalars_of;
+use super::frame::Frame;
 use super::operand::QueryOperand;
-use super::plan::BlockRanges;
 use crate::array::index::{BlockRange, ValueIndex};
 use crate::error::Result;
+use crate::index::MISSING_BIN;
 
 /// The most blocks of an index that are looked up for one block of a query.
 const BLOCKS_MAX: u64 = 64;
@@ -21,6 +24,10 @@ pub(super) struct IndexRanges {
     /// True if elements may be missing that the index counts among the values: xarray compares
     /// fill values after conversions, so that neighbours may equal them.
     hides_missing: bool,
+    /// The range of each bin of level two.
+    bins: Option<Vec<ValueRange>>,
+    /// Bytes of the numbers of bins in the query's region.
+    pass_bytes: u64,
 }
 
 impl IndexRanges {
@@ -28,7 +35,7 @@ impl IndexRanges {
     ///
     /// # Errors
     /// Those of looking up the array again.
-    pub(super) fn open(operand: &QueryOperand) -> Result<Option<Self>> {
+    pub(super) fn open(operand: &QueryOperand, frame: &Frame) -> Result<Option<Self>> {
         let value_type = operand.decoding.stored();
         let Some(index) = operand.array.value_index()? else { return Ok(None) };
         let left_out = index.missing_values().iter();
@@ -38,7 +45,14 @@ impl IndexRanges {
             LeftOutValues::SomeMissing => true,
             LeftOutValues::Others => return Ok(None),
         };
-        Ok(Some(Self { index, value_type, hides_missing }))
+        // Boxes of the index are boxes of the frame only if both have the same axes.
+        let edges = index.edges().filter(|_| operand.dims == frame.dims);
+        let bins = edges.and_then(|edges| {
+            let scalar = |edge: &Vec<u8>| scalars_of(value_type, edge, |of| of.get(0));
+            bin_ranges(value_type, &edges.edges().iter().map(scalar).collect::<Option<Vec<_>>>()?)
+        });
+        let pass_bytes = frame.region.len().unwrap_or(u64::MAX);
+        Ok(Some(Self { index, value_type, hides_missing, bins, pass_bytes }))
     }
 
     /// Returns the bounds of these ranges together.
@@ -54,21 +68,50 @@ impl IndexRanges {
     }
 }
 
-/// Calls `read` with elements in native byte order, which need not be aligned.
-fn scalars_of<T>(
-    value_type: ValueType,
-    bytes: &[u8],
-    read: impl FnOnce(ValueSlice<'_>) -> Option<T>,
-) -> Option<T> {
-    // Aligned to every type.
-    let mut words = vec![0_u64; bytes.len().div_ceil(8)];
-    let aligned = &mut words.as_mut_bytes()[..bytes.len()];
-    aligned.copy_from_slice(bytes);
-    read(ValueSlice::of_bytes(value_type, aligned)?)
-}
+impl IndexRanges {
+    /// Returns the bins of a box of the array; `None` if they are unknown, and for a box that lies
+    /// in several blocks.
+    pub(super) fn bins(&self, start: &[u64], shape: &[u64]) -> Option<KnownBins> {
+        let ranges = self.bins.as_ref()?;
+        let region = Region::new(start.to_vec(), shape.to_vec()).ok()?;
+        let touched = self.index.grid().chunks_of_region(&region)?;
+        if touched.len() != Some(1) {
+            return None;
+        }
+        let at = touched.start().to_vec();
+        let (known, range) = (self.index.bins(&at)?, self.index.range(&at)?);
+        let values = self
+            .bounds(&[range])
+            .map(|ends| ValueRange { least_and_greatest: Some(ends), missing: false });
+        let (counts, missing) = known.counts.split_at_checked(ranges.len())?;
+        let mut present = Vec::new();
+        for (number, (count, range)) in (0..).zip(counts.iter().zip(ranges)) {
+            if *count > 0 {
+                // Of the outer bins a block has a part.
+                let mut range = common_range(range, values.as_ref()?)?;
+                range.missing = self.hides_missing;
+                present.push((number, range, u64::from(*count)));
+            }
+        }
+        if let [missing] = missing
+            && *missing > 0
+        {
+            let range = ValueRange { least_and_greatest: None, missing: true };
+            present.push((MISSING_BIN, range, u64::from(*missing)));
+        }
+        let whole = self.index.grid().chunk_region_clipped(&at);
+        let block = IndexedBlock::new(at, known.checksum, &whole, &region);
+        Some(KnownBins { block, present })
+    }
 
-impl BlockRanges for IndexRanges {
-    fn range(&self, start: &[u64], shape: &[u64]) -> Option<ValueRange> {
+    /// Reads the numbers of the bins of a block; `None` if they are damaged.
+    pub(super) fn numbers(&self, block: &IndexedBlock) -> Option<Vec<u8>> {
+        self.index.numbers(&block.at, block.checksum, self.pass_bytes)
+    }
+
+    /// Returns the range of the elements of the array from `start`, `shape` of them; `None` if it
+    /// is unknown.
+    pub(super) fn range(&self, start: &[u64], shape: &[u64]) -> Option<ValueRange> {
         let region = Region::new(start.to_vec(), shape.to_vec()).ok()?;
         let touched = self.index.grid().chunks_of_region(&region)?;
         if touched.len().is_none_or(|count| count > BLOCKS_MAX) {

@@ -28,13 +28,17 @@
 //! | `operand` | the arrays of a query |
 //! | `frame` | their common dimensions, the region, the blocks |
 //! | `indexed` | ranges of blocks from the value index of an array |
+//! | `binned` | blocks that the bins of value indexes decide |
+//! | `edges` | decoded numbers as stored values, for the edges of bins |
 //! | `columns` | the stored elements of an array over the blocks of a batch |
 //! | `plan` | the blocks that may match, and batches of them |
 //! | `scan` | the execution: threads, batches, evaluation |
 //! | `rows` | collectors of places, values and masks |
 //! | `reduce` | collectors of counts, statistics and histograms |
 
+mod binned;
 mod columns;
+mod edges;
 mod frame;
 mod indexed;
 mod operand;
@@ -51,15 +55,17 @@ use bedform_geometry::{Region, Selection};
 use bedform_query::{Expression, ExpressionError, Operand, Predicate, Values};
 use serde::Serialize;
 
+use self::binned::Conjuncts;
 use self::frame::Frame;
 use self::indexed::IndexRanges;
 use self::operand::QueryOperand;
-use self::plan::{QueryPlan, Residents};
+use self::plan::{BlockState, QueryPlan, Residents};
 use self::reduce::{CountCollector, HistogramCollector, Kept, StatisticsCollector};
 use self::rows::{MaskCollector, MatchedRows, RowCollector};
 use self::scan::{Collector, QueryScan};
 use crate::error::{Error, ErrorKind, Result};
 
+pub(crate) use self::edges::{decoded_ends, stored_edge};
 pub use self::operand::QueryArray;
 pub use self::reduce::{Extreme, ValueStatistics};
 
@@ -129,6 +135,8 @@ pub struct QueryExplanation {
     pub blocks_pruned: u64,
     /// Blocks in which everything matches, whose elements are not read to find that.
     pub blocks_whole: u64,
+    /// Blocks that the bins of an index decide: only the numbers of the bins are read.
+    pub blocks_binned: u64,
     /// Blocks to read and evaluate.
     pub blocks_read: u64,
     /// Bytes to read, of all arrays.
@@ -300,12 +308,14 @@ impl ValueQuery {
             &prepared.frame,
             None,
             &Residents::none(prepared.operands.len(), prepared.frame.dims.len()),
-            &[] as &[Option<IndexRanges>],
+            &[],
         );
         let scan = everything.undecided();
         let (bytes_of_scan, seconds_of_scan) =
             prepared.price(&scan, &residents, &self.predicate)?;
-        let whole = plan.blocks.iter().filter(|block| block.matches_whole).count() as u64;
+        let count = |is: fn(&BlockState) -> bool| {
+            plan.blocks.iter().filter(|block| is(&block.state)).count() as u64
+        };
         let has_index = |at: &usize| indexes.get(*at).is_some_and(Option::is_some);
         let used = self.predicate.operands_used();
         let large = |at: &&usize| residents.columns[**at].is_none();
@@ -318,8 +328,9 @@ impl ValueQuery {
             blocks: plan.total,
             blocks_outside: plan.outside,
             blocks_pruned: plan.pruned,
-            blocks_whole: whole,
-            blocks_read: plan.blocks.len() as u64 - whole,
+            blocks_whole: count(|state| matches!(state, BlockState::Whole)),
+            blocks_binned: count(|state| matches!(state, BlockState::Binned(_))),
+            blocks_read: count(|state| matches!(state, BlockState::Read)),
             bytes,
             bytes_of_scan,
             predicted_cold_seconds: seconds,
@@ -379,7 +390,7 @@ impl PreparedQuery {
         let open = |(at, operand): (usize, &QueryOperand)| match used.contains(&at)
             && residents.columns[at].is_none()
         {
-            true => IndexRanges::open(operand),
+            true => IndexRanges::open(operand, &self.frame),
             false => Ok(None),
         };
         self.operands.iter().enumerate().map(open).collect()
@@ -405,6 +416,8 @@ impl PreparedQuery {
             wanted: &self.wanted,
             residents: &residents,
             plan: &plan,
+            indexes: &indexes,
+            conjuncts: &Conjuncts::of(predicate),
             threads: self.threads.max(1),
         };
         scan.run(collector)
@@ -426,7 +439,7 @@ impl PreparedQuery {
                 continue;
             }
             let mut regions = Vec::new();
-            for block in plan.blocks.iter().filter(|block| !block.matches_whole) {
+            for block in plan.read() {
                 let (start, shape) = operand.region_in(&self.frame, &block.bounds);
                 columns::push_region(&mut regions, Region::new(start, shape)?)?;
             }

@@ -133,7 +133,7 @@ fn decoding_of(
     Ok(if decode { decoded } else { decoded.undecoded() })
 }
 
-fn packing_of(array: &Array, stored: ValueType) -> Result<PackedMeaning> {
+pub(super) fn packing_of(array: &Array, stored: ValueType) -> Result<PackedMeaning> {
     if let Some(described) = array.described_in_file() {
         return packing::of_foreign(described);
     }

@@ -8,8 +8,10 @@
 
 use bedform_query::{Decision, Predicate, PredicateScratch, ValueRange, ValueSlice, range_of};
 
+use super::binned::{BinnedBlock, Conjuncts};
 use super::columns::{QueryColumn, SpreadBuffer};
 use super::frame::{BlockBox, Frame};
+use super::indexed::IndexRanges;
 use super::operand::QueryOperand;
 use crate::error::Result;
 
@@ -26,8 +28,18 @@ const REPEATED_BYTES_MAX: u64 = 8 << 20;
 #[derive(Debug, Clone)]
 pub(super) struct PlannedBlock {
     pub(super) bounds: BlockBox,
-    /// True if every element matches.
-    pub(super) matches_whole: bool,
+    pub(super) state: BlockState,
+}
+
+/// What is known of a block.
+#[derive(Debug, Clone)]
+pub(super) enum BlockState {
+    /// Every element matches.
+    Whole,
+    /// The bins of an index decide.
+    Binned(BinnedBlock),
+    /// Its elements must be read.
+    Read,
 }
 
 /// The blocks of a query that may match, in C order, and counts of all.
@@ -50,13 +62,6 @@ pub(super) struct Residents {
     /// For each dimension, a byte for each index of the region that is 1 if conditions on this
     /// dimension alone hold there; `None` if there are no such conditions.
     masks: Vec<Option<Vec<u8>>>,
-}
-
-/// The ranges of the stored values of blocks of one array, as a value index knows them.
-pub(super) trait BlockRanges: Sync {
-    /// Returns the range of the elements of the array from `start`, `shape` of them; `None` if it
-    /// is unknown.
-    fn range(&self, start: &[u64], shape: &[u64]) -> Option<ValueRange>;
 }
 
 impl Residents {
@@ -166,45 +171,68 @@ impl Residents {
 
 impl QueryPlan {
     /// Plans a query. Without a predicate every block matches whole.
-    pub(super) fn new<I: BlockRanges>(
+    pub(super) fn new(
         operands: &[QueryOperand],
         frame: &Frame,
         predicate: Option<&Predicate>,
         residents: &Residents,
-        indexes: &[Option<I>],
+        indexes: &[Option<IndexRanges>],
     ) -> Self {
         let mut plan = Self { total: frame.block_count(), ..Self::default() };
+        let conjuncts = predicate.map(Conjuncts::of);
         for number in 0..plan.total {
             let mut bounds = frame.block(number);
             if !residents.cut(&mut bounds, frame) {
                 plan.outside += 1;
                 continue;
             }
-            let decision = match predicate {
-                None => Decision::All,
-                Some(predicate) => {
-                    let ranges = operands.iter().enumerate().map(|(at, operand)| {
-                        let of_index = || {
-                            let (start, shape) = operand.region_in(frame, &bounds);
-                            indexes.get(at)?.as_ref()?.range(&start, &shape)
-                        };
-                        residents.range(at, operand, &bounds).or_else(of_index)
-                    });
-                    predicate.decide(&ranges.collect::<Vec<_>>())
+            let Some((predicate, conjuncts)) = predicate.zip(conjuncts.as_ref()) else {
+                plan.blocks.push(PlannedBlock { bounds, state: BlockState::Whole });
+                continue;
+            };
+            let index = |at: usize| indexes.get(at).and_then(Option::as_ref);
+            let ranges = operands.iter().enumerate().map(|(at, operand)| {
+                let of_index = || {
+                    let (start, shape) = operand.region_in(frame, &bounds);
+                    index(at)?.range(&start, &shape)
+                };
+                residents.range(at, operand, &bounds).or_else(of_index)
+            });
+            let ranges: Vec<Option<ValueRange>> = ranges.collect();
+            let state = match predicate.decide(&ranges) {
+                Decision::None => {
+                    plan.pruned += 1;
+                    continue;
+                }
+                Decision::All => BlockState::Whole,
+                Decision::Some => {
+                    let bins = |at: usize| {
+                        let (start, shape) = operands[at].region_in(frame, &bounds);
+                        index(at)?.bins(&start, &shape)
+                    };
+                    match conjuncts.decide(&ranges, residents, bins) {
+                        Some(binned) if binned.count == Some(0) => {
+                            plan.pruned += 1;
+                            continue;
+                        }
+                        Some(binned) => BlockState::Binned(binned),
+                        None => BlockState::Read,
+                    }
                 }
             };
-            match decision {
-                Decision::None => plan.pruned += 1,
-                Decision::All => plan.blocks.push(PlannedBlock { bounds, matches_whole: true }),
-                Decision::Some => plan.blocks.push(PlannedBlock { bounds, matches_whole: false }),
-            }
+            plan.blocks.push(PlannedBlock { bounds, state });
         }
         plan
     }
 
+    /// The blocks whose elements must be read.
+    pub(super) fn read(&self) -> impl Iterator<Item = &PlannedBlock> {
+        self.blocks.iter().filter(|block| matches!(block.state, BlockState::Read))
+    }
+
     /// Returns the plan in which no block is known to match.
     pub(super) fn undecided(mut self) -> Self {
-        self.blocks.iter_mut().for_each(|block| block.matches_whole = false);
+        self.blocks.iter_mut().for_each(|block| block.state = BlockState::Read);
         self
     }
 

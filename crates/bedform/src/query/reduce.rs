@@ -119,6 +119,10 @@ impl CountCollector {
 impl Collector for CountCollector {
     type Part = (BlockBox, Vec<u64>);
 
+    fn only_counts(&self) -> bool {
+        self.kept.shape.is_empty()
+    }
+
     fn collect(&self, block: &MatchedBlock<'_>) -> Result<Self::Part> {
         self.found.store(true, Ordering::Relaxed);
         let own = self.kept.of_block(block.bounds);

@@ -9,10 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bedform_query::{Predicate, PredicateScratch, ValueSlice, Values};
 
+use super::binned::Conjuncts;
 use super::columns::{QueryColumn, SpreadBuffer};
 use super::frame::{BlockBox, Frame};
+use super::indexed::IndexRanges;
 use super::operand::QueryOperand;
-use super::plan::{PlannedBlock, QueryPlan, Residents};
+use super::plan::{BlockState, PlannedBlock, QueryPlan, Residents};
 use crate::error::Result;
 use crate::threads::ordered::in_order;
 use crate::threads::workers::check_cancelled;
@@ -53,6 +55,11 @@ pub(super) trait Collector: Sync {
         false
     }
 
+    /// Returns true if the places of matches in this block change nothing: their number does.
+    fn only_counts(&self) -> bool {
+        false
+    }
+
     /// Returns true if nothing in this block can change the result any more.
     fn can_skip(&self, bounds: &BlockBox) -> bool {
         let _ = bounds;
@@ -70,6 +77,10 @@ pub(super) struct QueryScan<'s> {
     pub(super) wanted: &'s [usize],
     pub(super) residents: &'s Residents,
     pub(super) plan: &'s QueryPlan,
+    /// The value index of each operand that has one.
+    pub(super) indexes: &'s [Option<IndexRanges>],
+    /// The parts of the predicate.
+    pub(super) conjuncts: &'s Conjuncts,
     pub(super) threads: usize,
 }
 
@@ -124,13 +135,16 @@ impl QueryScan<'_> {
         let blocks: Vec<&PlannedBlock> =
             blocks.iter().filter(|block| !collector.can_skip(&block.bounds)).collect();
         let used = self.predicate.map(Predicate::operands_used).unwrap_or_default();
-        let undecided = || blocks.iter().filter(|block| !block.matches_whole);
-        if undecided().next().is_some() {
+        let mut counts = self.known_counts(&blocks, worker, collector)?;
+        let undecided = blocks.iter().zip(&counts).filter(|(_, count)| count.is_none());
+        let undecided: Vec<&BlockBox> = undecided.map(|(block, _)| &block.bounds).collect();
+        if !undecided.is_empty() {
             for &at in &used {
-                self.read(at, worker, undecided().map(|block| &block.bounds))?;
+                self.read(at, worker, undecided.iter().copied())?;
             }
         }
-        let counts = self.evaluate(&blocks, &used, worker)?;
+        self.evaluate(&blocks, &used, worker, &mut counts)?;
+        let counts: Vec<u64> = counts.into_iter().map(Option::unwrap_or_default).collect();
         let matched: Vec<usize> = (0..blocks.len()).filter(|at| counts[*at] > 0).collect();
         for &at in self.wanted {
             self.read(at, worker, matched.iter().map(|number| &blocks[*number].bounds))?;
@@ -139,7 +153,7 @@ impl QueryScan<'_> {
         for number in matched {
             let (block, count) = (blocks[number], counts[number]);
             self.decode(&block.bounds, worker)?;
-            let all = count == block.bounds.len() as u64;
+            let all = count == block.bounds.len() as u64 || collector.only_counts();
             let mask = (!all).then_some(worker.masks[number].as_slice());
             let (bounds, values) = (&block.bounds, worker.values.as_slice());
             parts.push(collector.collect(&MatchedBlock { bounds, mask, count, values })?);
@@ -160,23 +174,46 @@ impl QueryScan<'_> {
         worker.columns[at].read(&self.operands[at], blocks)
     }
 
-    /// Evaluates the blocks that are not decided, into the worker's masks. Returns the number of
-    /// matches of each block.
+    /// Returns the number of matches of each block for which no elements must be read, `None` for
+    /// the others. Fills the masks of blocks that bins decide.
+    fn known_counts<C: Collector>(
+        &self,
+        blocks: &[&PlannedBlock],
+        worker: &mut Worker,
+        collector: &C,
+    ) -> Result<Vec<Option<u64>>> {
+        let masks = &mut worker.masks;
+        masks.resize_with(masks.len().max(blocks.len()), Vec::new);
+        let count = |(block, mask): (&&PlannedBlock, &mut Vec<u8>)| match &block.state {
+            BlockState::Whole => Ok(Some(block.bounds.len() as u64)),
+            BlockState::Read => Ok(None),
+            BlockState::Binned(binned) if collector.only_counts() && binned.count.is_some() => {
+                Ok(binned.count)
+            }
+            BlockState::Binned(binned) => {
+                let Self { indexes, residents, .. } = self;
+                self.conjuncts.evaluate(binned, &block.bounds, indexes, residents, mask)
+            }
+        };
+        blocks.iter().zip(masks).map(count).collect()
+    }
+
+    /// Evaluates the blocks that are not decided, into the worker's masks, and counts their
+    /// matches.
     fn evaluate(
         &self,
         blocks: &[&PlannedBlock],
         used: &[usize],
         worker: &mut Worker,
-    ) -> Result<Vec<u64>> {
+        counts: &mut [Option<u64>],
+    ) -> Result<()> {
         let Worker { columns, rooms, scratch, masks, .. } = worker;
-        masks.resize_with(masks.len().max(blocks.len()), Vec::new);
-        let mut counts = Vec::with_capacity(blocks.len());
-        for (block, mask) in blocks.iter().zip(masks) {
-            let elements = block.bounds.len();
-            let Some(predicate) = self.predicate.filter(|_| !block.matches_whole) else {
-                counts.push(elements as u64);
+        let Some(predicate) = self.predicate else { return Ok(()) };
+        for ((block, mask), known) in blocks.iter().zip(masks).zip(counts) {
+            if known.is_some() {
                 continue;
-            };
+            }
+            let elements = block.bounds.len();
             mask.resize(elements, 0);
             let column = |at: &usize| {
                 let column = self.residents.columns[*at].as_ref().unwrap_or(&columns[*at]);
@@ -196,9 +233,9 @@ impl QueryScan<'_> {
                 count += count_ones(found);
                 from = to;
             }
-            counts.push(count);
+            *known = Some(count);
         }
-        Ok(counts)
+        Ok(())
     }
 
     /// Decodes the values that are asked for, of one block.

@@ -5,27 +5,37 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use bedform_geometry::{ChunkGrid, Region, Selection, linearize};
+use bedform_geometry::{ChunkGrid, Region, Selection, element_count, linearize};
 
 use crate::array::Array;
 use crate::array::visit::VisitedChunk;
 use crate::error::{Error, ErrorKind, Result};
-use crate::index::{BlockFold, FoldedPart, RangeFold};
+use crate::index::{BinEdges, BlockFold, FoldedPart, RangeFold, UNKNOWN_BIN, each_run};
 
 /// Attempts to read a box while the store is settled.
 const ATTEMPTS_MAX: usize = 8;
 
+/// The elements of a block, folded.
+#[derive(Debug, Default)]
+pub(crate) struct FoldedBlock {
+    pub(crate) range: BlockFold,
+    /// With bins, the number of the bin of each element of the block in C order.
+    pub(crate) numbers: Vec<u8>,
+}
+
 /// The folds of the blocks of a box, which several threads fill.
 struct BoxFolds<'a> {
     fold: &'a RangeFold,
+    edges: Option<&'a BinEdges>,
     grid: &'a ChunkGrid,
     /// The box, in blocks.
     blocks: &'a Region,
-    folds: Vec<Mutex<BlockFold>>,
+    folds: Vec<Mutex<FoldedBlock>>,
 }
 
 impl Array {
-    /// Returns the ranges of a box of blocks of `grid`, in C order.
+    /// Returns the ranges of a box of blocks of `grid`, in C order, and with `edges` the bins of
+    /// their elements.
     ///
     /// # Errors
     /// As [`Array::visit`]; `Conflict` if the store is settled all the time, or the array has
@@ -33,13 +43,14 @@ impl Array {
     pub(crate) fn fold_blocks(
         &self,
         fold: &RangeFold,
+        edges: Option<&BinEdges>,
         grid: &ChunkGrid,
         blocks: &Region,
-    ) -> Result<Vec<BlockFold>> {
+    ) -> Result<Vec<FoldedBlock>> {
         let elements = elements_of(grid, blocks)?;
         let selection = Selection::from(elements);
         for _ in 0..ATTEMPTS_MAX {
-            let folds = BoxFolds::new(fold, grid, blocks)?;
+            let folds = BoxFolds::new(fold, edges, grid, blocks)?;
             match self.visit_unrecorded(&selection, &|chunk| folds.add(chunk)) {
                 Err(error) if error.kind() == ErrorKind::SnapshotMoved => {}
                 outcome => {
@@ -67,12 +78,32 @@ pub(crate) fn elements_of(grid: &ChunkGrid, blocks: &Region) -> Result<Region> {
     Ok(Region::new(first.start().to_vec(), shape)?)
 }
 
+impl FoldedBlock {
+    /// Puts the numbers of a box of the block, of `shape` at `start`, into their places.
+    fn place(&mut self, numbers: &[u8], block: &[u64], start: &[u64], shape: &[u64]) {
+        let elements = element_count(block).and_then(|count| usize::try_from(count).ok());
+        self.numbers.resize(elements.unwrap_or(0), UNKNOWN_BIN);
+        let mut rest = numbers;
+        each_run(block, start, shape, &mut |run| {
+            let (of_run, behind) = rest.split_at(run.len().min(rest.len()));
+            rest = behind;
+            let place = self.numbers.get_mut(run).filter(|place| place.len() == of_run.len());
+            place.into_iter().for_each(|place| place.copy_from_slice(of_run));
+        });
+    }
+}
+
 impl<'a> BoxFolds<'a> {
-    fn new(fold: &'a RangeFold, grid: &'a ChunkGrid, blocks: &'a Region) -> Result<Self> {
+    fn new(
+        fold: &'a RangeFold,
+        edges: Option<&'a BinEdges>,
+        grid: &'a ChunkGrid,
+        blocks: &'a Region,
+    ) -> Result<Self> {
         let count = blocks.len().and_then(|count| usize::try_from(count).ok());
         let count = count.ok_or_else(|| Error::invalid("a box of too many blocks"))?;
         let folds = (0..count).map(|_| Mutex::default()).collect();
-        Ok(Self { fold, grid, blocks, folds })
+        Ok(Self { fold, edges, grid, blocks, folds })
     }
 
     /// Adds the elements of a chunk to the blocks that it touches.
@@ -98,30 +129,40 @@ impl<'a> BoxFolds<'a> {
     /// Adds the elements of a chunk in the block at `block`.
     fn add_part(&self, chunk: &VisitedChunk<'_>, block: &[u64]) {
         let region = chunk.region();
-        let Some(part) = self.grid.chunk_region_clipped(block).intersection(region) else {
+        let whole = self.grid.chunk_region_clipped(block);
+        let Some(common) = whole.intersection(region) else { return };
+        let within = |outer: &Region| -> Vec<u64> {
+            common.start().iter().zip(outer.start()).map(|(at, first)| at - first).collect()
+        };
+        let (start, elements) = (within(region), chunk.bytes());
+        let part =
+            FoldedPart { elements, chunk: region.shape(), start: &start, shape: common.shape() };
+        let (mut found, mut numbers) = (BlockFold::default(), Vec::new());
+        self.fold.add(&part, &mut found);
+        if let Some(edges) = self.edges {
+            edges.number(self.fold, &part, &mut numbers);
+        }
+        let place = block.iter().zip(self.blocks.start()).map(|(at, start)| at - start);
+        let number = linearize(&place.collect::<Vec<_>>(), self.blocks.shape());
+        let Some(fold) = usize::try_from(number).ok().and_then(|number| self.folds.get(number))
+        else {
             return;
         };
-        let start = part.start().iter().zip(region.start()).map(|(at, first)| at - first);
-        let (start, elements): (Vec<u64>, _) = (start.collect(), chunk.bytes());
-        let part =
-            FoldedPart { elements, chunk: region.shape(), start: &start, shape: part.shape() };
-        let mut found = BlockFold::default();
-        self.fold.add(&part, &mut found);
-        let within = block.iter().zip(self.blocks.start()).map(|(at, start)| at - start);
-        let number = linearize(&within.collect::<Vec<_>>(), self.blocks.shape());
-        if let Some(fold) = usize::try_from(number).ok().and_then(|number| self.folds.get(number)) {
-            self.fold.merge(&found, &mut fold.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut fold = fold.lock().unwrap_or_else(PoisonError::into_inner);
+        self.fold.merge(&found, &mut fold.range);
+        if self.edges.is_some() {
+            fold.place(&numbers, whole.shape(), &within(&whole), common.shape());
         }
     }
 
     /// Returns the folds, each of which must have all elements of its block.
-    fn finished(self) -> Result<Vec<BlockFold>> {
+    fn finished(self) -> Result<Vec<FoldedBlock>> {
         let mut folds = Vec::with_capacity(self.folds.len());
         for (number, fold) in (0..).zip(self.folds) {
             let fold = fold.into_inner().unwrap_or_else(PoisonError::into_inner);
             let mut block = bedform_geometry::delinearize(number, self.blocks.shape());
             block.iter_mut().zip(self.blocks.start()).for_each(|(at, start)| *at += start);
-            if self.grid.chunk_region_clipped(&block).len() != Some(fold.count) {
+            if self.grid.chunk_region_clipped(&block).len() != Some(fold.range.count) {
                 let text = format!("block {block:?} has other elements than were read");
                 return Err(Error::new(ErrorKind::Conflict, text));
             }

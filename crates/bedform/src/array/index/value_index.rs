@@ -4,16 +4,25 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::{Mutex, PoisonError};
 
-use bedform_format::{DataType, Limits};
-use bedform_geometry::{ChunkGrid, Region};
+use bedform_format::checksum::crc32c;
+use bedform_format::{DataType, Limits, ObjectPath};
+use bedform_geometry::{ChunkGrid, Region, Selection};
+use bedform_storage::Mode;
 
 use crate::array::Array;
 use crate::array::redirect::PinnedObjects;
 use crate::error::Result;
-use crate::index::{IndexRecord, LevelOne, RangeFold, newest_record};
-use crate::options::OpenOptions;
+use crate::index::{
+    BINS, BinEdges, BlockBins, IndexRecord, LevelOne, RangeFold, directory_of, newest_record,
+};
+use crate::opening::storage_in_sidecar;
+use crate::options::{OpenOptions, Prefetch};
 use crate::replica::SourceObject;
 use crate::sidecar::Sidecar;
+use crate::store::Store;
+
+/// The array of the numbers of bins, in its group.
+pub(crate) const NUMBERS: &str = "numbers";
 
 /// The index of an array as of one moment: the range of each block whose objects are unchanged.
 /// Each object is compared once. Safe to share between threads.
@@ -21,6 +30,8 @@ use crate::sidecar::Sidecar;
 pub struct ValueIndex {
     objects: PinnedObjects,
     level_one: LevelOne,
+    /// The array of level two, with the number of the bin of each element.
+    numbers: Option<Array>,
     /// The blocks of the array as it is now.
     grid: ChunkGrid,
     data_type: DataType,
@@ -75,7 +86,7 @@ impl ValueIndex {
     ) -> Option<Self> {
         let shape = objects.layout().grid.array_shape();
         let is_same = objects.form_and_key() == (record.meaning.clone(), record.key.clone())
-            && record.missing_values == hexadecimal(fold)
+            && record.missing_values == hexadecimal(fold.missing_values())
             && record.block_shape.len() == shape.len();
         if !is_same {
             return None;
@@ -84,10 +95,12 @@ impl ValueIndex {
         let at = |(number, object): (usize, &SourceObject)| (object.at.clone(), number);
         let recorded = record.objects.iter().enumerate().map(at).collect();
         let data_type = fold.data_type();
+        let numbers = numbers_of(sidecar, &record);
         let level_one = LevelOne::open(sidecar, record, data_type, &OpenOptions::default()).ok()?;
         Some(Self {
             objects: objects.clone(),
             level_one,
+            numbers,
             grid,
             data_type,
             missing_values: fold.missing_values().to_vec(),
@@ -116,21 +129,56 @@ impl ValueIndex {
     /// has changed since, commits lie over it, the array was made longer or shorter within the
     /// block, or the index is damaged there.
     pub fn range(&self, block: &[u64]) -> Option<BlockRange> {
-        if block.len() != self.grid.rank() {
-            return None;
-        }
-        let region = self.grid.chunk_region_clipped(block);
-        let is_same = region == self.level_one.blocks.chunk_region_clipped(block);
-        if !is_same || region.is_empty() {
-            return None;
-        }
-        let mut objects = self.objects.of_region(&region)?.into_iter();
-        if !objects.all(|at| self.is_still(at)) {
+        if !self.is_unchanged(block) {
             return None;
         }
         let found = self.level_one.block(block)?;
         let (data_type, missing) = (self.data_type, found.missing);
         Some(BlockRange { data_type, least_and_greatest: found.values, missing })
+    }
+
+    /// The edges of the bins of level two; `None` without it.
+    pub(crate) fn edges(&self) -> Option<&BinEdges> {
+        self.level_one.edges().filter(|_| self.numbers.is_some())
+    }
+
+    /// The record of the index.
+    pub(crate) fn record(&self) -> &IndexRecord {
+        &self.level_one.record
+    }
+
+    /// Returns the bins of a block; `None` without level two, and if it is unknown as for
+    /// [`ValueIndex::range`].
+    pub(crate) fn bins(&self, block: &[u64]) -> Option<BlockBins> {
+        self.edges()?;
+        if !self.is_unchanged(block) {
+            return None;
+        }
+        self.level_one.bins(block)
+    }
+
+    /// Reads the number of the bin of each element of a block, in C order; `None` if they are not
+    /// those of the checksum. `pass_bytes` are those of all elements that a query reads.
+    pub(crate) fn numbers(&self, block: &[u64], checksum: u32, pass_bytes: u64) -> Option<Vec<u8>> {
+        let region = self.grid.chunk_region_clipped(block);
+        let mut numbers = vec![0; usize::try_from(region.len()?).ok()?];
+        let array = self.numbers.as_ref()?;
+        array.read_part(&Selection::from(region), &mut numbers, pass_bytes).ok()?;
+        (crc32c(&numbers) == checksum).then_some(numbers)
+    }
+
+    /// True if the elements of a block are those of the index.
+    fn is_unchanged(&self, block: &[u64]) -> bool {
+        if block.len() != self.grid.rank() {
+            return false;
+        }
+        let region = self.grid.chunk_region_clipped(block);
+        let is_same = region == self.level_one.blocks.chunk_region_clipped(block);
+        if !is_same || region.is_empty() {
+            return false;
+        }
+        let objects = self.objects.of_region(&region);
+        objects.is_some_and(|objects| objects.into_iter().all(|at| self.is_still(at)))
     }
 
     /// True if the object at these coordinates is unchanged.
@@ -163,8 +211,28 @@ impl ValueIndex {
     }
 }
 
-/// Returns the missing values of a fold as a record lists them.
-pub(crate) fn hexadecimal(fold: &RangeFold) -> Vec<String> {
+/// Opens the array of level two that a record names; `None` if it has none, or it cannot be read.
+fn numbers_of(sidecar: &Sidecar, record: &IndexRecord) -> Option<Array> {
+    if record.bins.is_empty() {
+        return None;
+    }
+    let options = OpenOptions {
+        prefetch: Prefetch::Off,
+        replicas: false,
+        records: false,
+        ..OpenOptions::default()
+    };
+    let place = format!("{}/{BINS}/{}", directory_of(&record.array), record.bins);
+    let storage = storage_in_sidecar(sidecar, &place, Mode::ReadOnly, &options).ok()?;
+    let numbers =
+        Store::open(storage, options).ok()?.array(&ObjectPath::parse(NUMBERS).ok()?).ok()?;
+    let is_right = numbers.data_type().ok()? == DataType::UInt8
+        && numbers.shape().ok()?.len() == record.array_shape.len();
+    is_right.then_some(numbers)
+}
+
+/// Returns stored values in the machine's byte order as a record lists them.
+pub(crate) fn hexadecimal(values: &[Vec<u8>]) -> Vec<String> {
     let little = |value: &Vec<u8>| {
         let mut bytes = value.clone();
         if cfg!(target_endian = "big") {
@@ -172,5 +240,5 @@ pub(crate) fn hexadecimal(fold: &RangeFold) -> Vec<String> {
         }
         bedform_format::metadata::hex(&bytes)
     };
-    fold.missing_values().iter().map(little).collect()
+    values.iter().map(little).collect()
 }

@@ -1,0 +1,272 @@
+//! Edges of bins, and the number of the bin of each element.
+//!
+//! A value is in the bin whose number is that of the edges that are at most it. Missing elements
+//! are in a bin of their own, [`MISSING_BIN`]. Edges are stored values, so that elements are
+//! compared as they are stored. After PARLO (Gong et al.), section III B: bins with common edges,
+//! of which each has about as many values as the next.
+
+use bedform_format::DataType;
+use bedform_format::index::{EDGES_MAX, MISSING_BIN};
+
+use super::fold::{FoldedNumber, FoldedPart, Half, RangeFold, for_each_run, of_type};
+
+/// Elements that are compared with all edges at a time: their numbers stay in the nearest cache.
+const TILE: usize = 2048;
+/// With more edges, a search for each element is faster than comparing it with every edge.
+const COMPARED_EDGES_MAX: usize = 48;
+/// Shares of the values below the outermost edges of many bins: queries ask for tails.
+const TAILS: [f64; 2] = [0.001, 0.01];
+/// From so many bins on two at each end are tails.
+const TAILED_BINS_MIN: usize = 8;
+
+/// The edges of bins, ascending: at least one, and none twice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BinEdges {
+    data_type: DataType,
+    /// Stored values in the machine's byte order. An edge of zero is -0.0.
+    edges: Vec<Vec<u8>>,
+}
+
+impl BinEdges {
+    /// Makes edges of stored values in the machine's byte order, in any order. `None` without any,
+    /// for more than [`EDGES_MAX`], and for NaN.
+    pub(crate) fn new(data_type: DataType, edges: &[Vec<u8>]) -> Option<Self> {
+        let mut found = None;
+        of_type!(data_type, T => found = sorted_edges::<T>(edges));
+        let edges: Vec<Vec<u8>> = found?;
+        (1..=EDGES_MAX).contains(&edges.len()).then_some(Self { data_type, edges })
+    }
+
+    /// Chooses the edges of at most `bins` bins by a sample of elements, so that each has about as
+    /// many values; of many bins the outer two at each end have fewer. `None` if all values of the
+    /// sample are missing or the same.
+    pub(crate) fn of_sample(fold: &RangeFold, sample: &[u8], bins: usize) -> Option<Self> {
+        let mut edges = Vec::new();
+        of_type!(fold.data_type(), T => edges = quantiles::<T>(fold, sample, bins));
+        Self::new(fold.data_type(), &edges)
+    }
+
+    /// Reads edges as a record lists them; `None` unless they ascend.
+    pub(crate) fn of_record(data_type: DataType, edges: &[String]) -> Option<Self> {
+        let size = data_type.item_size()?;
+        let native = |text: &String| {
+            let mut bytes = unhex(text)?;
+            if cfg!(target_endian = "big") {
+                bytes.reverse();
+            }
+            (bytes.len() == size).then_some(bytes)
+        };
+        let edges = edges.iter().map(native).collect::<Option<Vec<_>>>()?;
+        Self::new(data_type, &edges).filter(|found| found.edges == edges)
+    }
+
+    /// The edges, stored values in the machine's byte order.
+    pub(crate) fn edges(&self) -> &[Vec<u8>] {
+        &self.edges
+    }
+
+    /// The number of bins, without that of missing elements.
+    pub(crate) fn bins(&self) -> usize {
+        self.edges.len() + 1
+    }
+
+    /// Writes the number of the bin of each element of a part of a chunk, in C order of the part.
+    pub(crate) fn number(&self, fold: &RangeFold, part: &FoldedPart<'_>, numbers: &mut Vec<u8>) {
+        numbers.clear();
+        of_type!(self.data_type, T => self.number_of::<T>(fold, part, numbers));
+    }
+
+    fn number_of<T: FoldedNumber>(
+        &self,
+        fold: &RangeFold,
+        part: &FoldedPart<'_>,
+        numbers: &mut Vec<u8>,
+    ) {
+        let edges: Vec<T> = self.edges.iter().map(|edge| T::read(edge)).collect();
+        let missing: Vec<T> = fold.missing_values().iter().map(|value| T::read(value)).collect();
+        let mut values: Vec<T> = Vec::with_capacity(TILE);
+        for_each_run(part, T::BYTES, &mut |run| {
+            for tile in run.chunks(TILE * T::BYTES) {
+                values.clear();
+                values.extend(tile.chunks_exact(T::BYTES).map(T::read));
+                let from = numbers.len();
+                numbers.resize(from + values.len(), 0);
+                number_tile(&values, &edges, &missing, &mut numbers[from..]);
+            }
+        });
+    }
+}
+
+/// Writes the numbers of the bins of some elements; `numbers` holds zeros.
+fn number_tile<T: FoldedNumber>(values: &[T], edges: &[T], missing: &[T], numbers: &mut [u8]) {
+    if edges.len() <= COMPARED_EDGES_MAX {
+        for edge in edges {
+            for (number, value) in numbers.iter_mut().zip(values) {
+                *number += u8::from(!value.is_less(*edge));
+            }
+        }
+    } else {
+        for (number, value) in numbers.iter_mut().zip(values) {
+            let found = edges.partition_point(|edge| !value.is_less(*edge));
+            *number = u8::try_from(found).unwrap_or(u8::MAX);
+        }
+    }
+    for (number, value) in numbers.iter_mut().zip(values) {
+        *number = if value.is_nan() { MISSING_BIN } else { *number };
+    }
+    for missing in missing {
+        for (number, value) in numbers.iter_mut().zip(values) {
+            *number = if value == missing { MISSING_BIN } else { *number };
+        }
+    }
+}
+
+/// Sorts edges, drops the least value of the type, below which no value lies, and equal ones;
+/// `None` for NaN.
+fn sorted_edges<T: FoldedNumber>(edges: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
+    let mut edges: Vec<T> = edges.iter().map(|edge| T::read(edge).low_zero()).collect();
+    if edges.iter().any(|edge| edge.is_nan()) {
+        return None;
+    }
+    edges.retain(|edge| T::LEAST.is_less(*edge));
+    edges.sort_by(order);
+    edges.dedup();
+    Some(edges.iter().map(|edge| edge.write()[..T::BYTES].to_vec()).collect())
+}
+
+fn order<T: FoldedNumber>(one: &T, other: &T) -> std::cmp::Ordering {
+    other.is_less(*one).cmp(&one.is_less(*other))
+}
+
+/// The shares of values below each edge of so many bins.
+#[allow(clippy::cast_precision_loss, reason = "at most 254 bins")]
+fn shares(bins: usize) -> Vec<f64> {
+    let tails = if bins >= TAILED_BINS_MIN { &TAILS[..] } else { &[] };
+    let inner = bins.saturating_sub(2 * tails.len()).max(1);
+    let least = tails.last().copied().unwrap_or(0.0);
+    let evenly = (1..inner).map(|at| least + (1.0 - 2.0 * least) * at as f64 / inner as f64);
+    let last = tails.iter().rev().map(|share| 1.0 - share);
+    tails.iter().copied().chain(evenly).chain(last).collect()
+}
+
+#[allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a sample of some millions, and shares of it"
+)]
+fn quantiles<T: FoldedNumber>(fold: &RangeFold, sample: &[u8], bins: usize) -> Vec<Vec<u8>> {
+    let missing: Vec<T> = fold.missing_values().iter().map(|value| T::read(value)).collect();
+    let is_value = |value: &T| !value.is_nan() && !missing.contains(value);
+    let mut values: Vec<T> = sample.chunks_exact(T::BYTES).map(T::read).filter(is_value).collect();
+    values.sort_unstable_by(order);
+    let at = |share: f64| values.get((share * values.len() as f64) as usize).copied();
+    let least = values.first().copied();
+    // An edge at the least value of all would have nothing below it.
+    let edges = shares(bins.clamp(2, EDGES_MAX + 1)).into_iter().filter_map(at);
+    let edges = edges.filter(|edge| least.is_some_and(|least| least.is_less(*edge)));
+    edges.map(|edge| edge.write()[..T::BYTES].to_vec()).collect()
+}
+
+/// Reads bytes from hexadecimal digits.
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    let digit =
+        |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let pair = |pair: &[u8]| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?);
+    digits.chunks(2).map(pair).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::host_endian_bytes, reason = "elements in memory")]
+mod tests {
+    use super::*;
+
+    fn bytes(values: &[f32]) -> Vec<u8> {
+        values.iter().flat_map(|value| value.to_ne_bytes()).collect()
+    }
+
+    fn edges(values: &[f32]) -> Option<BinEdges> {
+        let edges: Vec<Vec<u8>> = values.iter().map(|edge| edge.to_ne_bytes().to_vec()).collect();
+        BinEdges::new(DataType::Float32, &edges)
+    }
+
+    fn numbers(edges: &BinEdges, values: &[f32], missing: &[f32]) -> Vec<u8> {
+        let missing: Vec<Vec<u8>> =
+            missing.iter().map(|value| value.to_ne_bytes().to_vec()).collect();
+        let fold = RangeFold::new(DataType::Float32, &missing).unwrap();
+        let (elements, count) = (bytes(values), [values.len() as u64]);
+        let part = FoldedPart { elements: &elements, chunk: &count, start: &[0], shape: &count };
+        let mut found = Vec::new();
+        edges.number(&fold, &part, &mut found);
+        found
+    }
+
+    #[test]
+    fn the_number_of_a_bin_is_that_of_the_edges_that_are_at_most_the_value() {
+        let edges = edges(&[2.0, 1.0, 1.0, 5.0]).unwrap();
+        assert_eq!(edges.bins(), 4);
+        let values = [0.5, 1.0, 1.5, 2.0, 4.9, 5.0, f32::INFINITY, f32::NEG_INFINITY];
+        assert_eq!(numbers(&edges, &values, &[]), [0, 1, 1, 2, 2, 3, 3, 0]);
+        assert_eq!(numbers(&edges, &[f32::NAN, 1.5, 9.0], &[9.0]), [255, 1, 255]);
+    }
+
+    #[test]
+    fn both_zeros_are_in_the_bin_above_an_edge_of_zero() {
+        let edges = edges(&[0.0]).unwrap();
+        assert_eq!(edges.edges(), [(-0.0_f32).to_ne_bytes().to_vec()]);
+        assert_eq!(numbers(&edges, &[-0.0, 0.0, -1e-45], &[]), [1, 1, 0]);
+    }
+
+    #[test]
+    fn many_edges_give_the_same_numbers_as_a_search() {
+        let many: Vec<f32> = (0..200).map(|at| at as f32).collect();
+        let edges = edges(&many).unwrap();
+        let values: Vec<f32> = (0..5000).map(|at| at as f32 / 23.0 - 2.0).collect();
+        let expected: Vec<u8> =
+            values.iter().map(|value| (value.floor() + 1.0).clamp(0.0, 200.0) as u8).collect();
+        assert_eq!(numbers(&edges, &values, &[]), expected);
+    }
+
+    #[test]
+    fn edges_that_no_bins_can_have_are_none() {
+        assert!(edges(&[]).is_none());
+        assert!(edges(&[f32::NAN]).is_none());
+        assert!(edges(&[f32::NEG_INFINITY]).is_none());
+        let many: Vec<f32> = (0..254).map(|at| at as f32).collect();
+        assert!(edges(&many).is_none());
+    }
+
+    #[test]
+    fn edges_of_a_sample_divide_it_evenly_between_finer_tails() {
+        let values: Vec<f32> = (0..100_000).map(|at| (at * 7919 % 100_000) as f32).collect();
+        let fold = RangeFold::new(DataType::Float32, &[]).unwrap();
+        let found = BinEdges::of_sample(&fold, &bytes(&values), 20).unwrap();
+        assert_eq!(found.bins(), 20);
+        let numbers = numbers(&found, &values, &[]);
+        let counts: Vec<usize> =
+            (0..20).map(|bin| numbers.iter().filter(|number| **number == bin).count()).collect();
+        assert_eq!((counts[0], counts[1], counts[18], counts[19]), (100, 900, 900, 100));
+        assert!(counts[2..18].iter().all(|count| (6120..6130).contains(count)), "{counts:?}");
+        assert!(BinEdges::of_sample(&fold, &bytes(&[3.0; 50]), 20).is_none());
+        assert!(BinEdges::of_sample(&fold, &bytes(&[f32::NAN; 50]), 20).is_none());
+        // Most values are the same: bins are fewer.
+        let mut few = vec![1.0_f32; 1000];
+        few.extend([2.0, 3.0]);
+        assert_eq!(BinEdges::of_sample(&fold, &bytes(&few), 4), None);
+    }
+
+    #[test]
+    fn edges_of_a_record_must_ascend() {
+        let record = |edges: &[&str]| {
+            let edges: Vec<String> = edges.iter().map(|edge| (*edge).to_owned()).collect();
+            BinEdges::of_record(DataType::Int16, &edges)
+        };
+        let found = record(&["ffff", "0500"]).unwrap();
+        assert_eq!(found.edges(), [(-1_i16).to_ne_bytes().to_vec(), 5_i16.to_ne_bytes().to_vec()]);
+        for refused in [&["0500", "ffff"][..], &["05"], &["xx00"], &["050"], &["0500", "0500"], &[]]
+        {
+            assert!(record(refused).is_none(), "{refused:?}");
+        }
+    }
+}
