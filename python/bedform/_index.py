@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import operator
 import os
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from bedform import _internal
@@ -15,7 +14,7 @@ from bedform._sidecar import warn_of_sidecars
 from bedform._text import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 #: Bins of an index: a number, edges, a word, False for none, or None for the present ones.
 Bins: TypeAlias = "int | str | bool | Iterable[float] | None"
@@ -89,10 +88,10 @@ def index(
     """Build the value index of arrays: least and greatest values of blocks; the data do not change.
 
     The index lies in the sidecar, takes without bins about a thousandth of the bytes of the data,
-    and may be deleted at any time. A later call reads again only the objects that were written since: files,
-    shards, files of an archive. Blocks of objects that change after that count as unknown, and the
-    others still help. Each array's index is published as a whole; an interrupted call leaves the
-    earlier one.
+    and may be deleted at any time. A later call reads again only the objects that were written
+    since: files, shards, files of an archive. Blocks of objects that change after that count as
+    unknown, and the others still help. Each array's index is published as a whole; an interrupted
+    call leaves the earlier one.
 
     The ranges are plain Zarr v3 arrays, ``minimum``, ``maximum`` and ``missing``, with an element
     for each block. Missing elements are NaN, and those with the value of ``_FillValue`` or
@@ -110,11 +109,11 @@ def index(
     arrays
         Paths of the arrays. The default is every array of numbers or booleans.
     bins
-        A number of bins from 2 to 254: each has about as many values, and of 8 bins or more the outer
-        two at each end have fewer. Or the values between bins, decoded: ``[273.15, 310]``. Or
-        ``"width:20"`` for bins of equal width, or ``"auto"`` for 20 bins where they take at most
-        15 % of the bytes of the stored array. False removes them; None keeps those of the present
-        index, and makes none.
+        A number of bins from 2 to 254: each has about as many values, and of 8 bins or more the
+        outer two at each end have fewer. Or the values between bins, decoded: ``[273.15, 310]``.
+        Or ``"width:20"`` for bins of equal width, or ``"auto"`` for 20 bins where they take at
+        most 15 % of the bytes of the stored array. False removes bins; None keeps those of the
+        present index, and makes none.
     anew
         Read all blocks, also those of unchanged objects.
     concat_dim, compat

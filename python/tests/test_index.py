@@ -505,8 +505,6 @@ def test_arrays_that_are_no_numbers_are_left_out_unless_they_are_named(tmp_path:
         store.index(["names"])
     with pytest.raises(bf.NotFoundError, match="nothing"):
         store.index("nothing")
-    with pytest.raises(bf.UnsupportedError, match="bins"):
-        bf.index(tmp_path / "s.zarr", bins="auto")
     with pytest.raises(bf.WrongTypeError, match="index takes"):
         bf.index(3)
 

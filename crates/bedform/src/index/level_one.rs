@@ -91,18 +91,7 @@ impl LevelOne {
         data_type: DataType,
         options: &OpenOptions,
     ) -> Result<Self> {
-        let options = OpenOptions {
-            writable: false,
-            freshness: Freshness::Never,
-            prefetch: Prefetch::Off,
-            cache_bytes: 0,
-            replicas: false,
-            records: false,
-            sidecar: None,
-            profile: None,
-            refines: None,
-            ..options.clone()
-        };
+        let options = reading(options);
         let place = format!("{}/{GROUPS}/{}", directory_of(&record.array), record.group);
         let storage = storage_in_sidecar(sidecar, &place, Mode::ReadOnly, &options)?;
         let blocks = ChunkGrid::new(record.array_shape.clone(), record.block_shape.clone())?;
@@ -225,6 +214,22 @@ impl LevelOne {
         let number = usize::try_from(number).ok();
         let recorded = number.and_then(|number| self.record.pages.get(number));
         Ok((recorded == Some(&fingerprint)).then_some(LevelOnePage { region, elements }))
+    }
+}
+
+/// The options with which the groups of an index are read.
+pub(super) fn reading(options: &OpenOptions) -> OpenOptions {
+    OpenOptions {
+        writable: false,
+        freshness: Freshness::Never,
+        prefetch: Prefetch::Off,
+        cache_bytes: 0,
+        replicas: false,
+        records: false,
+        sidecar: None,
+        profile: None,
+        refines: None,
+        ..options.clone()
     }
 }
 

@@ -39,11 +39,13 @@
 //! | `fold` | least and greatest values and missing elements of runs of elements |
 //! | `record` | the record as a helper file, and its place |
 //! | `level_one` | the arrays with an element for each block, read page by page |
+//! | `level_two` | the array of the bins of all elements, read block by block |
 
 mod bins;
 mod fold;
 mod grid;
 mod level_one;
+mod level_two;
 mod record;
 
 pub(crate) use bedform_format::index::{
@@ -53,4 +55,5 @@ pub(crate) use bins::BinEdges;
 pub(crate) use fold::{BlockFold, FoldedPart, RangeFold, each_run};
 pub(crate) use grid::BlockGrid;
 pub(crate) use level_one::{BlockBins, LevelOne, described_arrays};
+pub(crate) use level_two::{LevelTwo, NUMBERS};
 pub(crate) use record::{BINS, CATALOGUE, GROUPS, directory_of, newest_record};

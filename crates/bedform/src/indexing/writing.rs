@@ -8,12 +8,11 @@ use bedform_storage::{Durability, Lock, Mode, Storage};
 use serde_json::{Map, Value, json};
 
 use super::pages::{PageBins, PageValues};
-use crate::array::index::NUMBERS;
 use crate::array::{Array, Elements};
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{
-    BINS, BinEdges, CATALOGUE, GROUPS, IndexRecord, UNKNOWN_BIN, described_arrays, directory_of,
-    page_fingerprint,
+    BINS, BinEdges, CATALOGUE, GROUPS, IndexRecord, NUMBERS, UNKNOWN_BIN, described_arrays,
+    directory_of, page_fingerprint,
 };
 use crate::opening::storage_in_sidecar;
 use crate::options::{OpenOptions, Prefetch};

@@ -26,8 +26,6 @@ pub(super) struct IndexRanges {
     hides_missing: bool,
     /// The range of each bin of level two.
     bins: Option<Vec<ValueRange>>,
-    /// Bytes of the numbers of bins in the query's region.
-    pass_bytes: u64,
 }
 
 impl IndexRanges {
@@ -51,8 +49,7 @@ impl IndexRanges {
             let scalar = |edge: &Vec<u8>| scalars_of(value_type, edge, |of| of.get(0));
             bin_ranges(value_type, &edges.edges().iter().map(scalar).collect::<Option<Vec<_>>>()?)
         });
-        let pass_bytes = frame.region.len().unwrap_or(u64::MAX);
-        Ok(Some(Self { index, value_type, hides_missing, bins, pass_bytes }))
+        Ok(Some(Self { index, value_type, hides_missing, bins }))
     }
 
     /// Returns the bounds of these ranges together.
@@ -106,7 +103,7 @@ impl IndexRanges {
 
     /// Reads the numbers of the bins of a block; `None` if they are damaged.
     pub(super) fn numbers(&self, block: &IndexedBlock) -> Option<Vec<u8>> {
-        self.index.numbers(&block.at, block.checksum, self.pass_bytes)
+        self.index.numbers(&block.at, block.checksum)
     }
 
     /// Returns the range of the elements of the array from `start`, `shape` of them; `None` if it

@@ -31,7 +31,7 @@ pub(super) struct PlannedBlock {
     pub(super) state: BlockState,
 }
 
-/// What is known of a block.
+/// The state of a block in a plan.
 #[derive(Debug, Clone)]
 pub(super) enum BlockState {
     /// Every element matches.

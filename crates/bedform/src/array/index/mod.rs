@@ -19,8 +19,8 @@ use crate::index::{BlockGrid, RangeFold};
 use crate::sidecar::Sidecar;
 
 pub(crate) use blocks::{FoldedBlock, elements_of};
+pub(crate) use value_index::hexadecimal;
 pub use value_index::{BlockRange, ValueIndex};
-pub(crate) use value_index::{NUMBERS, hexadecimal};
 
 /// Raw chunks of a foreign file with more bytes are cut into blocks of rows.
 const RAW_BYTES_MAX: u64 = 4 << 20;

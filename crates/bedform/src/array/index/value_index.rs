@@ -4,25 +4,18 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::{Mutex, PoisonError};
 
-use bedform_format::checksum::crc32c;
-use bedform_format::{DataType, Limits, ObjectPath};
-use bedform_geometry::{ChunkGrid, Region, Selection};
-use bedform_storage::Mode;
+use bedform_format::{DataType, Limits};
+use bedform_geometry::{ChunkGrid, Region};
 
 use crate::array::Array;
 use crate::array::redirect::PinnedObjects;
 use crate::error::Result;
 use crate::index::{
-    BINS, BinEdges, BlockBins, IndexRecord, LevelOne, RangeFold, directory_of, newest_record,
+    BinEdges, BlockBins, IndexRecord, LevelOne, LevelTwo, RangeFold, newest_record,
 };
-use crate::opening::storage_in_sidecar;
-use crate::options::{OpenOptions, Prefetch};
+use crate::options::OpenOptions;
 use crate::replica::SourceObject;
 use crate::sidecar::Sidecar;
-use crate::store::Store;
-
-/// The array of the numbers of bins, in its group.
-pub(crate) const NUMBERS: &str = "numbers";
 
 /// The index of an array as of one moment: the range of each block whose objects are unchanged.
 /// Each object is compared once. Safe to share between threads.
@@ -30,8 +23,7 @@ pub(crate) const NUMBERS: &str = "numbers";
 pub struct ValueIndex {
     objects: PinnedObjects,
     level_one: LevelOne,
-    /// The array of level two, with the number of the bin of each element.
-    numbers: Option<Array>,
+    level_two: Option<LevelTwo>,
     /// The blocks of the array as it is now.
     grid: ChunkGrid,
     data_type: DataType,
@@ -95,12 +87,14 @@ impl ValueIndex {
         let at = |(number, object): (usize, &SourceObject)| (object.at.clone(), number);
         let recorded = record.objects.iter().enumerate().map(at).collect();
         let data_type = fold.data_type();
-        let numbers = numbers_of(sidecar, &record);
-        let level_one = LevelOne::open(sidecar, record, data_type, &OpenOptions::default()).ok()?;
+        let options = OpenOptions::default();
+        let has_bins = !record.bins.is_empty();
+        let level_two = has_bins.then(|| LevelTwo::open(sidecar, &record, &options).ok()).flatten();
+        let level_one = LevelOne::open(sidecar, record, data_type, &options).ok()?;
         Some(Self {
             objects: objects.clone(),
             level_one,
-            numbers,
+            level_two,
             grid,
             data_type,
             missing_values: fold.missing_values().to_vec(),
@@ -139,7 +133,7 @@ impl ValueIndex {
 
     /// The edges of the bins of level two; `None` without it.
     pub(crate) fn edges(&self) -> Option<&BinEdges> {
-        self.level_one.edges().filter(|_| self.numbers.is_some())
+        self.level_one.edges().filter(|_| self.level_two.is_some())
     }
 
     /// The record of the index.
@@ -158,13 +152,9 @@ impl ValueIndex {
     }
 
     /// Reads the number of the bin of each element of a block, in C order; `None` if they are not
-    /// those of the checksum. `pass_bytes` are those of all elements that a query reads.
-    pub(crate) fn numbers(&self, block: &[u64], checksum: u32, pass_bytes: u64) -> Option<Vec<u8>> {
-        let region = self.grid.chunk_region_clipped(block);
-        let mut numbers = vec![0; usize::try_from(region.len()?).ok()?];
-        let array = self.numbers.as_ref()?;
-        array.read_part(&Selection::from(region), &mut numbers, pass_bytes).ok()?;
-        (crc32c(&numbers) == checksum).then_some(numbers)
+    /// those of the checksum.
+    pub(crate) fn numbers(&self, block: &[u64], checksum: u32) -> Option<Vec<u8>> {
+        self.level_two.as_ref()?.numbers(self.grid.chunk_region_clipped(block), checksum)
     }
 
     /// True if the elements of a block are those of the index.
@@ -209,26 +199,6 @@ impl ValueIndex {
                 objects.is_some_and(|objects| objects.into_iter().all(|at| self.is_still(at)))
             })
     }
-}
-
-/// Opens the array of level two that a record names; `None` if it has none, or it cannot be read.
-fn numbers_of(sidecar: &Sidecar, record: &IndexRecord) -> Option<Array> {
-    if record.bins.is_empty() {
-        return None;
-    }
-    let options = OpenOptions {
-        prefetch: Prefetch::Off,
-        replicas: false,
-        records: false,
-        ..OpenOptions::default()
-    };
-    let place = format!("{}/{BINS}/{}", directory_of(&record.array), record.bins);
-    let storage = storage_in_sidecar(sidecar, &place, Mode::ReadOnly, &options).ok()?;
-    let numbers =
-        Store::open(storage, options).ok()?.array(&ObjectPath::parse(NUMBERS).ok()?).ok()?;
-    let is_right = numbers.data_type().ok()? == DataType::UInt8
-        && numbers.shape().ok()?.len() == record.array_shape.len();
-    is_right.then_some(numbers)
 }
 
 /// Returns stored values in the machine's byte order as a record lists them.
