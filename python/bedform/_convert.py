@@ -27,6 +27,7 @@ from ._errors import (
     spanned_axes,
     translated,
 )
+from ._index import Bins, check_index, index_written
 from ._integers import byte_count, integers
 from ._layout import Readers, check_layout, described_readers
 from ._location import check_new_store, location
@@ -113,6 +114,7 @@ def convert(
     restart: bool = False,
     dry_run: bool = False,
     dask: Any = None,
+    index: bool | Bins = False,
     progress: Progress | None = None,
 ) -> Conversion:
     """Convert a store or a foreign file into a store with a layout for the expected reads.
@@ -156,6 +158,9 @@ def convert(
         verify. They must reach source and target by the same paths or URLs as this process. This
         process plans, records the progress and publishes. ``memory`` is then the limit of each
         worker. A conversion can resume with or without ``dask``, however it began.
+    index
+        True builds the value index of the new arrays, once the target is there; bins as in
+        :func:`bedform.index` build its second level, too.
     progress
         Called with the bytes done and the total bytes.
 
@@ -184,6 +189,7 @@ def convert(
     (True, 't')
     """
     check_layout(layout)
+    is_indexed = check_index(index)
     limit = byte_count(memory, "memory")
     paths, where = paths_of(source, "source"), location(target, "target")
     name = location(source, "source") if paths is None else shown_paths(source, paths)
@@ -219,6 +225,9 @@ def convert(
             return plan
         with _dask_regions.exchange_on(dask, (name, place), given, exclude) as exchange:
             resumed, warnings = _run(conversion, progress, exchange, where)
+    if is_indexed:
+        with open_place(where) as converted:
+            index_written(converted, index, [array.name for array in plan.arrays])
     return Conversion(plan.source, plan.target, plan.arrays, True, verify, resumed, tuple(warnings))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import operator
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from bedform import _internal
@@ -209,6 +210,42 @@ def _bins_of(bins: Bins) -> tuple[str, list[float], int]:
         return "edges", [float(edge) for edge in bins], 0  # type: ignore[union-attr]
     except (TypeError, ValueError, OverflowError) as error:
         raise refused from error
+
+
+def check_index(index: bool | Bins) -> bool:
+    """Returns whether ``index=`` of a writing call asks for an index.
+
+    >>> check_index(False), check_index(True), check_index(20)
+    (False, True, True)
+
+    Raises
+    ------
+    WrongTypeError
+        It is neither a truth value nor bins.
+    """
+    if index is None or index is False:
+        return False
+    if index is not True:
+        _bins_of(index)
+    return True
+
+
+def index_written(store: Any, index: bool | Bins, arrays: Iterable[str]) -> None:
+    """Builds the indexes of arrays that were written, those of numbers."""
+    names = [name for name, array in store.arrays().items() if name in set(arrays)]
+    names = [name for name in names if store[name].dtype.kind in "biuf"]
+    if names:
+        index_opened(store, names, None if index is True else index, anew=False, progress=None)
+
+
+def renew_indexes(store: Any) -> None:
+    """Renews the indexes that a store has, after its shards were written.
+
+    An index that cannot be renewed stays as it is: it counts for what has not changed.
+    """
+    for condition in conditions_of_indexes(store._inner):
+        with suppress(BedformError):
+            index_opened(store, [condition["array"]], None, anew=False, progress=None)
 
 
 def conditions_of_indexes(opened: _internal.Store | _internal.ForeignFile) -> list[dict[str, Any]]:

@@ -395,7 +395,8 @@ class Store(ReadaheadMixin, Group):
         """Turn the commits of sessions into shards; returns counts.
 
         Readers and writers may continue meanwhile. Settling can be interrupted, by Ctrl-C or a
-        crash, and repeated: finished shards stay.
+        crash, and repeated: finished shards stay. Value indexes that the arrays have are renewed,
+        except with ``comm``.
 
         Parameters
         ----------
@@ -458,8 +459,14 @@ class Store(ReadaheadMixin, Group):
         if members is not None:
             return _settle.settle_with_members(self, chosen, members, progress)
         if dask is not None:
-            return _settle.settle_with_dask(self, chosen, dask, progress)
-        return _settle.settle(self, chosen, progress)
+            settled = _settle.settle_with_dask(self, chosen, dask, progress)
+        else:
+            settled = _settle.settle(self, chosen, progress)
+        if settled["objects"]:
+            from bedform._index import renew_indexes
+
+            renew_indexes(self)
+        return settled
 
     def export(
         self,

@@ -58,6 +58,7 @@ from bedform._errors import (
     engine_call,
 )
 from bedform._group import Group
+from bedform._index import Bins, check_index, index_written
 from bedform._layout import Readers, Regular, described_readers
 from bedform._location import check_new_store, location
 from bedform._opening import _check_local, _refuse_storage_options, _stage, create
@@ -134,6 +135,7 @@ def write_dataset(
     on_overflow: OnOverflow = "warn",
     dask: Any = None,
     durability: Durability = "disk",
+    index: bool | Bins = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
     """Write an xarray data set, encoded as ``Dataset.to_zarr`` encodes it. Durable on return.
@@ -195,6 +197,9 @@ def write_dataset(
     durability
         The failure that a finished write survives: a power cut (``"disk"``) or the end of this
         process (``"process"``).
+    index
+        True builds or renews the value index of the written variables afterwards; bins as in
+        :func:`bedform.index` build its second level, too. Not with ``compute=False``.
     storage_options
         As in :func:`bedform.open`.
 
@@ -224,6 +229,11 @@ def write_dataset(
     array([1., 2., 1., 2.])
     """
     _check_dataset(dataset)
+    is_indexed = check_index(index)
+    if is_indexed and not compute:
+        raise InvalidArgumentError(
+            "index= with compute=False: the values come later; call bedform.index after them"
+        )
     chosen = _choose_mode(mode, append_dim, region)
     where, inner = location(path), check_name(group or "").strip("/")
     described_readers(readers)
@@ -241,7 +251,35 @@ def write_dataset(
         overwrites=mode is not None,
         on_overflow=check_on_overflow(on_overflow),
     )
-    target = Path(where).absolute()
+    target = _Target(where, inner, chosen, region, durability, storage_options)
+    delayed = _write_into(target, dataset, wishes, options)
+    if is_indexed:
+        with open_store(where, storage_options=storage_options) as store:
+            prefix = f"{inner}/" if inner else ""
+            index_written(store, index, [f"{prefix}{name}" for name in dataset.variables])
+    return delayed
+
+
+@dataclass
+class _Target:
+    """The place of a data set, as :func:`write_dataset` got it."""
+
+    where: str
+    #: The path of the group; empty for the root.
+    group: str
+    mode: Mode
+    region: Mapping[str, slice | Literal["auto"]] | Literal["auto"] | None
+    durability: Durability
+    storage_options: Mapping[str, Any] | None
+
+
+def _write_into(
+    target: _Target, dataset: Dataset, wishes: _NewArrayOptions, options: _WriteOptions
+) -> Any:
+    """Writes a data set into a new store or an existing one."""
+    where, inner, chosen = target.where, target.group, target.mode
+    append_dim, region, storage_options = options.append_dim, target.region, target.storage_options
+    path = Path(where).absolute()
     if is_url(where):
         store = _open_at_url(where, chosen, append_dim, storage_options)
         if not inner and chosen in ("w", "w-") and not _is_empty(store):
@@ -252,14 +290,14 @@ def write_dataset(
     else:
         _refuse_storage_options(where, storage_options)
         _check_local(where)
-        if not _is_store(target):
+        if not _is_store(path):
             check_new_store(where, "write_dataset")
-            return _write_new(dataset, target, inner, chosen, wishes, options, durability)
+            return _write_new(dataset, path, inner, chosen, wishes, options, target.durability)
         if not inner and chosen == "w-":
             raise ExistsError(f"{where} exists already; choose another name, or mode='w' or 'a'")
         if not inner and chosen == "w":
-            return _write_new(dataset, target, inner, chosen, wishes, options, durability)
-        store = open_store(where, "r+", durability=durability)
+            return _write_new(dataset, path, inner, chosen, wishes, options, target.durability)
+        store = open_store(where, "r+", durability=target.durability)
     there = Group(store, inner)
     has_group = not inner or store._inner.kind(inner) == "group"
     if chosen == "w-" and inner and inner in store:

@@ -587,3 +587,42 @@ def test_random_arrays_and_changes_never_give_a_wrong_range(tmp_path: Path, seed
     known(array, values)
     array.index()
     assert known(array, values).all()
+
+
+def test_a_written_data_set_has_an_index_if_it_is_asked_for(tmp_path: Path) -> None:
+    values = noise(SHAPE)
+    data = xr.Dataset({"t": (("z", "y", "x"), values)}, {"z": np.arange(SHAPE[0])})
+    bf.write_dataset(data, tmp_path / "s.zarr", group="g", index=True)
+    assert known(bf.open(tmp_path / "s.zarr")["g/t"], values).all()
+    bf.write_dataset(data, tmp_path / "s.zarr", group="g", append_dim="z", mode="a", index=True)
+    assert known(bf.open(tmp_path / "s.zarr")["g/t"], np.concatenate([values, values])).all()
+    with pytest.raises(bf.InvalidArgumentError, match="compute=False"):
+        bf.write_dataset(data, tmp_path / "o.zarr", compute=False, index=True)
+    with pytest.raises(bf.WrongTypeError, match="bins"):
+        bf.write_dataset(data, tmp_path / "o.zarr", index="yes")
+    assert not (tmp_path / "o.zarr").exists()
+
+
+def test_a_conversion_indexes_its_target_if_it_is_asked_to(
+    tmp_path: Path, bedform_command: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    values = noise(SHAPE)
+    make_store(tmp_path / "s.zarr", values)
+    source, target = (str(tmp_path / name) for name in ("s.zarr", "o.zarr"))
+    assert bedform_command("convert", source, target, "--index").returncode == 0
+    assert known(bf.open(tmp_path / "o.zarr")["g/t"], values).all()
+    bf.convert(tmp_path / "s.zarr", tmp_path / "b.zarr", index=8)
+    assert bf.open(tmp_path / "b.zarr").info()["indexes"][0]["bins"] == 8
+
+
+def test_settling_renews_the_indexes_that_there_are(tmp_path: Path) -> None:
+    values = noise(SHAPE)
+    array = make_store(tmp_path / "s.zarr", values)
+    array.index()
+    store = bf.open(tmp_path / "s.zarr", mode="r+")
+    with store.session(settle="later") as session:
+        session.write("g/t", np.full((4, 40, 50), 7.0), start=(20, 0, 0))
+        session.commit()
+    values[20:24] = 7
+    store.settle()
+    assert known(bf.open(tmp_path / "s.zarr")["g/t"], values).all()

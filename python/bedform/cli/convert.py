@@ -80,6 +80,9 @@ def convert(
         str | None,
         typer.Option("--dask", metavar="ADDRESS", help="Scheduler whose workers do it."),
     ] = None,
+    index: Annotated[
+        bool, typer.Option("--index", help="Build the value index of the new arrays, for queries.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Make a store whose layouts fit the reads, from any file that can be read.
@@ -114,6 +117,7 @@ def convert(
                 restart=restart,
                 dry_run=dry_run,
                 dask=dask,
+                index=index,
                 progress=report,
             )
     except KeyboardInterrupt:
