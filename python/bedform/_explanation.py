@@ -67,6 +67,9 @@ class Explanation:
         # Measured bytes include indexes that the plan then found in the cache.
         if self._sharded and self._facts.get("measured_bytes", 0) > self._facts["bytes"]:
             notes.append("measured includes shard indexes, which are kept since")
+        if self._facts.get("not_indexed"):
+            names = ", ".join(self._facts["not_indexed"])
+            notes.append(f"an index of {names} (bedform.index) leaves out blocks by their ranges")
         return notes
 
     def __repr__(self) -> str:

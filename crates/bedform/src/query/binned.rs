@@ -1,7 +1,7 @@
 //! Blocks that the bins of value indexes decide: each part of the condition holds for whole bins of
 //! one array, or needs arrays in memory alone. Only the numbers of the bins are read.
 
-use bedform_geometry::Region;
+use bedform_geometry::{Region, element_count};
 use bedform_query::{Decision, Predicate, PredicateScratch, ValueRange, ValueSlice};
 
 use super::columns::SpreadBuffer;
@@ -158,6 +158,18 @@ fn matching_bins(
         }
     }
     Some((matches, counted))
+}
+
+impl BinnedBlock {
+    /// The bytes of the numbers that it reads, about.
+    pub(super) fn stored_bytes(&self, indexes: &[Option<IndexRanges>]) -> u64 {
+        let bytes = |condition: &BinCondition| {
+            let index = indexes.get(condition.operand).and_then(Option::as_ref);
+            let elements = element_count(&condition.block.whole).unwrap_or(0);
+            index.map_or(0, |index| index.stored_bytes_of(elements))
+        };
+        self.conditions.iter().map(bytes).sum()
+    }
 }
 
 impl BinCondition {

@@ -1,6 +1,6 @@
 //! Ranges of blocks from the value index of an array.
 
-use bedform_geometry::Region;
+use bedform_geometry::{Region, element_count};
 use bedform_query::{
     LeftOutValues, ScalarValue, ValueDecoding, ValueRange, ValueType, bin_ranges, common_range,
     range_of,
@@ -99,6 +99,13 @@ impl IndexRanges {
         let whole = self.index.grid().chunk_region_clipped(&at);
         let block = IndexedBlock::new(at, known.checksum, &whole, &region);
         Some(KnownBins { block, present })
+    }
+
+    /// The bytes that the index of so many elements takes in storage, about.
+    pub(super) fn stored_bytes_of(&self, elements: u64) -> u64 {
+        let all = element_count(self.index.grid().array_shape()).unwrap_or(u64::MAX).max(1);
+        let share = u128::from(self.index.stored_bytes()) * u128::from(elements) / u128::from(all);
+        u64::try_from(share).unwrap_or(u64::MAX)
     }
 
     /// Reads the numbers of the bins of a block; `None` if they are damaged.

@@ -303,6 +303,11 @@ impl ValueQuery {
         let indexes = prepared.indexes(&self.predicate, &residents)?;
         let plan = prepared.plan(&self.predicate, &residents, &indexes);
         let (bytes, seconds) = prepared.price(&plan, &residents, &self.predicate)?;
+        let of_bins = plan.blocks.iter().map(|block| match &block.state {
+            BlockState::Binned(binned) => binned.stored_bytes(&indexes),
+            _ => 0,
+        });
+        let bytes = of_bins.fold(bytes, u64::saturating_add);
         let everything = QueryPlan::new(
             &prepared.operands,
             &prepared.frame,
