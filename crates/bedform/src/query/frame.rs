@@ -29,7 +29,8 @@ impl Frame {
     /// first, then others in the order of the operands.
     ///
     /// # Errors
-    /// `InvalidArgument` if a dimension has two lengths, or an array has one twice.
+    /// `InvalidArgument` if a dimension has two lengths, or an array or the region has one twice;
+    /// `OutOfBounds` if the region leaves the arrays.
     pub(super) fn new(
         operands: &[QueryOperand],
         region: &[(String, std::ops::Range<u64>)],
@@ -149,8 +150,17 @@ fn region_of(
                 "the region names {dim:?}, which no array of the query has: they have {known}"
             )));
         };
-        start[axis] = range.start.min(shape[axis]);
-        end[axis] = range.end.min(shape[axis]).max(start[axis]);
+        if given.iter().filter(|(other, _)| other == dim).count() > 1 {
+            return Err(Error::invalid(format!("the region names {dim:?} twice")));
+        }
+        let (size, count) = (shape[axis], range.end.saturating_sub(range.start));
+        if range.start > size || range.end > size {
+            let first = range.start;
+            let text =
+                format!("start {first} + count {count} passes the end of {dim} (size {size})");
+            return Err(Error::new(ErrorKind::OutOfBounds, text));
+        }
+        (start[axis], end[axis]) = (range.start, range.start + count);
     }
     let lengths: Vec<u64> = start.iter().zip(&end).map(|(start, end)| end - start).collect();
     Ok(Region::new(start, lengths)?)

@@ -82,7 +82,7 @@ pub struct QueryOptions {
 
 impl Default for QueryOptions {
     fn default() -> Self {
-        Self { region: Vec::new(), decode: true, memory: 4 << 30, threads: None }
+        Self { region: Vec::new(), decode: true, memory: 1 << 30, threads: None }
     }
 }
 
@@ -100,6 +100,10 @@ pub struct Query {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct QueryPoints {
+    /// The dimensions of the query, extended by those of the arrays whose values were asked for.
+    pub dims: Vec<String>,
+    /// The number of elements.
+    pub count: u64,
     /// For each dimension of the query, the index of each element in the arrays.
     pub positions: Vec<Vec<u64>>,
     /// For each array whose values were asked for, the decoded value of each element.
@@ -149,8 +153,8 @@ impl Query {
     /// # Errors
     /// `InvalidArgument` for an expression that cannot be parsed, with the column, or does not fit
     /// the types of its arrays; for dimensions that do not fit each other; for a region of unknown
-    /// dimensions. `NotFound` for a name without an array. `Unsupported` for arrays of text and
-    /// times.
+    /// dimensions. `OutOfBounds` for a region that leaves the arrays. `NotFound` for a name without
+    /// an array. `Unsupported` for arrays of text and times.
     pub fn new(text: &str, arrays: &[(String, Array)], options: QueryOptions) -> Result<Self> {
         let expression = Expression::parse(text).map_err(|error| refusal(text, &error))?;
         let operands = expression.names().into_iter().map(|name| {
@@ -211,9 +215,26 @@ impl Query {
 
     fn counted(&self, over: Option<&[String]>, only_any: bool) -> Result<(Vec<u64>, Vec<u64>)> {
         let prepared = self.with(&[])?;
-        let collector = CountCollector::new(Kept::new(&prepared.frame, over)?, only_any);
+        let kept = self.kept::<u64>(&prepared.frame, over)?;
+        let collector = CountCollector::new(kept, only_any);
         prepared.run(&self.predicate, &collector)?;
         Ok(collector.finish())
+    }
+
+    /// Returns the dimensions that a result with entries of type `T` keeps.
+    fn kept<T>(&self, frame: &Frame, over: Option<&[String]>) -> Result<Kept> {
+        let kept = Kept::new(frame, over)?;
+        let (memory, bytes) = (self.options.memory, kept.len() as u64 * size_of::<T>() as u64);
+        match bytes <= memory || kept.len() == 1 {
+            true => Ok(kept),
+            false => Err(Error::new(
+                ErrorKind::LimitExceeded,
+                format!(
+                    "the result takes {bytes} bytes, more than the {memory} of the query: reduce \
+                     more dimensions, ask for a smaller region, or raise it"
+                ),
+            )),
+        }
     }
 
     /// The matching elements in C order, at most the first `limit` of them, with the decoded values
@@ -224,12 +245,18 @@ impl Query {
     pub fn points(&self, values: &[(String, Array)], limit: Option<u64>) -> Result<QueryPoints> {
         let prepared = self.with(values)?;
         let empty = prepared.wanted.iter();
-        let empty = empty.map(|at| Values::new(prepared.operands[*at].decoding.decoded())).collect();
+        let empty =
+            empty.map(|at| Values::new(prepared.operands[*at].decoding.decoded())).collect();
         let frame = &prepared.frame;
         let collector = RowCollector::new(frame, empty, limit, self.options.memory);
         prepared.run(&self.predicate, &collector)?;
         let Rows { places, values } = collector.finish();
-        Ok(QueryPoints { positions: positions_of(&places, frame), values })
+        Ok(QueryPoints {
+            dims: frame.dims.clone(),
+            count: places.len() as u64,
+            positions: positions_of(&places, frame),
+            values,
+        })
     }
 
     /// Fills a mask of the region, a byte for each element in C order, 1 where it matches.
@@ -247,6 +274,20 @@ impl Query {
         prepared.run(&self.predicate, &collector)
     }
 
+    /// The shape of a result over some dimensions, as [`Query::count`] returns it; with `values` that
+    /// of their statistics. Reads no elements.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a dimension that the query lacks, or arrays that do not fit it;
+    /// `LimitExceeded`.
+    pub fn shape_over(
+        &self,
+        values: &[(String, Array)],
+        over: Option<&[String]>,
+    ) -> Result<Vec<u64>> {
+        Ok(Kept::new(&self.with(values)?.frame, over)?.shape)
+    }
+
     /// Statistics of the decoded values of `array` at the matches, missing values left out. With
     /// `over`, for each position along the other dimensions.
     ///
@@ -258,7 +299,8 @@ impl Query {
         over: Option<&[String]>,
     ) -> Result<(Vec<u64>, Vec<ValueStatistics>)> {
         let prepared = self.with(&[array])?;
-        let collector = StatisticsCollector::new(Kept::new(&prepared.frame, over)?);
+        let kept = self.kept::<ValueStatistics>(&prepared.frame, over)?;
+        let collector = StatisticsCollector::new(kept);
         prepared.run(&self.predicate, &collector)?;
         Ok(collector.finish())
     }

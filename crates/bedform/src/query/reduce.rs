@@ -72,9 +72,8 @@ impl Kept {
         for_each_row(bounds, |at, position| {
             let kept = position.iter().zip(&self.axes).filter(|(_, kept)| **kept);
             let place = kept.zip(own.start.iter().zip(&own.shape));
-            let entry = place.fold(0, |entry, ((at, _), (start, length))| {
-                entry * length + (at - start)
-            });
+            let entry =
+                place.fold(0, |entry, ((at, _), (start, length))| entry * length + (at - start));
             act(at, length, usize::try_from(entry).unwrap_or(usize::MAX), step);
         });
     }
@@ -183,6 +182,18 @@ pub enum Extreme {
     Integer(i128),
     /// A real number.
     Real(f64),
+}
+
+impl Extreme {
+    /// Returns the value as a real number; NaN without values.
+    #[allow(clippy::cast_precision_loss)]
+    pub fn to_real(self) -> f64 {
+        match self {
+            Self::None => f64::NAN,
+            Self::Integer(value) => value as f64,
+            Self::Real(value) => value,
+        }
+    }
 }
 
 impl Default for ValueStatistics {

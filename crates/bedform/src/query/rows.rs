@@ -37,7 +37,9 @@ impl<'f> RowCollector<'f> {
         memory: u64,
     ) -> Self {
         let bytes = |values: &Values| values.as_slice().value_type().bytes() as u64;
-        let row_bytes = 8 + values.iter().map(bytes).sum::<u64>();
+        // The place of an element, and its position along each dimension.
+        let row_bytes = 8 * (1 + frame.dims.len() as u64);
+        let row_bytes = row_bytes + values.iter().map(bytes).sum::<u64>();
         let rows = Mutex::new(Rows { places: Vec::new(), values });
         Self { frame, limit, memory, row_bytes, rows, last: AtomicU64::new(u64::MAX) }
     }
@@ -95,8 +97,8 @@ fn no_room(memory: u64) -> Error {
     Error::new(
         ErrorKind::LimitExceeded,
         format!(
-            "the matching elements take more than {memory} bytes: ask for fewer by limit=, take \
-             them in batches, or raise memory="
+            "the matching elements take more than {memory} bytes, the memory of the query: ask for \
+             fewer by a limit, for those of a smaller region, or raise it"
         ),
     )
 }
