@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null;
 use std::sync::Arc;
 
-use bedform::query::{QueryOptions, QueryPoints, ValueStatistics};
+use bedform::query::{QueryArray, QueryOptions, QueryPoints, ValueStatistics};
 use bedform::store::StoreQuery;
 use bedform::{Error, ErrorKind, Result, size};
 use bedform_format::{DataType, ObjectPath};
@@ -280,7 +280,7 @@ pub unsafe extern "C" fn bf_query_statistics(
         let (query, name, over) = (query.get()?, text("array", array)?, names_of_over(over)?);
         let statistics = numbers("the statistics", statistics, bytes)?;
         query.at_one_moment(|query, group| {
-            let array = (name.to_owned(), group.array(name)?);
+            let array = QueryArray::new(name, group.array(name)?);
             let shape = query.shape_over(std::slice::from_ref(&array), over.as_deref())?;
             check_length("statistics", statistics.len(), &shape)?;
             let (_, found) = query.statistics(array, over.as_deref())?;
@@ -307,7 +307,7 @@ pub unsafe extern "C" fn bf_query_histogram(
         let counts = numbers("the counts", counts, bytes)?;
         check_length("counts", counts.len(), &[bins])?;
         query.at_one_moment(|query, group| {
-            let found = query.histogram((name.to_owned(), group.array(name)?), edges)?;
+            let found = query.histogram(QueryArray::new(name, group.array(name)?), edges)?;
             counts.copy_from_slice(&found);
             Ok(())
         })

@@ -6,7 +6,7 @@ use strsim::osa_distance;
 use super::{Store, StoreBacking};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
-use crate::query::{Query, QueryOptions};
+use crate::query::{QueryArray, QueryOptions, ValueQuery};
 use crate::zarr::nodes::NodeKind;
 
 /// Attempts of a call whose data are settled or replaced meanwhile.
@@ -39,7 +39,7 @@ impl Store {
     /// metadata, and no elements. It has as many threads as the store, unless `options` say.
     ///
     /// # Errors
-    /// Those of [`Query::new`]; `NotFound` for a name without an array, with the names of the
+    /// Those of [`ValueQuery::new`]; `NotFound` for a name without an array, with the names of the
     /// group, near ones first.
     ///
     /// ```
@@ -109,7 +109,7 @@ impl StoreQuery {
     /// `SnapshotMoved` if data kept moving, or the store is a snapshot whose data are gone.
     pub fn at_one_moment<T>(
         &self,
-        mut act: impl FnMut(&Query, &QueriedGroup) -> Result<T>,
+        mut act: impl FnMut(&ValueQuery, &QueriedGroup) -> Result<T>,
     ) -> Result<T> {
         self.repeated(|query, group| {
             if query.dims() != self.dims {
@@ -126,7 +126,10 @@ impl StoreQuery {
         })
     }
 
-    fn repeated<T>(&self, mut act: impl FnMut(&Query, &QueriedGroup) -> Result<T>) -> Result<T> {
+    fn repeated<T>(
+        &self,
+        mut act: impl FnMut(&ValueQuery, &QueriedGroup) -> Result<T>,
+    ) -> Result<T> {
         if self.group.store.is_of_one_moment() {
             return self.once(&self.group, &mut act);
         }
@@ -149,10 +152,10 @@ impl StoreQuery {
     fn once<T>(
         &self,
         group: &QueriedGroup,
-        act: &mut impl FnMut(&Query, &QueriedGroup) -> Result<T>,
+        act: &mut impl FnMut(&ValueQuery, &QueriedGroup) -> Result<T>,
     ) -> Result<T> {
-        let arrays = group.arrays(&Query::names(&self.expression)?)?;
-        let query = Query::new(&self.expression, &arrays, self.options.clone())?;
+        let arrays = group.arrays(&ValueQuery::names(&self.expression)?)?;
+        let query = ValueQuery::new(&self.expression, &arrays, self.options.clone())?;
         act(&query, group)
     }
 }
@@ -172,12 +175,12 @@ impl QueriedGroup {
         }
     }
 
-    /// Opens several arrays, as [`QueriedGroup::array`] does, for calls of a [`Query`].
+    /// Opens several arrays, as [`QueriedGroup::array`] does, for calls of a [`ValueQuery`].
     ///
     /// # Errors
     /// As [`QueriedGroup::array`].
-    pub fn arrays(&self, names: &[String]) -> Result<Vec<(String, Array)>> {
-        names.iter().map(|name| Ok((name.clone(), self.array(name)?))).collect()
+    pub fn arrays(&self, names: &[String]) -> Result<Vec<QueryArray>> {
+        names.iter().map(|name| Ok(QueryArray::new(name.clone(), self.array(name)?))).collect()
     }
 
     /// Returns the error of a name without an array.
