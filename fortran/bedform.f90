@@ -415,7 +415,7 @@ module bedform
     bf_convert_watch, bf_recovered, bf_stop, BF_OK, BF_NOT_FOUND, &
     BF_EXISTS, BF_INVALID_ARGUMENT, BF_OUT_OF_BOUNDS, BF_UNSUPPORTED, BF_CORRUPT, BF_CONFLICT, &
     BF_SNAPSHOT_MOVED, BF_LIMIT_EXCEEDED, BF_READ_ONLY, BF_PERMISSION_DENIED, BF_NO_SPACE, BF_POISONED, &
-    BF_INTERRUPTED, BF_IO, BF_INTERNAL, bf_query, bf_points, bf_value_statistics
+    BF_INTERRUPTED, BF_IO, BF_INTERNAL, bf_query, bf_points, bf_batches, bf_value_statistics
   public :: bf_last_error, bf_version, bf_create, bf_open, bf_close, bf_create_array, bf_open_array, &
     bf_close_array, bf_array_shape, bf_attributes, bf_set_attributes, bf_resize, bf_settle, bf_comm_free, &
     bf_session_begin, bf_session_commit, bf_session_commit_begin, bf_session_commit_wait, &
@@ -428,8 +428,9 @@ module bedform
     bf_session_write_boxes, bf_session_write_points, bf_session_wait, bf_session_flush, bf_comm_waits, &
     bf_comm_rest, bf_query_open, bf_query_close, bf_query_rank, bf_query_dims, bf_query_region, &
     bf_query_count, bf_query_any, bf_query_count_over, bf_query_mask, bf_query_statistics, &
-    bf_query_histogram, bf_query_explain, bf_query_points, bf_points_close, bf_points_count, &
-    bf_points_rank, bf_points_dims, bf_points_positions, bf_points_dtype, bf_points_values
+    bf_query_histogram, bf_query_explain, bf_query_points, bf_query_batches, bf_batches_next, &
+    bf_batches_close, bf_points_close, bf_points_count, bf_points_rank, bf_points_dims, &
+    bf_points_positions, bf_points_dtype, bf_points_values
 
   ! The facts of an array; dimensions are in Fortran's order.
   type :: bf_array_facts
@@ -966,8 +967,41 @@ contains
     integer, intent(out), optional :: status
     integer(c_int64_t) :: most
     most = -1
-    if (present(limit)) most = max(limit, 0_bf_index)
+    ! -1 stands for all in C, other negative numbers are refused.
+    if (present(limit)) most = merge(limit, limit - 1, limit >= 0)
     call settle_status(c_query_points(query, c_text(arrays), most, points), status)
+  end subroutine
+
+  ! Finds the matching elements in batches, each of at most `memory_bytes` (256 MiB) of indexes and values.
+  subroutine bf_query_batches(query, batches, arrays, memory_bytes, status)
+    type(bf_query), intent(in) :: query
+    type(bf_batches), intent(out) :: batches
+    character(*), intent(in), optional :: arrays
+    integer(bf_index), intent(in), optional :: memory_bytes
+    integer, intent(out), optional :: status
+    integer(c_int64_t) :: most
+    most = 0
+    if (present(memory_bytes)) most = memory_bytes
+    call settle_status(c_query_batches(query, c_text(arrays), most, batches), status)
+  end subroutine
+
+  ! Searches for the next batch; `found` is false behind the last one.
+  subroutine bf_batches_next(batches, points, found, status)
+    type(bf_batches), intent(in) :: batches
+    type(bf_points), intent(out) :: points
+    logical, intent(out) :: found
+    integer, intent(out), optional :: status
+    integer(c_int) :: there, code
+    there = 0
+    code = c_batches_next(batches, points, there)
+    found = there /= 0
+    call settle_status(code, status)
+  end subroutine
+
+  subroutine bf_batches_close(batches, status)
+    type(bf_batches), intent(in) :: batches
+    integer, intent(out), optional :: status
+    call settle_status(c_batches_close(batches), status)
   end subroutine
 
   subroutine bf_points_close(points, status)

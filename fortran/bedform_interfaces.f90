@@ -33,6 +33,9 @@ module bedform_interfaces
   type, bind(C) :: bf_points
     integer(c_int64_t) :: id = 0
   end type
+  type, bind(C) :: bf_batches
+    integer(c_int64_t) :: id = 0
+  end type
 
   ! Statistics of the values of an array at the matching elements of a query.
   type, bind(C) :: bf_value_statistics
@@ -354,6 +357,24 @@ module bedform_interfaces
       character(kind=c_char), intent(in) :: arrays(*)
       integer(c_int64_t), value :: limit
       type(bf_points), intent(out) :: points
+    end function
+    integer(c_int) function c_query_batches(query, arrays, memory_bytes, batches) &
+        bind(C, name="bf_query_batches")
+      import
+      type(bf_query), value :: query
+      character(kind=c_char), intent(in) :: arrays(*)
+      integer(c_int64_t), value :: memory_bytes
+      type(bf_batches), intent(out) :: batches
+    end function
+    integer(c_int) function c_batches_next(batches, points, found) bind(C, name="bf_batches_next")
+      import
+      type(bf_batches), value :: batches
+      type(bf_points), intent(out) :: points
+      integer(c_int), intent(out) :: found
+    end function
+    integer(c_int) function c_batches_close(batches) bind(C, name="bf_batches_close")
+      import
+      type(bf_batches), value :: batches
     end function
     integer(c_int) function c_points_close(points) bind(C, name="bf_points_close")
       import

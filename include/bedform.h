@@ -79,6 +79,7 @@ typedef struct bf_session { uint64_t id; } bf_session;
 typedef struct bf_decomposition { uint64_t id; } bf_decomposition;
 typedef struct bf_query { uint64_t id; } bf_query;
 typedef struct bf_points { uint64_t id; } bf_points;
+typedef struct bf_batches { uint64_t id; } bf_batches;
 
 /* ---- Stores -------------------------------------------------------------------------------------- */
 
@@ -309,10 +310,19 @@ bf_status bf_query_explain(bf_query query, char *buffer, uint64_t capacity, uint
 
 /* Finds the matching elements, the first `limit` of them in C order (BF_NO_LIMIT: all), and reads the values
  * of `arrays`, "sp,t2m" (NULL: none), at them: all as of one moment. They stay in memory until
- * bf_points_close. BF_LIMIT_EXCEEDED: they take more than memory_bytes. */
+ * bf_points_close. BF_LIMIT_EXCEEDED: they take more than memory_bytes, as many do: see bf_query_batches. */
 #define BF_NO_LIMIT (~(uint64_t)0)
 bf_status bf_query_points(bf_query query, const char *arrays, uint64_t limit, bf_points *points);
 bf_status bf_points_close(bf_points points);
+
+/* Finds the matching elements in batches, in C order, whose positions and values take `memory_bytes` at most
+ * (0: 256 MiB), all as of the moment of bf_query_batches. bf_batches_next searches for the next batch: `found`
+ * is 1, and `points` has an element at least and is closed as any; or `found` is 0 behind the last one. After
+ * an error it searches for the same batch again; after BF_SNAPSHOT_MOVED, data of the moment were replaced:
+ * begin anew. */
+bf_status bf_query_batches(bf_query query, const char *arrays, uint64_t memory_bytes, bf_batches *batches);
+bf_status bf_batches_next(bf_batches batches, bf_points *points, int *found);
+bf_status bf_batches_close(bf_batches batches);
 
 /* Returns the number of elements that were found. */
 bf_status bf_points_count(bf_points points, uint64_t *count);

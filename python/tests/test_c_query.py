@@ -128,7 +128,10 @@ def test_c_counts_points_values_and_statistics_as_numpy(
     np.testing.assert_array_equal(positions, np.argwhere(truth) + start)
     np.testing.assert_array_equal(np.fromfile(tmp_path / "values", found.dtype), found)
     np.testing.assert_array_equal(np.fromfile(tmp_path / "doubles", "f8"), found)
-    assert json.loads(said[8])["shape"] == list(truth.shape)
+    np.testing.assert_array_equal(np.fromfile(tmp_path / "in_batches", "f8"), found)
+    [batches] = numbers(said[8], "batches")
+    assert batches >= found.size * (4 * 8 + found.itemsize) / 1000
+    assert json.loads(said[9])["shape"] == list(truth.shape)
 
 
 def test_c_compares_stored_numbers_and_sees_commits_that_are_not_settled(
@@ -157,10 +160,11 @@ def test_values_with_further_dimensions_extend_positions_in_c(
     said = run(program, path, "lsm > 0.5", "", "lsm", "0,1", "n", tmp_path).splitlines()
     assert said[0].startswith("region: lat,lon ")
     truth = np.broadcast_to(data.lsm.values > 0.5, data.n.shape)
-    assert said[-2] == f"points: {truth.sum()} time,lat,lon int16 2"
+    assert said[-3] == f"points: {truth.sum()} time,lat,lon int16 2"
     positions = np.fromfile(tmp_path / "positions", np.uint64).reshape(-1, 3)
     np.testing.assert_array_equal(positions, np.argwhere(truth))
     np.testing.assert_array_equal(np.fromfile(tmp_path / "values", "i2"), data.n.values[truth])
+    np.testing.assert_array_equal(np.fromfile(tmp_path / "in_batches", "f8"), data.n.values[truth])
     # Sums over one dimension of the query have those of `n` then, more than the buffer.
     said = run(program, path, "lsm > 0.5", "", "n", "0,1", "n", tmp_path)
     assert "InvalidArgument: the buffer has room for 6 statistics, the result has 42" in said
@@ -191,15 +195,16 @@ program queries
   type(bf_store) :: store
   type(bf_query) :: hot
   type(bf_points) :: points
+  type(bf_batches) :: batches
   type(bf_value_statistics) :: all, days(4)
   integer(bf_index), allocatable :: start(:), shape(:), at(:, :)
   integer(bf_index) :: counts(6, 5), count, found, bins(2)
   logical(c_bool) :: mask(6, 5, 4)
   real(8), allocatable :: t2m(:)
-  integer(2), allocatable :: n(:)
+  integer(2), allocatable :: n(:), numbers(:)
   character(:), allocatable :: text
   character(1000) :: path
-  logical :: any_there
+  logical :: any_there, more
   integer :: status, rank
   call get_command_argument(1, path)
   call bf_open(path, "r", store)
@@ -236,6 +241,7 @@ program queries
   print "(*(i0, 1x))", at
   print "(*(f0.9, 1x))", t2m
   print "(*(i0, 1x))", n
+  numbers = n
   call bf_points_values(points, "t2m", n, status)
   if (status /= BF_INVALID_ARGUMENT) error stop "values were changed"
   call bf_points_close(points)
@@ -243,6 +249,21 @@ program queries
   call bf_points_count(points, found)
   if (found /= 2) error stop "no limit"
   call bf_points_close(points)
+  call bf_query_points(hot, points, limit=-1_i8, status=status)
+  if (status /= BF_INVALID_ARGUMENT) error stop "a negative limit"
+  call bf_query_batches(hot, batches, arrays="n", memory_bytes=400_i8)
+  count = 0
+  do
+    call bf_batches_next(batches, points, more)
+    if (.not. more) exit
+    call bf_points_count(points, found)
+    call bf_points_values(points, "n", n(:found))
+    if (n(1) /= numbers(count + 1) .or. n(found) /= numbers(count + found)) error stop "another batch"
+    call bf_points_close(points)
+    count = count + found
+  end do
+  if (count /= size(numbers)) error stop "not all batches"
+  call bf_batches_close(batches)
   call bf_query_explain(hot, text)
   if (index(text, '"blocks"') == 0) error stop "no plan"
   call bf_query_close(hot)

@@ -27,11 +27,19 @@ pub(crate) enum HandleKind {
     Decomposition = 4,
     Query = 5,
     Points = 6,
+    Batches = 7,
 }
 
 impl HandleKind {
-    const ALL: [Self; 6] =
-        [Self::Store, Self::Array, Self::Session, Self::Decomposition, Self::Query, Self::Points];
+    const ALL: [Self; 7] = [
+        Self::Store,
+        Self::Array,
+        Self::Session,
+        Self::Decomposition,
+        Self::Query,
+        Self::Points,
+        Self::Batches,
+    ];
 
     fn from_number(number: u64) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u64 == number)
@@ -45,6 +53,7 @@ impl HandleKind {
             Self::Decomposition => "decomposition",
             Self::Query => "query",
             Self::Points => "result of points",
+            Self::Batches => "sequence of batches",
         }
     }
 

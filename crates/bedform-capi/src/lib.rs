@@ -30,6 +30,6 @@ pub mod stopping;
 pub mod store;
 
 pub use array::ArrayHandle;
-pub use query::{PointsHandle, QueryHandle};
+pub use query::{BatchesHandle, PointsHandle, QueryHandle};
 pub use session::{DecompositionHandle, SessionHandle};
 pub use store::StoreHandle;

@@ -2,9 +2,9 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use bedform::query::{QueryArray, QueryOptions, QueryPoints, ValueStatistics};
+use bedform::query::{PointBatches, QueryArray, QueryOptions, QueryPoints, ValueStatistics};
 use bedform::store::StoreQuery;
 use bedform::{Error, ErrorKind, Result, size};
 use bedform_format::{DataType, ObjectPath};
@@ -27,10 +27,25 @@ handle!(
     /// `bf_points`.
     pub PointsHandle, Points, Arc<FoundPoints>
 );
+handle!(
+    /// `bf_batches`.
+    pub BatchesHandle, Batches, Arc<FoundBatches>
+);
+
+/// `BF_NO_LIMIT`.
+const NO_LIMIT: u64 = u64::MAX;
+/// The memory of a batch without another limit.
+const BATCH_MEMORY: u64 = 256 << 20;
 
 /// Matching elements, with the names of the arrays whose values they have.
 pub(crate) struct FoundPoints {
     points: QueryPoints,
+    names: Vec<String>,
+}
+
+/// Batches of matching elements, with the names of the arrays whose values they have.
+pub(crate) struct FoundBatches {
+    batches: Mutex<PointBatches>,
     names: Vec<String>,
 }
 
@@ -331,6 +346,14 @@ pub unsafe extern "C" fn bf_query_explain(
     })
 }
 
+/// Refuses a number that was negative in the program.
+fn check_not_negative(what: &str, number: u64) -> Result<()> {
+    match number.cast_signed() {
+        negative @ ..0 => Err(misuse(format!("{what} is not negative: {negative}"))),
+        _ => Ok(()),
+    }
+}
+
 /// `bf_query_points`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bf_query_points(
@@ -343,7 +366,10 @@ pub unsafe extern "C" fn bf_query_points(
     call(|| unsafe {
         give("the points", points, PointsHandle::NULL)?;
         let (query, names) = (query.get()?, names("arrays", arrays)?);
-        let limit = Some(limit).filter(|limit| *limit != u64::MAX);
+        let limit = Some(limit).filter(|limit| *limit != NO_LIMIT);
+        if let Some(limit) = limit {
+            check_not_negative("a limit", limit)?;
+        }
         let found =
             query.at_one_moment(|query, group| query.points(&group.arrays(&names)?, limit))?;
         give(
@@ -352,6 +378,61 @@ pub unsafe extern "C" fn bf_query_points(
             PointsHandle::new(Arc::new(FoundPoints { points: found, names })),
         )
     })
+}
+
+/// `bf_query_batches`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_query_batches(
+    query: QueryHandle,
+    arrays: *const c_char,
+    memory_bytes: u64,
+    batches: *mut BatchesHandle,
+) -> StatusNumber {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        give("the batches", batches, BatchesHandle::NULL)?;
+        let (query, names) = (query.get()?, names("arrays", arrays)?);
+        check_not_negative("memory_bytes", memory_bytes)?;
+        let memory = if memory_bytes == 0 { BATCH_MEMORY } else { memory_bytes };
+        let found =
+            query.at_one_moment(|query, group| query.batches(&group.arrays(&names)?, memory))?;
+        let found = FoundBatches { batches: Mutex::new(found), names };
+        give("the batches", batches, BatchesHandle::new(Arc::new(found)))
+    })
+}
+
+/// `bf_batches_next`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_batches_next(
+    batches: BatchesHandle,
+    points: *mut PointsHandle,
+    found: *mut c_int,
+) -> StatusNumber {
+    // SAFETY: the contract of the call.
+    call(|| unsafe {
+        give("the points", points, PointsHandle::NULL)?;
+        give("the answer", found, 0)?;
+        let batches = batches.get()?;
+        let next = batches.batches.lock().map_err(|_| batches_panicked())?.next_batch()?;
+        let Some(next) = next else { return Ok(()) };
+        let next = FoundPoints { points: next, names: batches.names.clone() };
+        give("the points", points, PointsHandle::new(Arc::new(next)))?;
+        give("the answer", found, 1)
+    })
+}
+
+/// The error of batches in which a call panicked: which one comes next is not known.
+fn batches_panicked() -> Error {
+    Error::new(
+        ErrorKind::Poisoned,
+        "an earlier call on these batches failed with a bug: begin again with bf_query_batches",
+    )
+}
+
+/// `bf_batches_close`.
+#[unsafe(no_mangle)]
+pub extern "C" fn bf_batches_close(batches: BatchesHandle) -> StatusNumber {
+    call(|| batches.take().map(drop))
 }
 
 /// `bf_points_close`.

@@ -1,8 +1,8 @@
 /* Makes every call of queries, and prints or stores what it returns.
  *   queries STORE EXPRESSION OPTIONS ARRAY EDGES POINTS OUT [DIM START COUNT]...
  * Statistics are of ARRAY, with EDGES of a histogram, "0,1,2"; values at points are of the array POINTS.
- * Files in the directory OUT: "mask", "positions" (uint64), "values" (bytes of their own type), "doubles". An
- * error ends the program with a line: its status and text. */
+ * Files in the directory OUT: "mask", "positions" (uint64), "values" (bytes of their own type), "doubles" and
+ * "in_batches" (both float64). An error ends the program with a line: its status and text. */
 #include <bedform.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,6 +124,31 @@ static void points(bf_query query, const char *array, const char *out) {
   check(bf_points_close(found));
 }
 
+/* Stores the values at the points once more, in batches of at most 1000 bytes. */
+static void in_batches(bf_query query, const char *array, const char *out) {
+  bf_batches batches;
+  bf_points found;
+  uint64_t count, all = 0, number_of_batches = 0;
+  double *doubles = (double *)room(0);
+  int more;
+  check(bf_query_batches(query, array, 1000, &batches));
+  for (;;) {
+    check(bf_batches_next(batches, &found, &more));
+    if (!more) break;
+    check(bf_points_count(found, &count));
+    doubles = (double *)realloc(doubles, (all + count) * sizeof *doubles);
+    if (doubles == NULL) exit(1);
+    check(bf_points_values_as(found, array, doubles + all, count * sizeof *doubles, "float64"));
+    check(bf_points_close(found));
+    all += count;
+    number_of_batches++;
+  }
+  check(bf_batches_close(batches));
+  save(out, "in_batches", doubles, all * sizeof *doubles);
+  free(doubles);
+  printf("batches: %lu\n", (number)number_of_batches);
+}
+
 int main(int count, char **arguments) {
   bf_store store;
   bf_query query;
@@ -159,6 +184,7 @@ int main(int count, char **arguments) {
   save(arguments[7], "mask", mask, elements);
   free(mask);
   points(query, arguments[6], arguments[7]);
+  in_batches(query, arguments[6], arguments[7]);
   check(bf_query_explain(query, NULL, 0, &needed));
   text = (char *)room(needed);
   check(bf_query_explain(query, text, needed, NULL));

@@ -7,7 +7,7 @@ use bedform_capi::array::*;
 use bedform_capi::query::*;
 use bedform_capi::status::*;
 use bedform_capi::store::*;
-use bedform_capi::{PointsHandle, QueryHandle, StoreHandle};
+use bedform_capi::{BatchesHandle, PointsHandle, QueryHandle, StoreHandle};
 
 use super::support::*;
 
@@ -147,6 +147,7 @@ fn points_outlive_their_query_and_refuse_buffers_that_do_not_fit() {
     let (status, none) = found(Some(c"t,u"), u64::MAX);
     refused(status, NOT_FOUND, "no array \"u\"");
     assert_eq!(none, PointsHandle::NULL);
+    refused(found(None, u64::MAX - 1).0, INVALID, "a limit is not negative: -2");
     let (status, empty) = found(None, 0);
     assert_eq!(status, OK, "{}", last_error());
     let (status, points) = found(Some(c"t"), 3);
@@ -179,6 +180,54 @@ fn points_outlive_their_query_and_refuse_buffers_that_do_not_fit() {
     assert_eq!(dtype, "int32");
     assert_eq!((bf_points_close(points), bf_points_close(empty)), (OK, OK));
     refused(bf_points_close(points), INVALID, "was closed before");
+}
+
+#[test]
+fn batches_are_the_points_in_order_and_outlive_their_query() {
+    let place = numbered();
+    let query = opened(&place);
+    let mut batches = BatchesHandle { id: 7 };
+    let mut begin = |arrays: &CStr, memory| {
+        let status = unsafe { bf_query_batches(query, arrays.as_ptr(), memory, &raw mut batches) };
+        (status, batches)
+    };
+    for (arrays, memory, expected, says) in [
+        (c"u", 0, NOT_FOUND, "no array \"u\""),
+        (c"t", 27, LIMIT, "a matching element takes 28 bytes"),
+        (c"t", u64::MAX, INVALID, "memory_bytes is not negative: -1"),
+    ] {
+        let (status, none) = begin(arrays, memory);
+        refused(status, expected, says);
+        assert_eq!(none, BatchesHandle::NULL);
+    }
+    let (status, batches) = begin(c"t", 3 * 28);
+    assert_eq!((status, bf_query_close(query)), (OK, OK), "{}", last_error());
+
+    let (mut points, mut found, mut all) = (PointsHandle::NULL, 7, Vec::new());
+    let next =
+        |points: *mut PointsHandle, found| unsafe { bf_batches_next(batches, points, found) };
+    refused(next(null_mut(), &raw mut found), INVALID, "for the points is NULL");
+    refused(next(&raw mut points, null_mut()), INVALID, "for the answer is NULL");
+    loop {
+        assert_eq!(next(&raw mut points, &raw mut found), OK, "{}", last_error());
+        if found == 0 {
+            break;
+        }
+        let (mut count, mut values) = (0, [0_i32; 3]);
+        unsafe {
+            assert_eq!(bf_points_count(points, &raw mut count), OK);
+            assert!((1..=3).contains(&count), "{count}");
+            let (buffer, name) = (values.as_mut_ptr().cast(), c"t".as_ptr());
+            assert_eq!(bf_points_values(points, name, buffer, 4 * count), OK, "{}", last_error());
+        }
+        all.extend_from_slice(&values[..usize::try_from(count).unwrap()]);
+        assert_eq!(bf_points_close(points), OK);
+    }
+    assert_eq!((points, all), (PointsHandle::NULL, (10..24).collect()));
+    assert_eq!(next(&raw mut points, &raw mut found), OK, "{}", last_error());
+    assert_eq!((found, bf_batches_close(batches)), (0, OK));
+    refused(next(&raw mut points, &raw mut found), INVALID, "was closed before");
+    refused(bf_batches_close(BatchesHandle::NULL), INVALID, "batches handle is null");
 }
 
 #[test]

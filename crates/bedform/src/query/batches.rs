@@ -4,7 +4,7 @@ use bedform_geometry::Region;
 use bedform_query::Predicate;
 
 use super::{PreparedQuery, QueryPoints};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// A batch that takes a smaller part of the memory makes the next one larger.
 const SMALL_PART: u64 = 4;
@@ -35,12 +35,22 @@ impl std::fmt::Debug for PointBatches {
 }
 
 impl PointBatches {
-    pub(super) fn new(prepared: PreparedQuery, predicate: Predicate, memory: u64) -> Self {
+    pub(super) fn new(prepared: PreparedQuery, predicate: Predicate, memory: u64) -> Result<Self> {
+        let bytes = prepared.row_bytes();
+        if bytes > memory {
+            return Err(Error::new(
+                ErrorKind::LimitExceeded,
+                format!(
+                    "a matching element takes {bytes} bytes, more than the memory of a batch, \
+                     {memory}: raise it"
+                ),
+            ));
+        }
         let whole = prepared.frame.region.clone();
         // Of a part this thick everything may match.
         let behind = whole.shape().iter().skip(1).fold(1, |all: u64, n| all.saturating_mul(*n));
-        let step = (memory / prepared.row_bytes() / behind.max(1)).max(1);
-        Self { prepared, predicate, memory, rest: vec![whole], step }
+        let step = (memory / bytes / behind.max(1)).max(1);
+        Ok(Self { prepared, predicate, memory, rest: vec![whole], step })
     }
 
     /// The dimensions of positions.
@@ -52,7 +62,7 @@ impl PointBatches {
     /// the same part of the region is searched again.
     ///
     /// # Errors
-    /// Those of reads; `LimitExceeded` if a single element takes more than the memory.
+    /// Those of reads.
     pub fn next_batch(&mut self) -> Result<Option<QueryPoints>> {
         while let Some(rest) = self.rest.pop() {
             let part = self.cut(rest);
@@ -127,5 +137,107 @@ impl Iterator for PointBatches {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.next_batch().transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bedform_format::ObjectPath;
+    use bedform_geometry::Selection;
+    use bedform_storage::{CancelSource, MemoryStorage, cancelled_by};
+    use serde_json::json;
+
+    use crate::array::Array;
+    use crate::error::ErrorKind;
+    use crate::options::OpenOptions;
+    use crate::query::{QueryArray, QueryOptions, QueryPoints, ValueQuery};
+    use crate::store::Store;
+    use crate::write::elements::Elements;
+    use crate::zarr::NewArray;
+
+    /// Bytes of a matching element with its value of a byte.
+    const ROW: u64 = 8 * 4 + 1;
+
+    /// An array of shape (7, 5, 6) in chunks of (2, 3, 4) whose values are from 0 to 209.
+    fn numbered() -> Array {
+        let options = OpenOptions { writable: true, ..OpenOptions::default() };
+        let storage = Arc::new(MemoryStorage::new());
+        let store = Store::create(storage, &Default::default(), options).unwrap();
+        let new = json!({
+            "shape": [7, 5, 6], "dtype": "uint8", "dims": ["z", "y", "x"], "chunks": [2, 3, 4]
+        });
+        let new = NewArray::from_json(&new, &Default::default()).unwrap();
+        let array = store.create_array(&ObjectPath::parse("t").unwrap(), &new).unwrap();
+        let data: Vec<u8> = (0..210).collect();
+        array.write(&Selection::all(&[7, 5, 6]), Elements::Bytes(&data)).unwrap();
+        array
+    }
+
+    fn query(array: &Array, text: &str, region: &[(&str, std::ops::Range<u64>)]) -> ValueQuery {
+        let region = region.iter().map(|(dim, range)| ((*dim).to_owned(), range.clone()));
+        let options = QueryOptions { region: region.collect(), ..QueryOptions::default() };
+        ValueQuery::new(text, &[QueryArray::new("t", array.clone())], options).unwrap()
+    }
+
+    fn rows(points: &QueryPoints) -> Vec<(Vec<u64>, u8)> {
+        let value = |at: usize| points.values[0].as_bytes()[at];
+        let place = |at: usize| points.positions.iter().map(|axis| axis[at]).collect();
+        (0..points.count as usize).map(|at| (place(at), value(at))).collect()
+    }
+
+    #[test]
+    fn batches_of_any_memory_are_the_points_in_their_order() {
+        let array = numbered();
+        let values = [QueryArray::new("t", array.clone())];
+        let regions: [&[_]; 4] = [
+            &[],
+            &[("z", 1..6), ("x", 3..6)],
+            &[("z", 3..4), ("y", 2..3), ("x", 5..6)],
+            &[("y", 4..4)],
+        ];
+        for text in ["t >= 0", "t > 300", "t > 60 and t < 64", "t == 77 or t >= 180"] {
+            for region in regions {
+                let query = query(&array, text, region);
+                let expected = rows(&query.points(&values, None).unwrap());
+                for memory in [1, 2, 3, 7, 31, 100, 1000] {
+                    let batches = query.batches(&values, memory * ROW + 5).unwrap();
+                    let found: Vec<_> = batches.map(|batch| rows(&batch.unwrap())).collect();
+                    assert!(found.iter().all(|batch| (1..=memory).contains(&(batch.len() as u64))));
+                    assert_eq!(found.concat(), expected, "{text} in {region:?} by {memory}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_batch_that_failed_is_searched_again() {
+        let array = numbered();
+        let query = query(&array, "t >= 100", &[]);
+        let values = [QueryArray::new("t", array.clone())];
+        let mut batches = query.batches(&values, 20 * ROW).unwrap();
+        let mut found = Vec::new();
+        let mut stops = 0;
+        loop {
+            let stop = CancelSource::new(|| true);
+            let error = cancelled_by(&stop, || batches.next_batch().map(drop));
+            stops += u32::from(error.is_err_and(|error| error.kind() == ErrorKind::Interrupted));
+            match batches.next_batch().unwrap() {
+                Some(batch) => found.extend(rows(&batch)),
+                None => break,
+            }
+        }
+        assert_eq!(found, rows(&query.points(&values, None).unwrap()));
+        assert!(stops > 2, "{stops}");
+    }
+
+    #[test]
+    fn a_memory_without_room_for_an_element_is_refused() {
+        let array = numbered();
+        let values = [QueryArray::new("t", array.clone())];
+        let error = query(&array, "t > 3", &[]).batches(&values, ROW - 1).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::LimitExceeded);
+        assert!(error.to_string().contains("takes 33 bytes"), "{error}");
     }
 }

@@ -253,13 +253,14 @@ impl ValueQuery {
     }
 
     /// The matching elements in C order, in batches of at most `memory` bytes, with decoded values
-    /// as [`ValueQuery::points`] returns them. What was not asked for is not read. All are of the
+    /// as [`ValueQuery::points`] returns them. Each is read when it is asked for, all as of the
     /// moment of the arrays.
     ///
     /// # Errors
-    /// Those of arrays that do not fit the query.
+    /// Those of arrays that do not fit the query; `LimitExceeded` if a single element takes more
+    /// than the memory.
     pub fn batches(&self, values: &[QueryArray], memory: u64) -> Result<PointBatches> {
-        Ok(PointBatches::new(self.with(values)?, self.predicate.clone(), memory))
+        PointBatches::new(self.with(values)?, self.predicate.clone(), memory)
     }
 
     /// Fills a mask of the region, a byte for each element in C order, 1 where it matches.
