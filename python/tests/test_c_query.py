@@ -258,7 +258,7 @@ program queries
     if (.not. more) exit
     call bf_points_count(points, found)
     call bf_points_values(points, "n", n(:found))
-    if (n(1) /= numbers(count + 1) .or. n(found) /= numbers(count + found)) error stop "another batch"
+    if (n(1) /= numbers(count + 1) .or. n(found) /= numbers(count + found)) error stop "other"
     call bf_points_close(points)
     count = count + found
   end do

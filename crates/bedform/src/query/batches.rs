@@ -99,7 +99,7 @@ impl PointBatches {
         prepared.points(&self.predicate, None, self.memory)
     }
 
-    /// Cuts the next part off what is left of a region, and keeps the rest.
+    /// Cuts the next part off a region that is not searched yet, and keeps the rest.
     fn cut(&mut self, region: Region) -> Region {
         let Some(&start) = region.start().first() else { return region };
         let end = self.prepared.frame.block_end(0, start.saturating_add(self.step));
