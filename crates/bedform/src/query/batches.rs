@@ -168,7 +168,7 @@ mod tests {
         let new = json!({
             "shape": [7, 5, 6], "dtype": "uint8", "dims": ["z", "y", "x"], "chunks": [2, 3, 4]
         });
-        let new = NewArray::from_json(&new, &Default::default()).unwrap();
+        let new = NewArray::from_json_with(&new, &OpenOptions::default()).unwrap();
         let array = store.create_array(&ObjectPath::parse("t").unwrap(), &new).unwrap();
         let data: Vec<u8> = (0..210).collect();
         array.write(&Selection::all(&[7, 5, 6]), Elements::Bytes(&data)).unwrap();

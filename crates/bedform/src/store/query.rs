@@ -54,7 +54,7 @@ impl Store {
     /// options.writable = true;
     /// let store = Store::create(Arc::new(MemoryStorage::new()), &Default::default(), options)?;
     /// let new = json!({"shape": [4], "dtype": "uint8", "dims": ["time"]});
-    /// let new = NewArray::from_json(&new, &Default::default())?;
+    /// let new = NewArray::from_json_with(&new, &OpenOptions::default())?;
     /// let t = store.create_array(&ObjectPath::parse("t")?, &new)?;
     /// t.write(&Selection::all(&[4]), Elements::Bytes(&[3, 9, 4, 7]))?;
     ///
@@ -263,7 +263,7 @@ mod tests {
 
     fn create(store: &Store, name: &str, shape: &[u64], dims: &[&str]) {
         let new = json!({"shape": shape, "dtype": "uint8", "dims": dims});
-        let new = NewArray::from_json(&new, &Default::default()).unwrap();
+        let new = NewArray::from_json_with(&new, &OpenOptions::default()).unwrap();
         store.create_array(&path(name), &new).unwrap();
     }
 
