@@ -415,7 +415,7 @@ module bedform
     bf_convert_watch, bf_recovered, bf_stop, BF_OK, BF_NOT_FOUND, &
     BF_EXISTS, BF_INVALID_ARGUMENT, BF_OUT_OF_BOUNDS, BF_UNSUPPORTED, BF_CORRUPT, BF_CONFLICT, &
     BF_SNAPSHOT_MOVED, BF_LIMIT_EXCEEDED, BF_READ_ONLY, BF_PERMISSION_DENIED, BF_NO_SPACE, BF_POISONED, &
-    BF_INTERRUPTED, BF_IO, BF_INTERNAL
+    BF_INTERRUPTED, BF_IO, BF_INTERNAL, bf_query, bf_points, bf_batches, bf_value_statistics
   public :: bf_last_error, bf_version, bf_create, bf_open, bf_close, bf_create_array, bf_open_array, &
     bf_close_array, bf_array_shape, bf_attributes, bf_set_attributes, bf_resize, bf_settle, bf_comm_free, &
     bf_session_begin, bf_session_commit, bf_session_commit_begin, bf_session_commit_wait, &
@@ -426,7 +426,11 @@ module bedform
     bf_create_group, bf_delete, bf_recover, bf_array_info, bf_array_dimension_name, bf_array_describe, &
     bf_read_boxes, bf_read_points, bf_session_write_borrowed, bf_session_write_decomposed_borrowed, &
     bf_session_write_boxes, bf_session_write_points, bf_session_wait, bf_session_flush, bf_comm_waits, &
-    bf_comm_rest
+    bf_comm_rest, bf_query_open, bf_query_close, bf_query_rank, bf_query_dims, bf_query_region, &
+    bf_query_count, bf_query_any, bf_query_count_over, bf_query_mask, bf_query_statistics, &
+    bf_query_histogram, bf_query_explain, bf_query_points, bf_query_batches, bf_batches_next, &
+    bf_batches_close, bf_points_close, bf_points_count, bf_points_rank, bf_points_dims, &
+    bf_points_positions, bf_points_dtype, bf_points_values
 
   ! The facts of an array; dimensions are in Fortran's order.
   type :: bf_array_facts
@@ -791,6 +795,296 @@ contains
     integer(bf_index), intent(in) :: shape(:)
     integer, intent(out), optional :: status
     call settle_status(c_resize(array, int(size(shape), c_int32_t), reversed(shape)), status)
+  end subroutine
+
+  ! Opens a query of a condition on the values of arrays. `dims`, `start` and `shape` are the region: names of
+  ! dimensions in any order, and the first index and length of each.
+  subroutine bf_query_open(store, expression, query, dims, start, shape, options, status)
+    type(bf_store), intent(in) :: store
+    character(*), intent(in) :: expression
+    type(bf_query), intent(out) :: query
+    character(*), intent(in), optional :: dims, options
+    integer(bf_index), intent(in), optional :: start(:), shape(:)
+    integer, intent(out), optional :: status
+    integer(c_int64_t), allocatable :: first(:), lengths(:)
+    integer :: rank, given
+    rank = 0
+    if (present(start)) rank = size(start)
+    if (present(shape)) rank = max(rank, size(shape))
+    ! C refuses numbers that are not given.
+    allocate (first(rank), lengths(rank))
+    first = -1
+    lengths = -1
+    given = 0
+    if (present(start)) given = size(start)
+    if (given > 0) first(:given) = start - 1
+    given = 0
+    if (present(shape)) given = size(shape)
+    if (given > 0) lengths(:given) = shape
+    call settle_status(c_query_open(store, c_text(expression), int(rank, c_int32_t), c_text(dims), first, &
+      lengths, c_text(options), query), status)
+  end subroutine
+
+  subroutine bf_query_close(query, status)
+    type(bf_query), intent(in) :: query
+    integer, intent(out), optional :: status
+    call settle_status(c_query_close(query), status)
+  end subroutine
+
+  subroutine bf_query_rank(query, rank, status)
+    type(bf_query), intent(in) :: query
+    integer, intent(out) :: rank
+    integer, intent(out), optional :: status
+    integer(c_int32_t) :: own
+    integer(c_int) :: code
+    own = 0
+    code = c_query_rank(query, own)
+    rank = own
+    call settle_status(code, status)
+  end subroutine
+
+  ! Returns the names of the dimensions in Fortran's order: "lon,lat,time".
+  subroutine bf_query_dims(query, dims, status)
+    type(bf_query), intent(in) :: query
+    character(:), allocatable, intent(out) :: dims
+    integer, intent(out), optional :: status
+    character(kind=c_char), allocatable, target :: buffer(:)
+    integer(c_int64_t) :: needed
+    integer(c_int) :: code
+    needed = 0
+    code = c_query_dims(query, c_null_ptr, 0_c_int64_t, needed)
+    if (code == BF_OK) then
+      allocate (buffer(needed))
+      code = c_query_dims(query, c_loc(buffer), size(buffer, kind=int64), needed)
+      if (code == BF_OK) dims = reversed_names(text_at(c_loc(buffer)))
+    end if
+    call settle_status(code, status)
+  end subroutine
+
+  ! Returns the region as of now, in Fortran's order.
+  subroutine bf_query_region(query, start, shape, status)
+    type(bf_query), intent(in) :: query
+    integer(bf_index), allocatable, intent(out) :: start(:), shape(:)
+    integer, intent(out), optional :: status
+    integer(c_int64_t), allocatable :: first(:), lengths(:)
+    integer(c_int32_t) :: rank
+    integer(c_int) :: code
+    rank = 0
+    code = c_query_rank(query, rank)
+    if (code /= BF_OK) rank = 0
+    allocate (first(rank), lengths(rank))
+    if (code == BF_OK) code = c_query_region(query, rank, first, lengths)
+    start = reversed(first) + 1
+    shape = reversed(lengths)
+    call settle_status(code, status)
+  end subroutine
+
+  subroutine bf_query_count(query, count, status)
+    type(bf_query), intent(in) :: query
+    integer(bf_index), intent(out) :: count
+    integer, intent(out), optional :: status
+    call settle_status(c_query_count(query, count), status)
+  end subroutine
+
+  subroutine bf_query_any(query, any, status)
+    type(bf_query), intent(in) :: query
+    logical, intent(out) :: any
+    integer, intent(out), optional :: status
+    integer(c_int) :: found, code
+    found = 0
+    code = c_query_any(query, found)
+    any = found /= 0
+    call settle_status(code, status)
+  end subroutine
+
+  ! Counts over the dimensions `over` ("lon,lat"): a number for each position along the others, whose lengths
+  ! are those of `counts`.
+  subroutine bf_query_count_over(query, over, counts, status)
+    type(bf_query), intent(in) :: query
+    character(*), intent(in) :: over
+    integer(bf_index), intent(inout), contiguous, target :: counts(..)
+    integer, intent(out), optional :: status
+    call settle_status(c_query_count_over(query, c_text(over), c_loc(counts), &
+      storage_size(counts)/8*size(counts, kind=int64)), status)
+  end subroutine
+
+  ! Fills a mask of the region: true where an element matches.
+  subroutine bf_query_mask(query, mask, status)
+    type(bf_query), intent(in) :: query
+    logical(c_bool), intent(inout), contiguous, target :: mask(..)
+    integer, intent(out), optional :: status
+    call settle_status(c_query_mask(query, c_loc(mask), storage_size(mask)/8*size(mask, kind=int64)), status)
+  end subroutine
+
+  ! Returns statistics of the values of an array at the matching elements: a scalar, or with `over` one for
+  ! each position along the other dimensions.
+  subroutine bf_query_statistics(query, array, statistics, over, status)
+    type(bf_query), intent(in) :: query
+    character(*), intent(in) :: array
+    type(bf_value_statistics), intent(inout), contiguous, target :: statistics(..)
+    character(*), intent(in), optional :: over
+    integer, intent(out), optional :: status
+    call settle_status(c_query_statistics(query, c_text(array), c_text(over), c_loc(statistics), &
+      storage_size(statistics)/8*size(statistics, kind=int64)), status)
+  end subroutine
+
+  ! Counts the matching values of an array in classes between neighbouring `edges`, one more than `counts`.
+  subroutine bf_query_histogram(query, array, edges, counts, status)
+    type(bf_query), intent(in) :: query
+    character(*), intent(in) :: array
+    real(c_double), intent(in), contiguous :: edges(:)
+    integer(bf_index), intent(out), contiguous :: counts(:)
+    integer, intent(out), optional :: status
+    call settle_status(c_query_histogram(query, c_text(array), size(edges, kind=int64) - 1, edges, counts, &
+      8*size(counts, kind=int64)), status)
+  end subroutine
+
+  ! Returns the plan of the query, as JSON; names and lengths are in the order of the store, as in C.
+  subroutine bf_query_explain(query, explanation, status)
+    type(bf_query), intent(in) :: query
+    character(:), allocatable, intent(out) :: explanation
+    integer, intent(out), optional :: status
+    character(kind=c_char), allocatable, target :: buffer(:)
+    integer(c_int64_t) :: needed
+    integer(c_int) :: code
+    needed = 0
+    code = c_query_explain(query, c_null_ptr, 0_c_int64_t, needed)
+    if (code == BF_OK) then
+      allocate (buffer(needed))
+      code = c_query_explain(query, c_loc(buffer), size(buffer, kind=int64), needed)
+      if (code == BF_OK) explanation = text_at(c_loc(buffer))
+    end if
+    call settle_status(code, status)
+  end subroutine
+
+  ! Finds the matching elements, at most `limit`, with the values of `arrays` ("sp,t2m") at them. Without
+  ! `limit` finds all. They are in the order of their indexes, of which the first varies fastest.
+  subroutine bf_query_points(query, points, arrays, limit, status)
+    type(bf_query), intent(in) :: query
+    type(bf_points), intent(out) :: points
+    character(*), intent(in), optional :: arrays
+    integer(bf_index), intent(in), optional :: limit
+    integer, intent(out), optional :: status
+    integer(c_int64_t) :: most
+    most = -1
+    ! -1 stands for all in C, other negative numbers are refused.
+    if (present(limit)) most = merge(limit, limit - 1, limit >= 0)
+    call settle_status(c_query_points(query, c_text(arrays), most, points), status)
+  end subroutine
+
+  ! Finds the matching elements in batches, each of at most `memory_bytes` (256 MiB) of indexes and values.
+  subroutine bf_query_batches(query, batches, arrays, memory_bytes, status)
+    type(bf_query), intent(in) :: query
+    type(bf_batches), intent(out) :: batches
+    character(*), intent(in), optional :: arrays
+    integer(bf_index), intent(in), optional :: memory_bytes
+    integer, intent(out), optional :: status
+    integer(c_int64_t) :: most
+    most = 0
+    if (present(memory_bytes)) most = memory_bytes
+    call settle_status(c_query_batches(query, c_text(arrays), most, batches), status)
+  end subroutine
+
+  ! Searches for the next batch; `found` is false behind the last one.
+  subroutine bf_batches_next(batches, points, found, status)
+    type(bf_batches), intent(in) :: batches
+    type(bf_points), intent(out) :: points
+    logical, intent(out) :: found
+    integer, intent(out), optional :: status
+    integer(c_int) :: there, code
+    there = 0
+    code = c_batches_next(batches, points, there)
+    found = there /= 0
+    call settle_status(code, status)
+  end subroutine
+
+  subroutine bf_batches_close(batches, status)
+    type(bf_batches), intent(in) :: batches
+    integer, intent(out), optional :: status
+    call settle_status(c_batches_close(batches), status)
+  end subroutine
+
+  subroutine bf_points_close(points, status)
+    type(bf_points), intent(in) :: points
+    integer, intent(out), optional :: status
+    call settle_status(c_points_close(points), status)
+  end subroutine
+
+  subroutine bf_points_count(points, count, status)
+    type(bf_points), intent(in) :: points
+    integer(bf_index), intent(out) :: count
+    integer, intent(out), optional :: status
+    call settle_status(c_points_count(points, count), status)
+  end subroutine
+
+  subroutine bf_points_rank(points, rank, status)
+    type(bf_points), intent(in) :: points
+    integer, intent(out) :: rank
+    integer, intent(out), optional :: status
+    integer(c_int32_t) :: own
+    integer(c_int) :: code
+    own = 0
+    code = c_points_rank(points, own)
+    rank = own
+    call settle_status(code, status)
+  end subroutine
+
+  ! Returns the names of the dimensions of positions in Fortran's order.
+  subroutine bf_points_dims(points, dims, status)
+    type(bf_points), intent(in) :: points
+    character(:), allocatable, intent(out) :: dims
+    integer, intent(out), optional :: status
+    character(kind=c_char), allocatable, target :: buffer(:)
+    integer(c_int64_t) :: needed
+    integer(c_int) :: code
+    needed = 0
+    code = c_points_dims(points, c_null_ptr, 0_c_int64_t, needed)
+    if (code == BF_OK) then
+      allocate (buffer(needed))
+      code = c_points_dims(points, c_loc(buffer), size(buffer, kind=int64), needed)
+      if (code == BF_OK) dims = reversed_names(text_at(c_loc(buffer)))
+    end if
+    call settle_status(code, status)
+  end subroutine
+
+  ! Returns the indexes of the elements, one column per element, as bf_read_points takes them.
+  subroutine bf_points_positions(points, coordinates, status)
+    type(bf_points), intent(in) :: points
+    integer(bf_index), allocatable, intent(out) :: coordinates(:, :)
+    integer, intent(out), optional :: status
+    integer(c_int64_t), allocatable :: own(:, :)
+    integer(c_int64_t) :: count
+    integer(c_int32_t) :: rank
+    integer(c_int) :: code
+    rank = 0
+    count = 0
+    code = c_points_rank(points, rank)
+    if (code == BF_OK) code = c_points_count(points, count)
+    if (code /= BF_OK) count = 0
+    allocate (own(rank, count))
+    if (code == BF_OK) code = c_points_positions(points, rank, own, 8*size(own, kind=int64))
+    allocate (coordinates(rank, count))
+    coordinates = own(rank:1:-1, :) + 1
+    call settle_status(code, status)
+  end subroutine
+
+  ! Returns the type of the values of an array: "float64".
+  subroutine bf_points_dtype(points, array, dtype, status)
+    type(bf_points), intent(in) :: points
+    character(*), intent(in) :: array
+    character(:), allocatable, intent(out) :: dtype
+    integer, intent(out), optional :: status
+    character(kind=c_char), allocatable, target :: buffer(:)
+    integer(c_int64_t) :: needed
+    integer(c_int) :: code
+    needed = 0
+    code = c_points_dtype(points, c_text(array), c_null_ptr, 0_c_int64_t, needed)
+    if (code == BF_OK) then
+      allocate (buffer(needed))
+      code = c_points_dtype(points, c_text(array), c_loc(buffer), size(buffer, kind=int64), needed)
+      if (code == BF_OK) dtype = text_at(c_loc(buffer))
+    end if
+    call settle_status(code, status)
   end subroutine
 
   subroutine bf_comm_free(comm, status)

@@ -27,6 +27,22 @@ module bedform_interfaces
     integer(c_int64_t) :: id = 0
   end type
 
+  type, bind(C) :: bf_query
+    integer(c_int64_t) :: id = 0
+  end type
+  type, bind(C) :: bf_points
+    integer(c_int64_t) :: id = 0
+  end type
+  type, bind(C) :: bf_batches
+    integer(c_int64_t) :: id = 0
+  end type
+
+  ! Statistics of the values of an array at the matching elements of a query.
+  type, bind(C) :: bf_value_statistics
+    integer(c_int64_t) :: count = 0
+    real(c_double) :: sum = 0, mean = 0, minimum = 0, maximum = 0
+  end type
+
   ! The processes of a session: bf_comm_from_mpi of the module bedform_mpi fills it.
   type, bind(C) :: bf_comm
     type(c_ptr) :: context = c_null_ptr
@@ -254,6 +270,157 @@ module bedform_interfaces
       type(c_ptr), value :: buffer
       integer(c_int64_t), value :: bytes
       character(kind=c_char), intent(in) :: dtype(*)
+    end function
+    integer(c_int) function c_query_open(store, expression, rank, dims, start, shape, options, query) &
+        bind(C, name="bf_query_open")
+      import
+      type(bf_store), value :: store
+      character(kind=c_char), intent(in) :: expression(*), dims(*), options(*)
+      integer(c_int32_t), value :: rank
+      integer(c_int64_t), intent(in) :: start(*), shape(*)
+      type(bf_query), intent(out) :: query
+    end function
+    integer(c_int) function c_query_close(query) bind(C, name="bf_query_close")
+      import
+      type(bf_query), value :: query
+    end function
+    integer(c_int) function c_query_rank(query, rank) bind(C, name="bf_query_rank")
+      import
+      type(bf_query), value :: query
+      integer(c_int32_t), intent(out) :: rank
+    end function
+    integer(c_int) function c_query_dims(query, buffer, capacity, needed) bind(C, name="bf_query_dims")
+      import
+      type(bf_query), value :: query
+      type(c_ptr), value :: buffer
+      integer(c_int64_t), value :: capacity
+      integer(c_int64_t), intent(out) :: needed
+    end function
+    integer(c_int) function c_query_region(query, rank, start, shape) bind(C, name="bf_query_region")
+      import
+      type(bf_query), value :: query
+      integer(c_int32_t), value :: rank
+      integer(c_int64_t), intent(out) :: start(*), shape(*)
+    end function
+    integer(c_int) function c_query_count(query, count) bind(C, name="bf_query_count")
+      import
+      type(bf_query), value :: query
+      integer(c_int64_t), intent(out) :: count
+    end function
+    integer(c_int) function c_query_any(query, any) bind(C, name="bf_query_any")
+      import
+      type(bf_query), value :: query
+      integer(c_int), intent(out) :: any
+    end function
+    integer(c_int) function c_query_count_over(query, over, counts, bytes) bind(C, name="bf_query_count_over")
+      import
+      type(bf_query), value :: query
+      character(kind=c_char), intent(in) :: over(*)
+      type(c_ptr), value :: counts
+      integer(c_int64_t), value :: bytes
+    end function
+    integer(c_int) function c_query_mask(query, mask, bytes) bind(C, name="bf_query_mask")
+      import
+      type(bf_query), value :: query
+      type(c_ptr), value :: mask
+      integer(c_int64_t), value :: bytes
+    end function
+    integer(c_int) function c_query_statistics(query, array, over, statistics, bytes) &
+        bind(C, name="bf_query_statistics")
+      import
+      type(bf_query), value :: query
+      character(kind=c_char), intent(in) :: array(*), over(*)
+      type(c_ptr), value :: statistics
+      integer(c_int64_t), value :: bytes
+    end function
+    integer(c_int) function c_query_histogram(query, array, bins, edges, counts, bytes) &
+        bind(C, name="bf_query_histogram")
+      import
+      type(bf_query), value :: query
+      character(kind=c_char), intent(in) :: array(*)
+      integer(c_int64_t), value :: bins
+      real(c_double), intent(in) :: edges(*)
+      integer(c_int64_t), intent(out) :: counts(*)
+      integer(c_int64_t), value :: bytes
+    end function
+    integer(c_int) function c_query_explain(query, buffer, capacity, needed) &
+        bind(C, name="bf_query_explain")
+      import
+      type(bf_query), value :: query
+      type(c_ptr), value :: buffer
+      integer(c_int64_t), value :: capacity
+      integer(c_int64_t), intent(out) :: needed
+    end function
+    integer(c_int) function c_query_points(query, arrays, limit, points) bind(C, name="bf_query_points")
+      import
+      type(bf_query), value :: query
+      character(kind=c_char), intent(in) :: arrays(*)
+      integer(c_int64_t), value :: limit
+      type(bf_points), intent(out) :: points
+    end function
+    integer(c_int) function c_query_batches(query, arrays, memory_bytes, batches) &
+        bind(C, name="bf_query_batches")
+      import
+      type(bf_query), value :: query
+      character(kind=c_char), intent(in) :: arrays(*)
+      integer(c_int64_t), value :: memory_bytes
+      type(bf_batches), intent(out) :: batches
+    end function
+    integer(c_int) function c_batches_next(batches, points, found) bind(C, name="bf_batches_next")
+      import
+      type(bf_batches), value :: batches
+      type(bf_points), intent(out) :: points
+      integer(c_int), intent(out) :: found
+    end function
+    integer(c_int) function c_batches_close(batches) bind(C, name="bf_batches_close")
+      import
+      type(bf_batches), value :: batches
+    end function
+    integer(c_int) function c_points_close(points) bind(C, name="bf_points_close")
+      import
+      type(bf_points), value :: points
+    end function
+    integer(c_int) function c_points_count(points, count) bind(C, name="bf_points_count")
+      import
+      type(bf_points), value :: points
+      integer(c_int64_t), intent(out) :: count
+    end function
+    integer(c_int) function c_points_rank(points, rank) bind(C, name="bf_points_rank")
+      import
+      type(bf_points), value :: points
+      integer(c_int32_t), intent(out) :: rank
+    end function
+    integer(c_int) function c_points_dims(points, buffer, capacity, needed) bind(C, name="bf_points_dims")
+      import
+      type(bf_points), value :: points
+      type(c_ptr), value :: buffer
+      integer(c_int64_t), value :: capacity
+      integer(c_int64_t), intent(out) :: needed
+    end function
+    integer(c_int) function c_points_positions(points, rank, coordinates, bytes) &
+        bind(C, name="bf_points_positions")
+      import
+      type(bf_points), value :: points
+      integer(c_int32_t), value :: rank
+      integer(c_int64_t), intent(out) :: coordinates(*)
+      integer(c_int64_t), value :: bytes
+    end function
+    integer(c_int) function c_points_dtype(points, array, buffer, capacity, needed) &
+        bind(C, name="bf_points_dtype")
+      import
+      type(bf_points), value :: points
+      character(kind=c_char), intent(in) :: array(*)
+      type(c_ptr), value :: buffer
+      integer(c_int64_t), value :: capacity
+      integer(c_int64_t), intent(out) :: needed
+    end function
+    integer(c_int) function c_points_values(points, array, buffer, bytes, dtype) &
+        bind(C, name="bf_points_values_as")
+      import
+      type(bf_points), value :: points
+      character(kind=c_char), intent(in) :: array(*), dtype(*)
+      type(c_ptr), value :: buffer
+      integer(c_int64_t), value :: bytes
     end function
     integer(c_int) function c_comm_free(comm) bind(C, name="bf_comm_free")
       import

@@ -77,6 +77,9 @@ typedef struct bf_store { uint64_t id; } bf_store;
 typedef struct bf_array { uint64_t id; } bf_array;
 typedef struct bf_session { uint64_t id; } bf_session;
 typedef struct bf_decomposition { uint64_t id; } bf_decomposition;
+typedef struct bf_query { uint64_t id; } bf_query;
+typedef struct bf_points { uint64_t id; } bf_points;
+typedef struct bf_batches { uint64_t id; } bf_batches;
 
 /* ---- Stores -------------------------------------------------------------------------------------- */
 
@@ -242,6 +245,106 @@ bf_status bf_append(bf_array array, uint32_t axis, uint32_t rank, const uint64_t
                     uint64_t bytes, uint64_t *start);
 bf_status bf_append_as(bf_array array, uint32_t axis, uint32_t rank, const uint64_t *shape, const void *data,
                        uint64_t bytes, uint64_t *start, const char *dtype);
+
+/* ---- Queries by value ---------------------------------------------------------------------------- */
+
+/* Opens a query: the elements at which a condition on the values of arrays holds. Reads no elements.
+ *   expression  "t2m > 310 and lat > 40", as docs/queries.md has it: names of arrays, coordinates too
+ *   dims, start, shape
+ *               the region: names of `rank` dimensions, "time,lat", and the first index and length of each.
+ *               Other dimensions are taken whole, with rank 0 all of them
+ * Options, with the default first:
+ *   group         "": the path of the group whose arrays the expression names
+ *   decode        true: values are compared as scale, offset and missing values decode them; false: as they
+ *                 are stored
+ *   memory_bytes  1 GiB: the memory limit for the result of a call
+ *
+ * Each call on the query reads all arrays as of one moment, commits that are not settled included. If data of
+ * that moment are settled or replaced meanwhile, it begins again, 5 times at most; then it fails with
+ * BF_SNAPSHOT_MOVED. A query of a snapshot stays at its moment. BF_NOT_FOUND lists names of the group, near
+ * ones first; an expression that cannot be understood is BF_INVALID_ARGUMENT, with the column. */
+bf_status bf_query_open(bf_store store, const char *expression, uint32_t rank, const char *dims,
+                        const uint64_t *start, const uint64_t *shape, const char *options, bf_query *query);
+bf_status bf_query_close(bf_query query);
+
+/* Returns the number of dimensions that the arrays span together, and their names, "time,lat,lon". */
+bf_status bf_query_rank(bf_query query, uint32_t *rank);
+bf_status bf_query_dims(bf_query query, char *buffer, uint64_t capacity, uint64_t *needed);
+
+/* Returns the region as of now: `rank` numbers each, in the order of the dimensions. */
+bf_status bf_query_region(bf_query query, uint32_t rank, uint64_t *start, uint64_t *shape);
+
+/* Counts the matching elements; looks whether there are any (1, else 0). */
+bf_status bf_query_count(bf_query query, uint64_t *count);
+bf_status bf_query_any(bf_query query, int *any);
+
+/* Counts over the dimensions `over`, "lat,lon": one number for each position along the other dimensions of
+ * the region, in C order. With NULL it counts over all dimensions: one number. */
+bf_status bf_query_count_over(bf_query query, const char *over, uint64_t *counts, uint64_t bytes);
+
+/* Fills a mask of the region, a byte for each element in C order: 1 where it matches, else 0. */
+bf_status bf_query_mask(bf_query query, uint8_t *mask, uint64_t bytes);
+
+typedef struct bf_value_statistics {
+  uint64_t count; /* matching elements whose value is not missing */
+  double sum;     /* 0 without values */
+  double mean;    /* NaN without values, as are the next two */
+  double minimum;
+  double maximum;
+} bf_value_statistics;
+
+/* Returns statistics of the values of an array at the matching elements, missing ones left out. With `over`
+ * as in bf_query_count_over; with NULL one of all. An array with further dimensions extends the query by
+ * them. `bytes` is sizeof(bf_value_statistics) times their number. */
+bf_status bf_query_statistics(bf_query query, const char *array, const char *over,
+                              bf_value_statistics *statistics, uint64_t bytes);
+
+/* Counts the matching values of an array in `bins` classes between neighbouring `edges`, bins + 1 ascending
+ * numbers. A class has its lower edge, the last one both. `bytes` is 8 times `bins`. */
+bf_status bf_query_histogram(bf_query query, const char *array, uint64_t bins, const double *edges,
+                             uint64_t *counts, uint64_t bytes);
+
+/* Returns the plan of the query, as JSON: blocks left out and by what, bytes and predicted seconds, beside
+ * those of a scan. Reads coordinates, no other elements. The length includes a margin. */
+bf_status bf_query_explain(bf_query query, char *buffer, uint64_t capacity, uint64_t *needed);
+
+/* Finds the matching elements, the first `limit` of them in C order (BF_NO_LIMIT: all), and reads the values
+ * of `arrays`, "sp,t2m" (NULL: none), at them: all as of one moment. They stay in memory until
+ * bf_points_close. BF_LIMIT_EXCEEDED: they take more than memory_bytes, as many do: see bf_query_batches. */
+#define BF_NO_LIMIT (~(uint64_t)0)
+bf_status bf_query_points(bf_query query, const char *arrays, uint64_t limit, bf_points *points);
+bf_status bf_points_close(bf_points points);
+
+/* Finds the matching elements in batches, in C order, whose positions and values take `memory_bytes` at most
+ * (0: 256 MiB), all as of the moment of bf_query_batches. bf_batches_next searches for the next batch: `found`
+ * is 1, and `points` has an element at least and is closed as any; or `found` is 0 behind the last one. After
+ * an error it searches for the same batch again; after BF_SNAPSHOT_MOVED, data of the moment were replaced:
+ * begin anew. */
+bf_status bf_query_batches(bf_query query, const char *arrays, uint64_t memory_bytes, bf_batches *batches);
+bf_status bf_batches_next(bf_batches batches, bf_points *points, int *found);
+bf_status bf_batches_close(bf_batches batches);
+
+/* Returns the number of elements that were found. */
+bf_status bf_points_count(bf_points points, uint64_t *count);
+
+/* Returns the dimensions of their positions. They are those of the query unless a named array has further
+ * ones, which extend it. */
+bf_status bf_points_rank(bf_points points, uint32_t *rank);
+bf_status bf_points_dims(bf_points points, char *buffer, uint64_t capacity, uint64_t *needed);
+
+/* Returns the indexes of the elements in the arrays, `rank` numbers per element, as bf_read_points takes
+ * them. */
+bf_status bf_points_positions(bf_points points, uint32_t rank, uint64_t *coordinates, uint64_t bytes);
+
+/* Returns the type of the values of an array: "float64". Decoded values may have another type than stored
+ * ones. */
+bf_status bf_points_dtype(bf_points points, const char *array, char *buffer, uint64_t capacity,
+                          uint64_t *needed);
+
+/* Returns the values of an array that bf_query_points named, in the order of the elements. */
+bf_status bf_points_values(bf_points points, const char *array, void *buffer, uint64_t bytes);
+bf_status bf_points_values_as(bf_points points, const char *array, void *buffer, uint64_t bytes,
+                              const char *dtype);
 
 /* ---- Conversion ---------------------------------------------------------------------------------- */
 

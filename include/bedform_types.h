@@ -75,6 +75,10 @@ inline bf_status bf_read_points(bf_array array, uint32_t rank, uint64_t count, c
   return bf_read_points_as(array, rank, count, coordinates, buffer, bytes, bedform::dtype<T>::name());
 }
 template <typename T>
+inline bf_status bf_points_values(bf_points points, const char *array, T *buffer, uint64_t bytes) {
+  return bf_points_values_as(points, array, buffer, bytes, bedform::dtype<T>::name());
+}
+template <typename T>
 inline bf_status bf_write(bf_array array, uint32_t rank, const uint64_t *start, const uint64_t *shape,
                           const int64_t *stride, T *data, uint64_t bytes) {
   return bf_write_as(array, rank, start, shape, stride, data, bytes, bedform::dtype<T>::name());
@@ -239,6 +243,7 @@ inline bf_status bf_session_append(bf_session session, const char *path, uint32_
 #define bf_read(...) bf_read_as(__VA_ARGS__, BF_DTYPE(BF_LAST_BUT_1(__VA_ARGS__)))
 #define bf_read_boxes(...) bf_read_boxes_as(__VA_ARGS__, BF_DTYPE(BF_LAST_BUT_1(__VA_ARGS__)))
 #define bf_read_points(...) bf_read_points_as(__VA_ARGS__, BF_DTYPE(BF_LAST_BUT_1(__VA_ARGS__)))
+#define bf_points_values(...) bf_points_values_as(__VA_ARGS__, BF_DTYPE(BF_LAST_BUT_1(__VA_ARGS__)))
 #define bf_write(...) bf_write_as(__VA_ARGS__, BF_DTYPE(BF_LAST_BUT_1(__VA_ARGS__)))
 #define bf_append(...) bf_append_as(__VA_ARGS__, BF_DTYPE(BF_LAST_BUT_2(__VA_ARGS__)))
 #define bf_session_write(...) bf_session_write_as(__VA_ARGS__, BF_DTYPE(BF_LAST_BUT_1(__VA_ARGS__)))

@@ -153,8 +153,8 @@ impl EngineQuery {
             PyBytes::new(py, counts.as_bytes()),
             column(&ValueStatistics::total),
             column(&ValueStatistics::mean),
-            column(&|entry| real(entry.least)),
-            column(&|entry| real(entry.greatest)),
+            column(&|entry| entry.least.to_real()),
+            column(&|entry| entry.greatest.to_real()),
             exact,
         )
             .into_pyobject(py)
@@ -185,14 +185,4 @@ fn exact(py: Python<'_>, value: Extreme) -> PyResult<Option<Py<PyAny>>> {
         Extreme::Integer(value) => Some(value.into_pyobject(py)?.into_any().unbind()),
         Extreme::Real(value) => Some(value.into_pyobject(py)?.into_any().unbind()),
     })
-}
-
-/// Returns an extreme value as a real number; NaN without values.
-#[allow(clippy::cast_precision_loss)]
-fn real(value: Extreme) -> f64 {
-    match value {
-        Extreme::None => f64::NAN,
-        Extreme::Integer(value) => value as f64,
-        Extreme::Real(value) => value,
-    }
 }

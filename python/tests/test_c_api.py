@@ -212,7 +212,7 @@ def test_the_programs_of_the_guide_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     programs = programs_of_the_guide("c")
-    assert len(programs) == 2
+    assert len(programs) == 3
     for number, source in enumerate(programs):
         file = tmp_path / f"guide{number}.c"
         file.write_text(source)

@@ -35,7 +35,8 @@ def strict(compiler: str, standard: str, source: Path, *more: str) -> None:
 
 @pytest.mark.parametrize(("compiler", "standard"), CASES)
 def test_programs_compile_without_a_warning(tmp_path: Path, compiler: str, standard: str) -> None:
-    strict(compiler, standard, PROGRAMS / "standard.c")
+    for name in ("standard", "queries"):
+        strict(compiler, standard, PROGRAMS / f"{name}.c")
     if standard not in ("c99", "gnu99"):
         strict(compiler, standard, PROGRAMS / "types.c")
     # The headers of MPI themselves are not the test's.

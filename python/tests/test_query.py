@@ -237,8 +237,10 @@ def test_mistakes_are_errors_of_one_line_with_the_remedy(weather: tuple[Any, xr.
         store.query("n > 0", region={"depth": slice(0, 1)})
     with pytest.raises(bf.InvalidArgumentError, match="depth"):
         store.query("n > 0").count(over="depth")
-    with pytest.raises(bf.LimitExceededError, match="limit="):
+    with pytest.raises(bf.LimitExceededError, match="by a limit"):
         store.query("n > -1000", memory="1 kB").points()
+    with pytest.raises(bf.LimitExceededError, match="reduce more"):
+        store.query("n > -1000", memory="100 B").count(over="time")
 
 
 def test_a_query_sees_commits_that_are_not_settled(tmp_path: Path) -> None:

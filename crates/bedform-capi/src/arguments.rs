@@ -29,6 +29,18 @@ pub(crate) unsafe fn path(pointer: *const c_char) -> Result<ObjectPath> {
     Ok(ObjectPath::parse(unsafe { text("path", pointer) }?)?)
 }
 
+/// Returns the names in a text such as `time,lat,lon`; null and the empty text have none.
+pub(crate) unsafe fn names(what: &str, pointer: *const c_char) -> Result<Vec<String>> {
+    if pointer.is_null() {
+        return Ok(Vec::new());
+    }
+    // SAFETY: the caller's contract.
+    match unsafe { text(what, pointer) }?.trim() {
+        "" => Ok(Vec::new()),
+        names => Ok(names.split(',').map(|name| name.trim().to_owned()).collect()),
+    }
+}
+
 /// Parses a JSON object; null and the empty text stand for an object without keys.
 pub(crate) unsafe fn object(what: &str, pointer: *const c_char) -> Result<Map<String, Value>> {
     if pointer.is_null() {
@@ -61,7 +73,7 @@ pub(crate) unsafe fn values<'a, T>(what: &str, pointer: *const T, count: u64) ->
 }
 
 /// Returns `count` positions in arrays, as [`values`] does; a negative number is an error.
-unsafe fn places<'a>(what: &str, pointer: *const u64, count: u64) -> Result<&'a [u64]> {
+pub(crate) unsafe fn places<'a>(what: &str, pointer: *const u64, count: u64) -> Result<&'a [u64]> {
     // SAFETY: the caller's contract.
     let places = unsafe { values(what, pointer, count) }?;
     let negative = places.iter().map(|place| place.cast_signed()).find(|place| *place < 0);
@@ -105,6 +117,26 @@ pub(crate) unsafe fn buffer<'a>(
     }
     // SAFETY: as above; no other code uses the buffer during the call.
     Ok(unsafe { std::slice::from_raw_parts_mut(pointer.cast(), length) })
+}
+
+/// Returns the buffer of so many bytes for numbers, or for structures that consist of numbers.
+pub(crate) unsafe fn numbers<'a, T>(
+    what: &str,
+    pointer: *mut T,
+    bytes: u64,
+) -> Result<&'a mut [T]> {
+    let item = size_of::<T>() as u64;
+    if !bytes.is_multiple_of(item) {
+        let text = format!("the buffer for {what} has {bytes} bytes, an entry takes {item}");
+        return Err(misuse(text));
+    }
+    // SAFETY: the caller's contract; checked as for reading.
+    let length = unsafe { values::<T>(what, pointer, bytes / item) }?.len();
+    if length == 0 {
+        return Ok(&mut []);
+    }
+    // SAFETY: as above; no other code uses the buffer during the call.
+    Ok(unsafe { std::slice::from_raw_parts_mut(pointer, length) })
 }
 
 /// Writes `value` to the caller's pointer.
@@ -153,6 +185,27 @@ pub(crate) unsafe fn give_text(
         buffer.add(bytes.len()).write(0);
     }
     Ok(())
+}
+
+/// Bytes by which an explanation may be longer at the next call: some numbers are measured, and
+/// some depend on the cache.
+const EXPLANATION_ROOM: u64 = 256;
+
+/// Writes a text as [`give_text`] does; the length that it writes for a null buffer has room for a
+/// text with longer numbers.
+pub(crate) unsafe fn give_estimated_text(
+    text: &str,
+    buffer: *mut c_char,
+    capacity: u64,
+    needed: *mut u64,
+) -> Result<()> {
+    // SAFETY: the caller's contract.
+    unsafe {
+        if buffer.is_null() && capacity == 0 {
+            return give("the length", needed, text.len() as u64 + EXPLANATION_ROOM);
+        }
+        give_text(text, buffer, capacity, needed)
+    }
 }
 
 /// Returns the box of `shape` at `start`. With a stride it has every n-th element, `shape` of them.

@@ -10,8 +10,8 @@ use bedform_geometry::{RANK_MAX, Selection, element_count};
 use serde_json::{Value, json};
 
 use crate::arguments::{
-    axes, boxes, buffer as room, data as elements, give, give_if, give_text, object, path, points,
-    region, text,
+    axes, boxes, buffer as room, data as elements, give, give_estimated_text, give_if, give_text,
+    object, path, points, region, text,
 };
 use crate::elements::{ElementType, from_stored, to_stored};
 use crate::handles::handle;
@@ -261,10 +261,6 @@ pub unsafe extern "C" fn bf_array_describe(
     call(|| unsafe { give_text(&array.get()?.describe()?.to_string(), buffer, capacity, needed) })
 }
 
-/// Bytes by which an explanation may be longer at the next call: some numbers are measured, and
-/// some depend on the cache.
-const EXPLANATION_ROOM: u64 = 256;
-
 /// `bf_array_explain`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bf_array_explain(
@@ -282,10 +278,7 @@ pub unsafe extern "C" fn bf_array_explain(
         let explanation = array.get()?.explain(&region(rank, start, shape, stride)?)?;
         let text = serde_json::to_string(&explanation);
         let text = text.map_err(|error| Error::invalid(error.to_string()))?;
-        if buffer.is_null() && capacity == 0 {
-            return give("the length", needed, text.len() as u64 + EXPLANATION_ROOM);
-        }
-        give_text(&text, buffer, capacity, needed)
+        give_estimated_text(&text, buffer, capacity, needed)
     })
 }
 

@@ -25,10 +25,21 @@ pub(crate) enum HandleKind {
     Array = 2,
     Session = 3,
     Decomposition = 4,
+    Query = 5,
+    Points = 6,
+    Batches = 7,
 }
 
 impl HandleKind {
-    const ALL: [Self; 4] = [Self::Store, Self::Array, Self::Session, Self::Decomposition];
+    const ALL: [Self; 7] = [
+        Self::Store,
+        Self::Array,
+        Self::Session,
+        Self::Decomposition,
+        Self::Query,
+        Self::Points,
+        Self::Batches,
+    ];
 
     fn from_number(number: u64) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u64 == number)
@@ -40,6 +51,9 @@ impl HandleKind {
             Self::Array => "array",
             Self::Session => "session",
             Self::Decomposition => "decomposition",
+            Self::Query => "query",
+            Self::Points => "result of points",
+            Self::Batches => "sequence of batches",
         }
     }
 

@@ -11,7 +11,7 @@
 //! | `arguments` | the validation of arguments from C |
 //! | `elements` | the types of a program's elements, and their conversion |
 //! | [`stopping`] | the callback that stops calls |
-//! | [`store`], [`mod@array`], [`session`], [`define`], [`convert`] | the calls, by object |
+//! | [`store`], [`mod@array`], [`query`], [`session`], [`define`], [`convert`] | calls by object |
 
 // The text in `bedform.h`, for C programmers, is the contract of every call: pointers are null, or
 // valid for the bytes that the call reads or writes.
@@ -23,11 +23,13 @@ pub mod convert;
 pub mod define;
 mod elements;
 mod handles;
+pub mod query;
 pub mod session;
 pub mod status;
 pub mod stopping;
 pub mod store;
 
 pub use array::ArrayHandle;
+pub use query::{BatchesHandle, PointsHandle, QueryHandle};
 pub use session::{DecompositionHandle, SessionHandle};
 pub use store::StoreHandle;

@@ -5,5 +5,6 @@
 
 mod foreign;
 mod misuse;
+mod query;
 mod support;
 mod use_of_it;

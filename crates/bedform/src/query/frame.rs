@@ -30,7 +30,8 @@ impl Frame {
     /// first, then others in the order of the operands.
     ///
     /// # Errors
-    /// `InvalidArgument` if a dimension has two lengths, or an array has one twice.
+    /// `InvalidArgument` if a dimension has two lengths, or an array or the region has one twice;
+    /// `OutOfBounds` if the region leaves the arrays.
     pub(super) fn new(
         operands: &[QueryOperand],
         region: &[(String, std::ops::Range<u64>)],
@@ -61,13 +62,21 @@ impl Frame {
         let shape: Vec<u64> = lengths.iter().map(|(length, _)| *length).collect();
         let region = region_of(&dims, &shape, region)?;
         let (block, offset) = block_of(&dims, &shape, operands);
-        let counts: Vec<u64> = (0..dims.len())
-            .map(|axis| {
-                let (start, end) = (region.start()[axis], region.end(axis));
-                (end + offset[axis]).div_ceil(block[axis]) - (start + offset[axis]) / block[axis]
-            })
-            .collect();
-        let frame = Self { dims, region, block, offset, counts };
+        Self { dims, region: region.clone(), block, offset, counts: Vec::new() }.within(region)
+    }
+
+    /// Returns the frame with another region, which lies in the arrays; its blocks have the same
+    /// bounds.
+    ///
+    /// # Errors
+    /// `LimitExceeded` for too many blocks.
+    pub(super) fn within(self, region: Region) -> Result<Self> {
+        let counts = (0..self.dims.len()).map(|axis| {
+            let (start, end) = (region.start()[axis], region.end(axis));
+            let (block, offset) = (self.block[axis], self.offset[axis]);
+            (end + offset).div_ceil(block) - (start + offset) / block
+        });
+        let frame = Self { counts: counts.collect(), region, ..self };
         if frame.block_count() > BLOCKS_MAX {
             return Err(Error::new(
                 ErrorKind::LimitExceeded,
@@ -75,6 +84,13 @@ impl Frame {
             ));
         }
         Ok(frame)
+    }
+
+    /// Returns the first end of a block at `index` or behind it.
+    pub(super) fn block_end(&self, axis: usize, index: u64) -> u64 {
+        let (block, offset) = (self.block[axis], self.offset[axis]);
+        let number = index.saturating_add(offset).div_ceil(block);
+        number.saturating_mul(block).saturating_sub(offset)
     }
 
     /// Returns the number of blocks of the region.
@@ -154,8 +170,17 @@ fn region_of(
                 "the region names {dim:?}, which no array of the query has: they have {known}"
             )));
         };
-        start[axis] = range.start.min(shape[axis]);
-        end[axis] = range.end.min(shape[axis]).max(start[axis]);
+        if given.iter().filter(|(other, _)| other == dim).count() > 1 {
+            return Err(Error::invalid(format!("the region names {dim:?} twice")));
+        }
+        let (size, count) = (shape[axis], range.end.saturating_sub(range.start));
+        if range.start > size || range.end > size {
+            let first = range.start;
+            let text =
+                format!("start {first} + count {count} passes the end of {dim} (size {size})");
+            return Err(Error::new(ErrorKind::OutOfBounds, text));
+        }
+        (start[axis], end[axis]) = (range.start, range.start + count);
     }
     let lengths: Vec<u64> = start.iter().zip(&end).map(|(start, end)| end - start).collect();
     Ok(Region::new(start, lengths)?)

@@ -34,8 +34,10 @@
 //! | `plan` | the blocks that may match, and batches of them |
 //! | `scan` | the execution: threads, batches, evaluation |
 //! | `rows` | collectors of places, values and masks |
+//! | `batches` | places and values in batches of bounded memory |
 //! | `reduce` | collectors of counts, statistics and histograms |
 
+mod batches;
 mod binned;
 mod columns;
 mod edges;
@@ -65,6 +67,7 @@ use self::rows::{MaskCollector, MatchedRows, RowCollector};
 use self::scan::{Collector, QueryScan};
 use crate::error::{Error, ErrorKind, Result};
 
+pub use self::batches::PointBatches;
 pub(crate) use self::edges::{decoded_ends, stored_edge};
 pub use self::operand::QueryArray;
 pub use self::reduce::{Extreme, ValueStatistics};
@@ -91,7 +94,7 @@ pub struct QueryOptions {
 
 impl Default for QueryOptions {
     fn default() -> Self {
-        Self { region: Vec::new(), decode: true, memory: 4 << 30, threads: None }
+        Self { region: Vec::new(), decode: true, memory: 1 << 30, threads: None }
     }
 }
 
@@ -109,6 +112,10 @@ pub struct ValueQuery {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct QueryPoints {
+    /// The dimensions of the query, extended by those of the arrays whose values were asked for.
+    pub dims: Vec<String>,
+    /// The number of elements.
+    pub count: u64,
     /// For each dimension of the query, the index of each element in the arrays.
     pub positions: Vec<Vec<u64>>,
     /// For each array whose values were asked for, the decoded value of each element.
@@ -160,8 +167,8 @@ impl ValueQuery {
     /// # Errors
     /// `InvalidArgument` for an expression that cannot be parsed, with the column, or does not fit
     /// the types of its arrays; for dimensions that do not fit each other; for a region of unknown
-    /// dimensions. `NotFound` for a name without an array. `Unsupported` for arrays of text and
-    /// times.
+    /// dimensions. `OutOfBounds` for a region that leaves the arrays. `NotFound` for a name without
+    /// an array. `Unsupported` for arrays of text and times.
     pub fn new(text: &str, arrays: &[QueryArray], options: QueryOptions) -> Result<Self> {
         let expression = Expression::parse(text).map_err(|error| refusal(text, &error))?;
         let operands = expression.names().into_iter().map(|name| {
@@ -222,9 +229,26 @@ impl ValueQuery {
 
     fn counted(&self, over: Option<&[String]>, only_any: bool) -> Result<(Vec<u64>, Vec<u64>)> {
         let prepared = self.with(&[])?;
-        let collector = CountCollector::new(Kept::new(&prepared.frame, over)?, only_any);
+        let kept = self.kept::<u64>(&prepared.frame, over)?;
+        let collector = CountCollector::new(kept, only_any);
         prepared.run(&self.predicate, &collector)?;
         Ok(collector.finish())
+    }
+
+    /// Returns the dimensions that a result with entries of type `T` keeps.
+    fn kept<T>(&self, frame: &Frame, over: Option<&[String]>) -> Result<Kept> {
+        let kept = Kept::new(frame, over)?;
+        let (memory, bytes) = (self.options.memory, kept.len() as u64 * size_of::<T>() as u64);
+        match bytes <= memory || kept.len() == 1 {
+            true => Ok(kept),
+            false => Err(Error::new(
+                ErrorKind::LimitExceeded,
+                format!(
+                    "the result takes {bytes} bytes, more than the {memory} of the query: reduce \
+                     more dimensions, ask for a smaller region, or raise it"
+                ),
+            )),
+        }
     }
 
     /// The matching elements in C order, at most the first `limit` of them, with the decoded values
@@ -233,15 +257,18 @@ impl ValueQuery {
     /// # Errors
     /// Those of reads; `LimitExceeded` if they take more memory than the query may use.
     pub fn points(&self, values: &[QueryArray], limit: Option<u64>) -> Result<QueryPoints> {
-        let prepared = self.with(values)?;
-        let empty = prepared.wanted.iter();
-        let empty =
-            empty.map(|at| Values::new(prepared.operands[*at].decoding.decoded())).collect();
-        let frame = &prepared.frame;
-        let collector = RowCollector::new(frame, empty, limit, self.options.memory);
-        prepared.run(&self.predicate, &collector)?;
-        let MatchedRows { places, values } = collector.finish();
-        Ok(QueryPoints { positions: positions_of(&places, frame), values })
+        self.with(values)?.points(&self.predicate, limit, self.options.memory)
+    }
+
+    /// The matching elements in C order, in batches of at most `memory` bytes, with decoded values
+    /// as [`ValueQuery::points`] returns them. Each is read when it is asked for, all as of the
+    /// moment of the arrays.
+    ///
+    /// # Errors
+    /// Those of arrays that do not fit the query; `LimitExceeded` if a single element takes more
+    /// than the memory.
+    pub fn batches(&self, values: &[QueryArray], memory: u64) -> Result<PointBatches> {
+        PointBatches::new(self.with(values)?, self.predicate.clone(), memory)
     }
 
     /// Fills a mask of the region, a byte for each element in C order, 1 where it matches.
@@ -259,6 +286,16 @@ impl ValueQuery {
         prepared.run(&self.predicate, &collector)
     }
 
+    /// The shape of a result over some dimensions, as [`ValueQuery::count`] returns it; with `values` that
+    /// of their statistics. Reads no elements.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a dimension that the query lacks, or arrays that do not fit it;
+    /// `LimitExceeded`.
+    pub fn shape_over(&self, values: &[QueryArray], over: Option<&[String]>) -> Result<Vec<u64>> {
+        Ok(Kept::new(&self.with(values)?.frame, over)?.shape)
+    }
+
     /// Statistics of the decoded values of `array` at the matches, missing values left out. With
     /// `over`, for each position along the other dimensions.
     ///
@@ -270,7 +307,8 @@ impl ValueQuery {
         over: Option<&[String]>,
     ) -> Result<(Vec<u64>, Vec<ValueStatistics>)> {
         let prepared = self.with(&[array])?;
-        let collector = StatisticsCollector::new(Kept::new(&prepared.frame, over)?);
+        let kept = self.kept::<ValueStatistics>(&prepared.frame, over)?;
+        let collector = StatisticsCollector::new(kept);
         prepared.run(&self.predicate, &collector)?;
         Ok(collector.finish())
     }
@@ -370,6 +408,7 @@ impl ValueQuery {
 }
 
 /// A query with all arrays that one call needs.
+#[derive(Clone)]
 struct PreparedQuery {
     operands: Vec<QueryOperand>,
     wanted: Vec<usize>,
@@ -408,6 +447,33 @@ impl PreparedQuery {
         indexes: &[Option<IndexRanges>],
     ) -> QueryPlan {
         QueryPlan::new(&self.operands, &self.frame, Some(predicate), residents, indexes)
+    }
+
+    /// Returns the bytes that a matching element takes in [`PreparedQuery::points`].
+    fn row_bytes(&self) -> u64 {
+        // The place of an element, and its position along each dimension.
+        let places = 8 * (1 + self.frame.dims.len() as u64);
+        let value = |at: &usize| self.operands[*at].decoding.decoded().bytes() as u64;
+        places + self.wanted.iter().map(value).sum::<u64>()
+    }
+
+    fn points(
+        &self,
+        predicate: &Predicate,
+        limit: Option<u64>,
+        memory: u64,
+    ) -> Result<QueryPoints> {
+        let empty = |at: &usize| Values::new(self.operands[*at].decoding.decoded());
+        let empty = self.wanted.iter().map(empty).collect();
+        let collector = RowCollector::new(&self.frame, empty, self.row_bytes(), limit, memory);
+        self.run(predicate, &collector)?;
+        let MatchedRows { places, values } = collector.finish();
+        Ok(QueryPoints {
+            dims: self.frame.dims.clone(),
+            count: places.len() as u64,
+            positions: positions_of(&places, &self.frame),
+            values,
+        })
     }
 
     fn run<C: Collector>(&self, predicate: &Predicate, collector: &C) -> Result<()> {

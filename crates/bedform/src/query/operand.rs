@@ -123,8 +123,8 @@ fn decoding_of(
         return Err(Error::new(
             ErrorKind::Unsupported,
             format!(
-                "{name} holds times ({units}): select them by sel={{\"{name}\": slice(from, to)}}, \
-                 or compare stored numbers with decode=False"
+                "{name} holds times ({units}): select them by a region or, in Python, by \
+                 sel={{\"{name}\": slice(from, to)}}; or compare stored numbers: decode=False"
             ),
         ));
     }

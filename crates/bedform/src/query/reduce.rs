@@ -188,6 +188,18 @@ pub enum Extreme {
     Real(f64),
 }
 
+impl Extreme {
+    /// Returns the value as a real number; NaN without values.
+    #[allow(clippy::cast_precision_loss)]
+    pub fn to_real(self) -> f64 {
+        match self {
+            Self::None => f64::NAN,
+            Self::Integer(value) => value as f64,
+            Self::Real(value) => value,
+        }
+    }
+}
+
 impl Default for ValueStatistics {
     fn default() -> Self {
         Self {

@@ -25,7 +25,7 @@ pub(super) struct RowCollector<'f> {
     memory: u64,
     row_bytes: u64,
     rows: Mutex<MatchedRows>,
-    /// MatchedRows behind this place do not count: so many before it are known as the limit allows.
+    /// Rows behind this place do not count: so many before it are known as the limit allows.
     last: AtomicU64,
 }
 
@@ -33,11 +33,10 @@ impl<'f> RowCollector<'f> {
     pub(super) fn new(
         frame: &'f Frame,
         values: Vec<Values>,
+        row_bytes: u64,
         limit: Option<u64>,
         memory: u64,
     ) -> Self {
-        let bytes = |values: &Values| values.as_slice().value_type().bytes() as u64;
-        let row_bytes = 8 + values.iter().map(bytes).sum::<u64>();
         let rows = Mutex::new(MatchedRows { places: Vec::new(), values });
         Self { frame, limit, memory, row_bytes, rows, last: AtomicU64::new(u64::MAX) }
     }
@@ -95,8 +94,8 @@ fn no_room(memory: u64) -> Error {
     Error::new(
         ErrorKind::LimitExceeded,
         format!(
-            "the matching elements take more than {memory} bytes: ask for fewer by limit=, take \
-             them in batches, or raise memory="
+            "the matching elements take more than {memory} bytes, the memory of the query: ask for \
+             fewer by a limit, for those of a smaller region, or raise it"
         ),
     )
 }

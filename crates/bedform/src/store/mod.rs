@@ -11,11 +11,13 @@
 //! | `staged` | stores and groups that are built under a hidden name and published as a whole |
 //! | `sessions` | sessions, settling, recovery, collection of the log |
 //! | `snapshot` | snapshots: stores as of one moment |
+//! | `query` | queries of the arrays of a group, each call as of one moment |
 //! | `verify` | checks of the log and of all objects |
 
 mod create;
 mod file;
 mod opening;
+mod query;
 mod sessions;
 mod snapshot;
 mod staged;
@@ -42,6 +44,7 @@ use crate::zarr::publish::set_attributes;
 use file::FileStore;
 
 pub use crate::opening::storage_of;
+pub use query::{QueriedGroup, StoreQuery};
 pub use staged::{StagedGroup, StagedStore};
 pub use verify::{AbsentObjects, NOT_CHECKED, Verified};
 
