@@ -47,6 +47,8 @@ class Options:
     # For `burst`.
     processes: int = 4
     capacity: Path | None = None
+    # For `query`.
+    keep: bool = False
 
     def wants(self, line: str) -> bool:
         """Whether the line was requested: a pattern matches it, or there is none."""
@@ -112,6 +114,7 @@ def parse(names: list[str], arguments: list[str]) -> tuple[str, Options]:
         megabytes=given.megabytes,
         processes=given.processes,
         capacity=given.capacity,
+        keep=given.keep,
     )
 
 
@@ -129,3 +132,5 @@ def add_parallel(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("burst")
     group.add_argument("--processes", type=int, default=4, help="a square number (default 4)")
     group.add_argument("--capacity", type=Path, help="where the slow tier lies (a place in memory)")
+    group = parser.add_argument_group("query")
+    group.add_argument("--keep", action="store_true", help="keep the copies of the fields")
