@@ -46,12 +46,8 @@ BUILD_TOOL := env -u PYO3_PYTHON $(CARGO) build --release --quiet -p bedform-too
 BUILD_CAPI_STATIC := env -u PYO3_PYTHON $(CARGO) rustc --release --quiet -p bedform-capi --lib \
 	--crate-type staticlib -- --print native-static-libs=$(abspath $(BUILT))/release/bedform-static-libs \
 	2> >(grep -v "^note: native artifacts\|^$$" >&2)
-# The library of `bedform run`, which cargo builds apart from the extension; wheels take it from here. Installed
-# anew, not written over: a program may be running with it.
-BUILD_PRELOAD := env -u PYO3_PYTHON $(CARGO) build --release --quiet -p bedform-preload && \
-	install -m 755 $(BUILT)/release/libbedform_preload.so python/bedform/libbedform_preload.so
 INSTALL_INTO := sh crates/bedform-capi/install/install.sh
-RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates python/src python/Cargo.toml \
+RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates python/src python/build.rs python/Cargo.toml \
 	-name '*.rs' -o -name 'Cargo.toml')
 
 .PHONY: help
@@ -66,13 +62,8 @@ setup: $(STAMPS)/build ## Create .venv, install what is needed, build and instal
 build: $(STAMPS)/build ## Build the extension again where Rust sources changed
 
 .PHONY: wheel
-wheel: $(STAMPS)/venv preload ## Build a wheel of the Python package in build/
+wheel: $(STAMPS)/venv ## Build a wheel of the Python package in build/
 	@cd python && PATH=$(BIN):$$PATH $(BIN)/maturin build --release --locked --quiet --out $(CURDIR)/build
-
-.PHONY: preload
-preload: ## Build the library of `bedform run`, which wheels contain
-	$(need-toolchain)
-	@$(BUILD_PRELOAD)
 
 .PHONY: demo
 demo: $(STAMPS)/build ## Make the reads of a real file fast: `make demo ARGS='--size 256MiB'`
@@ -159,13 +150,11 @@ $(STAMPS)/venv: python/pyproject.toml
 
 $(STAMPS)/install: $(STAMPS)/venv
 	@echo "-- building and installing Bedform (the first time takes minutes)"
-	@$(BUILD_PRELOAD)
 	@$(MATURIN) --extras dask,demo,test
 	@touch $@
 
 $(STAMPS)/build: $(STAMPS)/install $(RUST_SOURCES)
 	$(need-toolchain)
-	@$(BUILD_PRELOAD)
 	@$(MATURIN) --skip-install
 	@touch $@
 

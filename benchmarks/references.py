@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ PEERS = {
     "json": ("kerchunk", "kerchunk-2", "virtualizarr", "virtualizarr-2"),
     "icechunk": ("virtualizarr", "virtualizarr-2"),
 }
+LIBRARIES = ("kerchunk", "virtualizarr", "icechunk")
 SEED = 43
 
 
@@ -202,11 +204,14 @@ def is_equal(target: Path, paths: list[Path]) -> bool:
 
 
 def run(options: Options) -> Report:
-    """Runs the lines of both formats."""
+    """Runs the lines of both formats; the files are removed at the end."""
     count = 20 if options.quick else FILES
     megabytes = options.megabytes or (4 if options.quick else 100)
     settings = {"files": f"{count} of {megabytes} MB", "rounds": str(options.rounds)}
     report = Report(NAME, options.command, settings)
+    if missing := [name for name in LIBRARIES if find_spec(name) is None]:
+        report.settings["not run"] = f"it needs {', '.join(missing)}: pip install 'bedform[bench]'"
+        return report
     place = data.ROOT / f"references-{count}-{megabytes}"
     if not place.exists():
         building = place.with_name(f"building.{place.name}")

@@ -12,6 +12,7 @@ use bedform_format::codec::{
     PcodecDelta, PcodecMode, StoredNumber,
 };
 use bedform_format::hdf5::look_at_everything;
+use bedform_format::index::IndexRecord;
 use bedform_format::log::{
     BlockKind, Boxes, Directory, LogError, Promise, PromiseFile, PromisesHeader, RecordHead, Root,
     Sealed, Section, SegmentHeader, SettledShards, TableBlock, TableIndex, varint,
@@ -28,6 +29,10 @@ use bedform_format::{
     trace::{self, knowledge::Knowledge, selection::selection_blocks},
 };
 use bedform_patterns::{Analyzer, Place};
+use bedform_query::{
+    AttributeNumber, Decision, Expression, Operand, Packing, PredicateScratch, ScalarValue,
+    ValueDecoding, ValueRange, ValueSlice, ValueType, Values, range_of,
+};
 use bedform_storage::Profile;
 use serde_json::{Map, Value};
 
@@ -46,7 +51,105 @@ pub(crate) const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("references", references),
     ("traces", traces),
     ("catalogue", catalogue),
+    ("index", index_record),
+    ("expressions", expressions),
 ];
+
+/// Records of value indexes, also with a valid checksum.
+fn index_record(data: &[u8]) {
+    let limits = Limits::default();
+    let _ = IndexRecord::decode(data, &limits);
+    let checked = [data, &crc32c(data).to_le_bytes()].concat();
+    let Some(found) = IndexRecord::decode(&checked, &limits) else { return };
+    let again = found.encode().expect("what was read can be written");
+    assert_eq!(IndexRecord::decode(&again, &limits).as_ref(), Some(&found));
+    assert!(!found.level_one.contains(['/', '.']), "a name leads nowhere");
+    let product = |shape: &[u64]| shape.iter().try_fold(1_u64, |all, one| all.checked_mul(*one));
+    assert!(product(&found.block_shape).is_some(), "elements of a block have a number");
+    let pages =
+        found.grid_shape().into_iter().zip(&found.page_shape).map(|(all, one)| all.div_ceil(*one));
+    let pages: Vec<u64> = pages.collect();
+    assert_eq!(product(&pages), Some(found.pages.len() as u64), "every block has a page");
+}
+
+/// Expressions: the first four bytes choose types and decodings, the rest is the text, and the
+/// elements too. Ranges must never decide against the elements.
+fn expressions(data: &[u8]) {
+    let Some((choice, rest)) = data.split_at_checked(4) else { return };
+    let Ok(text) = std::str::from_utf8(rest) else { return };
+    let Ok(expression) = Expression::parse(text) else { return };
+    let written = expression.to_string();
+    if written.len() <= 64 << 10 {
+        let again = Expression::parse(&written).expect("what was written can be read");
+        assert_eq!(again.to_string(), written);
+        assert_eq!(again.names(), expression.names());
+    }
+    let operands: Vec<Operand> = expression
+        .names()
+        .iter()
+        .enumerate()
+        .map(|(index, name)| Operand {
+            name: (*name).into(),
+            decoding: chosen_decoding(index, choice[index % 4]),
+        })
+        .collect();
+    let Ok(predicate) = expression.bind(&operands) else { return };
+    let values: Vec<Values> = operands
+        .iter()
+        .enumerate()
+        .map(|(index, operand)| {
+            let bytes: Vec<u8> = data.iter().copied().cycle().skip(index).take(16 * 8).collect();
+            let stored = operand.decoding.stored();
+            Values::of_bytes(stored, &bytes[..16 * stored.bytes()]).expect("whole elements")
+        })
+        .collect();
+    let columns: Vec<ValueSlice<'_>> = values.iter().map(Values::as_slice).collect();
+    let mut found = [7; 16];
+    predicate.evaluate(&columns, &mut PredicateScratch::default(), &mut found);
+    let ranges: Vec<Option<ValueRange>> = operands
+        .iter()
+        .zip(&columns)
+        .map(|(operand, column)| {
+            let (least_and_greatest, missing) = range_of(&operand.decoding, *column);
+            Some(ValueRange { least_and_greatest, missing: missing > 0 })
+        })
+        .collect();
+    match predicate.decide(&ranges) {
+        Decision::None => assert_eq!(found, [0; 16]),
+        Decision::All => assert_eq!(found, [1; 16]),
+        Decision::Some => assert!(found.iter().all(|byte| *byte < 2)),
+    }
+}
+
+/// One of the decodings of expressions.
+fn chosen_decoding(index: usize, choice: u8) -> ValueDecoding {
+    const TYPES: [ValueType; 12] = [
+        ValueType::Float64,
+        ValueType::Int16,
+        ValueType::Float32,
+        ValueType::Bool,
+        ValueType::UInt8,
+        ValueType::Int64,
+        ValueType::UInt64,
+        ValueType::Float16,
+        ValueType::Int8,
+        ValueType::Int32,
+        ValueType::UInt16,
+        ValueType::UInt32,
+    ];
+    let stored = TYPES[(index + usize::from(choice & 15)) % TYPES.len()];
+    let number = |bit: u8, number: f64| {
+        (choice & bit != 0).then_some(AttributeNumber::Typed(ScalarValue::Float64(number)))
+    };
+    let packing = Packing {
+        fill_value: number(16, 32.0).into_iter().collect(),
+        scale_factor: number(32, -0.01),
+        add_offset: number(64, 273.15),
+        unsigned: (choice & 128 != 0).then_some(true),
+        ..Packing::default()
+    };
+    ValueDecoding::new(stored, packing).unwrap_or_else(|_| ValueDecoding::raw(stored))
+}
 
 /// Catalogues of replicas, also with a valid seal: the seal must not be the only defence.
 fn catalogue(data: &[u8]) {

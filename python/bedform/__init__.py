@@ -39,11 +39,13 @@ from bedform._foreign_array import ForeignArray
 from bedform._foreign_child import SlowOpenWarning
 from bedform._foreign_store import ForeignStore, NativeReadWarning
 from bedform._group import Group
+from bedform._index import IndexReport, index
 from bedform._internal import __version__
 from bedform._layout import Regular
 from bedform._left_out import ArchiveWarning, LeftOutWarning
 from bedform._opening import create, open  # noqa: A004 - the name users expect
 from bedform._optimize import Optimization, optimize
+from bedform._overflow import ConversionWarning
 from bedform._referencing import MadeReferences, references
 from bedform._reorganize import Reorganization
 from bedform._report import report
@@ -62,6 +64,7 @@ __all__ = [
     "BedformError",
     "BusyError",
     "ConflictError",
+    "ConversionWarning",
     "CorruptError",
     "Decomposition",
     "ExistsError",
@@ -69,6 +72,7 @@ __all__ = [
     "ForeignArray",
     "ForeignStore",
     "Group",
+    "IndexReport",
     "InternalError",
     "InvalidArgumentError",
     "InvalidSelectionError",
@@ -101,6 +105,7 @@ __all__ = [
     "calibrate",
     "convert",
     "create",
+    "index",
     "learn",
     "machine",
     "machines",

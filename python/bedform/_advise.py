@@ -133,7 +133,8 @@ class Profile:
             return f"prices from the profile of {self.name}, calibrated {self.measured_at[:10]}"
         if self._facts == Profile.default(where)._facts:
             assumed = "object store" if is_url(where) else "local disk"
-            return f"prices from an assumed {assumed}: run bedform calibrate {where}"
+            command = f"bedform calibrate {_shown.shell_path(where)}"
+            return f"prices from an assumed {assumed}: run {command}"
         return f"prices from the profile of {self.name}, not measured"
 
     def __reduce__(self) -> tuple[Any, ...]:

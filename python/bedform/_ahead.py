@@ -21,6 +21,10 @@ _TAKES = 'prefetch takes pairs of the path of an array and a selection, such as 
 _WORDS = frozenset({"", "auto", "true", "off", "false"})
 
 
+#: Value of ``prefetch=`` for reads that no user asked for: not followed, read ahead or recorded.
+UNFOLLOWED = object()
+
+
 def prefetch_option(prefetch: Any) -> Any:
     """Returns ``"auto"``, ``False`` or a number of bytes for the engine.
 
@@ -29,6 +33,8 @@ def prefetch_option(prefetch: Any) -> Any:
     InvalidArgumentError
         ``prefetch`` is none of these.
     """
+    if prefetch is UNFOLLOWED:
+        return False
     if prefetch is None or isinstance(prefetch, bool):
         prefetch = "auto" if prefetch is not False else False
     if prefetch is False or (isinstance(prefetch, str) and prefetch in ("auto", "off")):
@@ -155,6 +161,19 @@ class ReadaheadMixin:
         counts["used_of_prefetched"] = _share(used, counts["prefetched_bytes"])
         counts["prefetched_of_read"] = _share(used, counts["read_bytes"])
         return {"prefetch": counts, "replicas": json.loads(self._inner.replica_statistics())}
+
+
+def added_stats(counts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Returns the sums of the counts of several handles."""
+    if len(counts) == 1:
+        return counts[0]
+    ratios = ("used_of_prefetched", "prefetched_of_read")
+    names = [name for name in counts[0]["prefetch"] if name not in ratios]
+    added: dict[str, Any] = {name: sum(one["prefetch"][name] for one in counts) for name in names}
+    used = added["used_bytes"]
+    added["used_of_prefetched"] = _share(used, added["prefetched_bytes"])
+    added["prefetched_of_read"] = _share(used, added["read_bytes"])
+    return {"prefetch": added, "replicas": [r for one in counts for r in one["replicas"]]}
 
 
 def _share(part: int, whole: int) -> float | None:

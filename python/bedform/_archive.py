@@ -121,6 +121,9 @@ class ArchiveStore(ForeignStore):
         # Any part of such variables can be read alone.
         return {"preferred_chunks": PreferredChunks(array.dims, blocks, [1] * array.ndim)}
 
+    def _local_paths(self) -> list[str]:
+        return self._paths
+
     @property
     def paths(self) -> list[str]:
         """Paths of the files, in the order in which they are joined."""

@@ -10,16 +10,17 @@ import numpy as np
 from bedform import _fork, _json, _selection
 from bedform._attributes import StoredNode
 from bedform._elements import AnyArray, ElementConverter, numpy_type
-from bedform._errors import CorruptError, InvalidArgumentError
+from bedform._errors import CorruptError, InvalidArgumentError, too_large
 from bedform._explanation import Explanation
-from bedform._integers import integer, integers
+from bedform._integers import client_count, integer, integers
 from bedform._reads import BasicReads
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Self
 
     from bedform import _internal
+    from bedform._index import IndexReport
     from bedform._store import Store
 
 
@@ -276,6 +277,15 @@ class Array(BasicReads, StoredNode):
         plan: dict[str, Any] = _json.load(self._store._call(self._inner.explain)(selected.engine))
         return Explanation(plan | self._measured(selected), sharded=self.shards is not None)
 
+    def _explain_reads(self, selections: list[Any], *, in_turn: bool) -> dict[str, Any]:
+        """Returns the sums of the plans of reads, by file or store.
+
+        ``in_turn``: a read finds chunks of earlier ones in the cache.
+        """
+        explain = self._store._call(self._inner.explain_reads)
+        sums: dict[str, Any] = _json.load(explain(selections, in_turn))
+        return sums
+
     def workload(self, selection: Any = ..., *, clients: int = 1) -> dict[str, Any]:
         """Return the requests of a read shared by ``clients``, for :func:`bedform.simulate`.
 
@@ -291,7 +301,7 @@ class Array(BasicReads, StoredNode):
         1
         """
         selected = self._brackets(selection)
-        text = self._store._call(self._inner.workload)(selected.engine, clients)
+        text = self._store._call(self._inner.workload)(selected.engine, client_count(clients))
         found: dict[str, Any] = _json.load(text)
         return found
 
@@ -302,7 +312,11 @@ class Array(BasicReads, StoredNode):
 
     def _set(self, selected: _selection.EngineSelection, value: Any) -> None:
         data = _selection.spread(self.path, self._converted(value), selected)
-        self._store._call(self._inner.write)(selected.engine, self._elements(data))
+        try:
+            elements = self._elements(data)
+        except MemoryError:
+            raise too_large(self._where(), selected.result, self.dtype) from None
+        self._store._call(self._inner.write)(selected.engine, elements)
 
     def _converted(self, value: Any) -> AnyArray:
         return self._given.converted(value)
@@ -346,6 +360,14 @@ class Array(BasicReads, StoredNode):
             lengths = list(self.shape)
             lengths[self._axis(axis)] = integer(shape, f"the length of {self.path}")
         self._store._call(self._inner.resize)(lengths)
+
+    def index(
+        self, *, anew: bool = False, progress: Callable[[int, int], object] | None = None
+    ) -> IndexReport:
+        """Build or renew the value index of the array: see :func:`bedform.index`."""
+        from bedform._index import index_opened
+
+        return index_opened(self._store, [self.path], anew=anew, progress=progress)
 
     def stored_objects(self) -> tuple[int, int]:
         """Return the number of stored shards (or chunks, without shards), and of all of them.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -29,14 +28,19 @@ def boxes(
     With ``within`` (start and stop of each axis), only over boxes that intersect it, cut to it.
     """
     bounds = [(0, size) for size in shape] if within is None else within
-    axes = [
-        [
-            slice(max(start, low), min(start + cell, high), 1)
-            for start in range(low // cell * cell, high, cell)
-        ]
-        for (low, high), cell in zip(bounds, cells, strict=True)
-    ]
-    return itertools.product(*axes)
+    return _boxes_of([(*ends, cell) for ends, cell in zip(bounds, cells, strict=True)])
+
+
+def _boxes_of(axes: list[tuple[int, int, int]]) -> Iterator[tuple[slice, ...]]:
+    """Iterates over the boxes of axes with low end, high end and cell; an axis may have any."""
+    if not axes:
+        yield ()
+        return
+    (low, high, cell), *rest = axes
+    for start in range(low // cell * cell, high, cell):
+        part = slice(max(start, low), min(start + cell, high), 1)
+        for others in _boxes_of(rest):
+            yield (part, *others)
 
 
 def bounds_of(key: Any, shape: tuple[int, ...]) -> list[tuple[int, int]]:

@@ -188,7 +188,8 @@ def convert(
     paths, where = paths_of(source, "source"), location(target, "target")
     name = location(source, "source") if paths is None else shown_paths(source, paths)
     place = name if paths is None else paths
-    check_new_store(where, "convert", name)
+    # A list has no name of its own that could be opened.
+    check_new_store(where, "convert", None if isinstance(source, (list, tuple)) else name)
     given_reads = check_mapping(reads or {}, "reads", '{"time": 1}')
     options = {
         "layout": None if layout == "auto" else _layout_facts(layout),

@@ -17,11 +17,13 @@ from bedform._errors import (
     WrongTypeError,
 )
 from bedform._hints import virtual_variable
+from bedform._overflow import watched
 
 if TYPE_CHECKING:
     from xarray import Dataset, Variable
 
     from bedform._group import Group
+    from bedform._overflow import OnOverflow
 
 # Keys of an encoding that concern the new array; xarray's conventions use the others.
 _KEYS = {
@@ -103,11 +105,15 @@ def existing_encodings(group: Group, names: list[str]) -> dict[str, Variable]:
     return {str(name): variable for name, variable in decoded.items()}
 
 
-def encode(name: str, variable: Variable, *, demanded: bool) -> Encoded:
+def encode(name: str, variable: Variable, *, demanded: bool, on_overflow: OnOverflow) -> Encoded:
     """Encodes one variable by the CF conventions."""
+    variable = _with_stored_fill(watched(name, variable, on_overflow))
     encoded = _encode_cf(variable, name)
     attributes = dict(encoded.attrs)
     encoding = {key: value for key, value in encoded.encoding.items() if key not in _IGNORED}
+    if "_Unsigned" in encoding:
+        # Without a fill value xarray casts the values, and drops the attribute with their sign.
+        attributes.setdefault("_Unsigned", encoding.pop("_Unsigned"))
     fill_value = encoding.pop("fill_value", None)
     if fill_value is None and encoded.dtype.kind == "f":
         fill_value = np.nan
@@ -117,8 +123,12 @@ def encode(name: str, variable: Variable, *, demanded: bool) -> Encoded:
         attributes.setdefault("_FillValue", np.nan)
     if "_FillValue" in attributes:
         missing = attributes.pop("_FillValue")
-        if missing is not None:
-            attributes["_FillValue"] = _encode_fill(missing, encoded.dtype, name)
+        if missing is not None and encoded.dtype.kind in "SUTO":
+            # xarray cannot decode a _FillValue of text from Zarr; this means the same.
+            attributes.setdefault("missing_value", missing)
+        elif missing is not None:
+            fill = _encode_fill(missing, encoded.dtype, name)
+            attributes["_FillValue"] = signed_fill(fill, encoded.dtype, attributes)
     if encoding.get("_FillValue") is not None:
         raise InvalidArgumentError(
             f"{name}: Zarr has no _FillValue in encoding for {encoded.dtype}"
@@ -172,6 +182,32 @@ def _encode_fill(value: Any, dtype: np.dtype[Any], name: str) -> Any:
         return FillValueCoder.encode(value, dtype)
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(f"{name}: _FillValue {value!r} of {dtype}: {error}") from None
+
+
+def _with_stored_fill(variable: Variable) -> Variable:
+    """Returns a variable with an unsigned fill value where `signed_fill` gave a signed one.
+
+    xarray would warn of that, and then do the same.
+    """
+    dtype, fill = np.dtype(variable.encoding.get("dtype", "O")), variable.encoding.get("_FillValue")
+    if dtype.kind != "u" or not isinstance(fill, (int, np.integer)) or fill >= 0:
+        return variable
+    if variable.encoding.get("_Unsigned") != "false":
+        return variable
+    variable = variable.copy(deep=False)
+    variable.encoding = {**variable.encoding, "_FillValue": int(fill) + (1 << 8 * dtype.itemsize)}
+    return variable
+
+
+def signed_fill(fill: Any, dtype: np.dtype[Any], attributes: Mapping[Any, Any]) -> Any:
+    """Returns a fill value of integers that ``_Unsigned`` gives the other sign as a signed number.
+
+    xarray takes no other from Zarr, since it converts the value to the signed type.
+    """
+    bits, other = 8 * dtype.itemsize, {"u": "false", "i": "true"}.get(dtype.kind)
+    if other is None or attributes.get("_Unsigned") != other:
+        return fill
+    return fill - (1 << bits) if 1 << (bits - 1) <= fill < 1 << bits else fill
 
 
 def plain_attributes(attributes: Mapping[Any, Any], owner: str) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def resolve(dataset: Dataset, region: Any, group: Group) -> tuple[dict[str, slic
         if isinstance(part, str) and part == "auto":
             slices[str(dim)] = _located(dataset, str(dim), group)
         else:
-            slices[str(dim)] = _checked(part)
+            slices[str(dim)] = _checked(dim, part)
     beside = [str(n) for n, v in dataset.variables.items() if not set(slices).intersection(v.dims)]
     if slices and beside:
         raise InvalidArgumentError(
@@ -52,13 +52,19 @@ def resolve(dataset: Dataset, region: Any, group: Group) -> tuple[dict[str, slic
     return slices, dataset.drop_vars(dataset.indexes)
 
 
-def _checked(part: Any) -> slice:
+def _checked(dim: Any, part: Any) -> slice:
     if not isinstance(part, slice):
         raise WrongTypeError(f"parts of region must be slice objects or 'auto', not {part!r}")
     if part.step not in {1, None}:
         raise InvalidArgumentError(
             f"step on all slices in region must be 1 or None, not {part.step}"
         )
+    for bound in (part.start, part.stop):
+        if bound is not None and (isinstance(bound, bool) or not hasattr(bound, "__index__")):
+            raise WrongTypeError(
+                f"region of {dim!r}: the slice takes positions, not {bound!r}; 'auto' finds those "
+                "of the coordinate"
+            )
     return part
 
 

@@ -33,7 +33,9 @@ or callback raised.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import errno
+import os
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from bedform import _shown
@@ -41,6 +43,7 @@ from bedform._internal import EngineError, PanicException
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -254,6 +257,36 @@ def engine_call(function: Callable[P, T], where: str = "") -> Callable[P, T]:
             raise InvalidArgumentError(f"{text}a number is out of range: {error}") from None
 
     return call
+
+
+def too_large(where: str, shape: Sequence[int], dtype: Any) -> LimitExceededError:
+    """Returns the error for elements that do not fit into memory together."""
+    from math import prod
+
+    from bedform._text import format_bytes
+
+    count = prod(shape)
+    size = format_bytes(count * dtype.itemsize)
+    return LimitExceededError(
+        f"{where}: the selection has {count:,} elements, {size}, more than there is memory for: "
+        "take a part of it at a time"
+    )
+
+
+def write_failure(target: Path, error: OSError | RuntimeError) -> Exception:
+    """Returns the system's error in terms of the path that the caller named."""
+    number = getattr(error, "errno", None)
+    if number is None:
+        return error
+    kind: type[BedformError] = IoError
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        kind = NoSpaceError
+    elif number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        kind = PermissionDeniedError
+    return kind(
+        f"cannot write {str(target)!r}: {os.strerror(number)}; nothing is left of it, "
+        "choose another place"
+    )
 
 
 def check_name(name: Any) -> str:

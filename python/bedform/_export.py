@@ -18,7 +18,6 @@ of fixed length gets an axis for its characters.
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
 import itertools
 import math
@@ -35,11 +34,9 @@ from . import _internal
 from ._errors import (
     BedformError,
     InvalidArgumentError,
-    IoError,
-    NoSpaceError,
-    PermissionDeniedError,
     UnsupportedError,
     engine_call,
+    write_failure,
 )
 from ._integers import byte_count
 from ._location import location
@@ -235,26 +232,10 @@ def _file(path: os.PathLike[str], target: Path) -> Iterator[tuple[Any, _Destinat
         failure = destination.failure if destination is not None else None
         if failure is not None and not isinstance(failure, (OSError, RuntimeError)):
             raise failure from error
-        raise _cannot_write(target, failure or error) from error
+        raise write_failure(target, failure or error) from error
     finally:
         if destination is not None:
             destination.close()
-
-
-def _cannot_write(target: Path, error: OSError | RuntimeError) -> Exception:
-    """Returns the system's error in terms of the file that the caller named."""
-    number = getattr(error, "errno", None)
-    if number is None:
-        return error
-    kind: type[BedformError] = IoError
-    if number in (errno.ENOSPC, errno.EDQUOT):
-        kind = NoSpaceError
-    elif number in (errno.EACCES, errno.EPERM, errno.EROFS):
-        kind = PermissionDeniedError
-    return kind(
-        f"cannot write {str(target)!r}: {os.strerror(number)}; nothing is left of it, "
-        "choose another place"
-    )
 
 
 class _HDF5:

@@ -40,6 +40,7 @@ from bedform._foreign_storage import (
     describe_storage,
     element_type,
 )
+from bedform._foreign_unwritten import fill_element, read_elements
 from bedform._foreign_walk import Refusal, is_variable, members, open_path, refuse_outside
 from bedform._limits import limit_met
 
@@ -438,9 +439,9 @@ def read_native(
         if dataset.shape == ():
             return _scalar(source[()], dataset.dtype)
         if shape is None or shape == dataset.shape:
-            return np.asarray(source[selection])
-        grown = np.full(shape, "" if is_text else dataset.fillvalue, dataset.dtype)
-        grown[tuple(slice(0, size) for size in dataset.shape)] = source[...]
+            return read_elements(dataset, source, selection)
+        grown = np.full(shape, fill_element(dataset), dataset.dtype)
+        grown[tuple(slice(0, size) for size in dataset.shape)] = read_elements(dataset, source, ...)
         return np.asarray(grown[selection])
 
 

@@ -14,12 +14,16 @@ from bedform._errors import (
     BY_KIND,
     BedformError,
     ConflictError,
+    CorruptError,
+    IoError,
+    NotFoundError,
     UnsupportedError,
     engine_call,
 )
 from bedform._foreign_names import ForeignFileError
 from bedform._foreign_values import split_texts
 from bedform._foreign_worker import lengths_of, read_native, read_region
+from bedform._integers import client_count
 from bedform._reads import BasicReads
 from bedform._remote import is_url, without_query
 
@@ -28,11 +32,14 @@ if TYPE_CHECKING:
 
     from bedform._elements import AnyArray
     from bedform._foreign_store import ForeignStore
+    from bedform._index import IndexReport
 
 #: Bytes of one request to the library of the format.
 _PIECE_BYTES: Final = 64 << 20
 #: Attributes that define the meaning of stored values.
 _MEANINGS: Final = frozenset({"units", "calendar", "scale_factor", "add_offset", "_Unsigned"})
+#: Errors of reads that find other bytes than those of the file that was opened.
+_OF_OTHER_BYTES: Final = (ConflictError, CorruptError, IoError, NotFoundError, UnsupportedError)
 #: The assumed bytes in memory of an element of variable length.
 _OBJECT_BYTES: Final = 64
 
@@ -205,9 +212,8 @@ class ForeignArray(BasicReads, HasAttributes):
         except ConflictError:
             if self._store._options["freshness"] != "read":
                 raise
-            self._store._load()
-            again = self._store[self.path]
-            if again._inner is None or not self._means_what(again):
+            again = self._store._reloaded(self.path)
+            if again is None or again._inner is None or not self._means_what(again):
                 raise
             self._described, self._opened = again._described, again._inner
             read = engine_call(self._inner.read)
@@ -252,9 +258,13 @@ class ForeignArray(BasicReads, HasAttributes):
         scalar: bool = True,
     ) -> Any:
         self._warn()
-        if self._inner is None:
-            return self._get_native(selected, out, scalar=scalar)
-        return super()._get(selected, out, scalar=scalar)
+        try:
+            if self._inner is None:
+                return self._get_native(selected, out, scalar=scalar)
+            return super()._get(selected, out, scalar=scalar)
+        except _OF_OTHER_BYTES:
+            self._store._check_overwritten()
+            raise
 
     def _get_native(
         self, selected: _selection.EngineSelection, out: AnyArray | None, *, scalar: bool
@@ -287,6 +297,8 @@ class ForeignArray(BasicReads, HasAttributes):
 
     def _read_native(self, slices: tuple[slice, ...] | None) -> AnyArray:
         wanted = self.shape if slices is None else lengths_of(slices, self.shape)
+        # Before the parts of the read are listed, of which there may be any number.
+        self._empty(wanted)
         options = self._native_options()
         pieces = [slices]
         if wanted and 0 not in wanted:
@@ -307,6 +319,14 @@ class ForeignArray(BasicReads, HasAttributes):
             )
         return values
 
+    def index(
+        self, *, anew: bool = False, progress: Callable[[int, int], object] | None = None
+    ) -> IndexReport:
+        """Build or renew the value index of the array: see :func:`bedform.index`."""
+        from bedform._index import index_opened
+
+        return index_opened(self._store, [self.path], anew=anew, progress=progress)
+
     def explain(self, selection: Any = ...) -> Any:
         """Return the plan of a read, with its requests and price. Reads nothing."""
         from bedform._explanation import Explanation
@@ -318,6 +338,19 @@ class ForeignArray(BasicReads, HasAttributes):
         native = {} if self._native is None else {"native": self._native}
         return Explanation(plan | native | self._measured(selected))
 
+    def _explain_reads(self, selections: list[Any], *, in_turn: bool) -> dict[str, Any] | None:
+        """Returns the sums of the plans of reads, by file.
+
+        ``in_turn``: a read finds chunks of earlier ones in the cache. ``None`` for elements of no
+        fixed size, which the library of the format reads.
+        """
+        if self._inner is None:
+            return None
+        sums: dict[str, Any] = json.loads(
+            engine_call(self._inner.explain_reads)(selections, in_turn)
+        )
+        return sums
+
     def workload(self, selection: Any = ..., *, clients: int = 1) -> dict[str, Any]:
         """Return the requests of a read shared by ``clients``, for :func:`bedform.simulate`."""
         if self._inner is None or self._native is not None:
@@ -326,7 +359,7 @@ class ForeignArray(BasicReads, HasAttributes):
                 "requests are not known"
             )
         selected = self._brackets(selection)
-        text = engine_call(self._inner.workload)(selected.engine, clients)
+        text = engine_call(self._inner.workload)(selected.engine, client_count(clients))
         found: dict[str, Any] = json.loads(text)
         return found
 

@@ -22,6 +22,7 @@ from bedform._errors import (
     BY_KIND,
     NOT_CHECKED,
     BedformError,
+    ConflictError,
     CorruptError,
     InvalidArgumentError,
     NotFoundError,
@@ -33,11 +34,14 @@ from bedform._foreign_child import isolated_chunk_map
 from bedform._foreign_names import ForeignFileError
 from bedform._hints import foreign_is_read, unknown_member
 from bedform._members import GroupMembers
+from bedform._own_writes import written_here
 from bedform._remote import is_url, without_query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Self
+
+    from bedform._index import IndexReport
 
 
 class NativeReadWarning(UserWarning):
@@ -83,6 +87,10 @@ def _open_file(
     try:
         parts = isolated_chunk_map(path, allow_external=allow_external, seconds=map_time)
     except ForeignFileError as error:
+        if error.kind == "Conflict" and written_here([path]) is not None:
+            raise ConflictError(
+                f"{path}: this process has it open for writing: close it before it is opened here"
+            ) from None
         raise BY_KIND.get(error.kind, BedformError)(str(error)) from None
     # Columns from the pipe may be unaligned; copies are aligned.
     tables = [(a.copy(), b.copy(), c.copy(), d.copy()) for a, b, c, d in parts.tables]
@@ -110,6 +118,7 @@ class ForeignStore(ReadaheadMixin, GroupMembers, HasAttributes):
         self._allow_external, self._map_time = allow_external, map_time
         self._has_warned = False
         self._is_closed = False
+        self._overwritten: str | None = None
         self._load(opened)
 
     def _load(self, opened: _internal.ForeignFile | None = None) -> None:
@@ -151,6 +160,30 @@ class ForeignStore(ReadaheadMixin, GroupMembers, HasAttributes):
         self._is_closed = True
         if self._process is _fork.current:
             self._opened.drop_prefetched()
+
+    def _reloaded(self, path: str) -> ForeignArray | None:
+        """Opens the changed file anew; returns its variable at ``path``, if it has one."""
+        try:
+            self._load()
+        except BedformError:
+            self._check_overwritten()
+            raise
+        return self[path] if path in self._arrays else None
+
+    def _check_overwritten(self) -> None:
+        """Fails if this process itself has written over the file; called after failed reads."""
+        # Kept, since the writer closes the file after the failure.
+        self._overwritten = self._overwritten or written_here(self._local_paths())
+        if self._overwritten is not None:
+            raise ConflictError(
+                f"{self._overwritten} was overwritten by this process while it was open for "
+                "reading, so what was not read yet is lost: load() a data set before it is written "
+                "onto its own file"
+            )
+
+    def _local_paths(self) -> list[str]:
+        """Returns the files of this machine that the store reads."""
+        return [] if is_url(self._path) else [self._path]
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -293,8 +326,25 @@ class ForeignStore(ReadaheadMixin, GroupMembers, HasAttributes):
             raise NotFoundError(f"no array {path!r} in {self._shown}")
         return found
 
+    def index(
+        self,
+        arrays: str | Sequence[str] | None = None,
+        *,
+        anew: bool = False,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> IndexReport:
+        """Build or renew the value indexes of variables of the file: see :func:`bedform.index`."""
+        from bedform._index import index_opened
+
+        return index_opened(self, arrays, anew=anew, progress=progress)
+
     def info(self) -> dict[str, Any]:
-        """Return the file's contents as plain values; ``replicas`` as in :meth:`Store.info`."""
+        """Return the file's contents as plain values.
+
+        ``replicas`` and ``indexes`` are as in :meth:`Store.info`.
+        """
+        from bedform._index import conditions_of_indexes
+
         return {
             "path": self._shown,
             "format": self.format,
@@ -303,6 +353,7 @@ class ForeignStore(ReadaheadMixin, GroupMembers, HasAttributes):
             "arrays": {path: array.info() for path, array in self.arrays().items()},
             "refused": self.refused(),
             "replicas": self._replica_conditions(),
+            "indexes": conditions_of_indexes(self._inner),
         }
 
     def _replica_conditions(self) -> list[dict[str, Any]]:

@@ -6,6 +6,8 @@ import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bedform._shown import shell_path
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -86,7 +88,7 @@ def no_place(given: Any, what: str) -> str:
 def missing_place(where: str) -> str:
     """Returns the message for a path that does not exist."""
     near = near_paths(where)
-    hint = f"did you mean {' or '.join(near)}?" if near else "check the path"
+    hint = f"did you mean {' or '.join(map(shell_path, near))}?" if near else "check the path"
     return f"{where}: no such file or store; {hint}"
 
 

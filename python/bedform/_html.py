@@ -64,7 +64,7 @@ def _array_html(array: BasicReads) -> str:
         ("fill value", _value(array.fill_value)),  # type: ignore[attr-defined]
     ]
     rows = "".join(_row([name, value]) for name, value in facts if value)
-    title = f"<b>{type(array).__name__}</b> <code>{_text(array._where())}</code>"  # type: ignore[attr-defined]
+    title = f"<b>{type(array).__name__}</b> <code>{_text(array._where())}</code>"
     picture = layout_svg(array.shape, array.chunks, array.shards, array.dims)  # type: ignore[attr-defined]
     table = f'<table style="float:left;margin-right:16px">{rows}</table>'
     clear = '<div style="clear:both"></div>'

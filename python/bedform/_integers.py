@@ -68,7 +68,27 @@ def integers(values: Any, what: str) -> tuple[int, ...]:
         raise InvalidArgumentError(
             f"{what} must be a whole number for each axis, not {values!r}"
         ) from None
-    return tuple(integer(entry, what) for entry in entries)
+    return tuple(_of_axis(axis, entry, what) for axis, entry in enumerate(entries))
+
+
+def _of_axis(axis: int, entry: Any, what: str) -> int:
+    try:
+        return integer(entry, what)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{error} for axis {axis}") from None
+
+
+def client_count(clients: Any) -> int:
+    """Returns the number of clients that share a read, in the 32 bits that the engine takes.
+
+    The engine refuses larger numbers with its own limit.
+
+    Examples
+    --------
+    >>> client_count(8)
+    8
+    """
+    return min(integer(clients, "clients", least=1), (1 << 32) - 1)
 
 
 def byte_count(size: Any, what: str) -> int:

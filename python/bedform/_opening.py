@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bedform import _internal, _json
 from bedform._advise import Profile
-from bedform._ahead import prefetch_option
+from bedform._ahead import UNFOLLOWED, prefetch_option
 from bedform._array import Array
 from bedform._errors import (
     InvalidArgumentError,
@@ -221,6 +221,7 @@ def open(  # noqa: A001 - the name users expect
         "replicas": bool(replicas),
         "threads": threads,
         "profile": given_profile(profile),
+        **({"records": False} if prefetch is UNFOLLOWED else {}),
     }
     local = {
         **common,

@@ -21,7 +21,7 @@ from bedform._layout import described_readers
 from bedform._location import location
 from bedform._opening import open_place, references_at
 from bedform._paths import join_of, paths_of, shown_paths
-from bedform._plan_lines import foremost, gain_of_read, gain_of_replica
+from bedform._plan_lines import foremost, gain_of_read, gain_of_replica, profile_line
 from bedform._reorganize import Reorganization
 from bedform._sidecar import warn_of_sidecars
 from bedform._text import format_bytes, format_seconds
@@ -76,6 +76,7 @@ class Optimization:
             size = format_bytes(replica["bytes"])
             lines.append(f"{replica['array']}: a replica of {shape}, {size}")
         lines += [f"and {more_replicas:,} more replicas"] if more_replicas else []
+        lines += profile_line(self.plan)
         return "\n".join([*lines, *(f"note: {note}" for note in self.plan["notes"])])
 
 
@@ -329,13 +330,13 @@ def _exact(
 
 def _expected(
     reads: Mapping[Any, float], region: Mapping[str, tuple[int, int]]
-) -> list[tuple[list[str], float, list[tuple[str, int, int]]]]:
-    """Returns the expected reads in the engine's form."""
+) -> list[tuple[list[str], float, list[tuple[str, int, int]], str | None]]:
+    """Returns the expected reads of all arrays in the engine's form."""
     if region and not reads:
         raise InvalidArgumentError("region= says where the reads of reads= are: give both")
     where = [_region_of(name, bounds) for name, bounds in region.items()]
     return [
-        (list(spanned_axes(axes)), _weight_of(axes, weight), where)
+        (list(spanned_axes(axes)), _weight_of(axes, weight), where, None)
         for axes, weight in reads.items()
     ]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from bedform._explanation import profile_text
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -32,6 +34,14 @@ def first_lines(lines: Sequence[str], what: str) -> list[str]:
     """Returns the first lines, and one that counts the others."""
     shown, more = foremost(lines, gain=lambda _: 0.0)
     return [*shown, f"{more:,} more {what}: --json has all"] if more else shown
+
+
+def profile_line(plan: dict[str, Any]) -> list[str]:
+    """Returns the line that names the profile of a plan's predictions; none without reads."""
+    if not plan["reads"] or "profile" not in plan:
+        return []
+    origin = plan["profile"]
+    return [f"predicted by the profile of {profile_text(origin['name'], origin['measured_at'])}"]
 
 
 def gain_of_read(read: dict[str, Any]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -175,7 +176,8 @@ class Query:
             inner.mask(mask)
             return mask
 
-        return self._run(fill)
+        filled: AnyArray = self._run(fill)
+        return filled
 
     # Statistics -----------------------------------------------------------------------------------
 
@@ -204,7 +206,7 @@ class Query:
     def _statistic(self, name: str, over: str | Sequence[str] | None, what: str) -> Any:
         names = _dims_of(over)
         shape, _, *columns, exact = self._run(
-            lambda inner, array: inner.statistics(name, array(name), names)
+            lambda inner, array: inner.statistics((name, array(name)), names)
         )
         named = dict(zip(("sum", "mean", "min", "max"), columns, strict=True))
         column = np.frombuffer(named[what], np.float64).reshape(shape)
@@ -232,7 +234,7 @@ class Query:
             edges = self._equal_edges(name, count, range)
         else:
             edges = np.asarray(bins, np.float64)
-        raw = self._run(lambda inner, array: inner.histogram(name, array(name), edges.tolist()))
+        raw = self._run(lambda inner, array: inner.histogram((name, array(name)), edges.tolist()))
         return np.frombuffer(raw, np.uint64).astype(np.int64), edges
 
     def _equal_edges(self, name: str, count: int, given: tuple[float, float] | None) -> AnyArray:
@@ -291,16 +293,15 @@ class Query:
 
     def _run(self, act: Callable[[Any, Callable[[str], Any]], Any]) -> Any:
         """Calls ``act`` with the engine's query and a lookup of arrays, all of one moment."""
-        for attempt in range(_ATTEMPTS):
-            try:
+        for _ in range(_ATTEMPTS - 1):
+            with contextlib.suppress(SnapshotMovedError):
                 return self._once(moment_of(self._group), act)
-            except SnapshotMovedError:
-                if attempt == _ATTEMPTS - 1:
-                    raise
-        raise AssertionError
+        return self._once(moment_of(self._group), act)
 
     def _once(self, group: Any, act: Callable[[Any, Callable[[str], Any]], Any]) -> Any:
-        arrays = [(name, engine_array(group, name)) for name in self._names]
+        arrays: list[_internal.NamedArray] = [
+            (name, engine_array(group, name)) for name in self._names
+        ]
         region = [(dim, start, stop) for dim, (start, stop) in self._region.items()]
         call = group._store._call if hasattr(group, "_store") else engine_call
         make = call(_internal.Query)

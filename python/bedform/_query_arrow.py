@@ -30,12 +30,12 @@ def reader(query: Query, memory: int = 256 << 20) -> Any:
 
 def _arrow() -> Any:
     try:
-        import pyarrow
+        import pyarrow as pa
     except ImportError:
         raise UnsupportedError(
             "record batches need pyarrow: pip install 'bedform[parquet]'"
         ) from None
-    return pyarrow
+    return pa
 
 
 class _Table:

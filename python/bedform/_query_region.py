@@ -115,7 +115,7 @@ def _labels(dim: str, group: Any) -> Any:
         array = group[dim]
     except NotFoundError:
         raise InvalidArgumentError(
-            f"{dim} has no coordinate, so that it has no labels: use region={{{dim!r}: slice(a, b)}}"
+            f"{dim} has no coordinate and no labels: use region={{{dim!r}: slice(a, b)}}"
         ) from None
     if array.ndim != 1:
         raise WrongTypeError(f"the coordinate {dim} has {array.ndim} dimensions: sel takes one")

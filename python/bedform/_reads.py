@@ -18,6 +18,7 @@ from bedform._errors import (
     InvalidSelectionError,
     ReadOnlyError,
     WrongTypeError,
+    too_large,
 )
 from bedform._hints import label_in_brackets
 
@@ -32,6 +33,10 @@ class BasicReads(StrictAttributes):
     """
 
     path: str
+
+    if TYPE_CHECKING:
+
+        def _where(self) -> str: ...
 
     def __init__(self) -> None:
         # The last read: its selection, its counts, its seconds.
@@ -313,11 +318,19 @@ class BasicReads(StrictAttributes):
         if out is not None:
             self._check_out(selected, out)
             return self._fill(selected, out, may_take=False)
-        empty = np.empty(selected.shape, dtype=self.dtype)
+        empty = self._empty(selected.shape)
         buffer = self._fill(selected, empty, may_take=True)
         if selected.scalar and scalar:
             return buffer.reshape(())[()]
         return buffer.reshape(selected.result)
+
+    def _empty(self, shape: tuple[int, ...]) -> AnyArray:
+        """Returns a buffer for elements of the array."""
+        try:
+            return np.empty(shape, dtype=self.dtype)
+        except (MemoryError, ValueError):
+            # NumPy raises the second for axes beyond the address space.
+            raise too_large(self._where(), shape, self.dtype) from None
 
     def _measured(self, selected: _selection.EngineSelection) -> dict[str, Any]:
         """Returns the counts of the last read, if it was of this selection."""

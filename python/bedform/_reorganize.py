@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bedform._plan_lines import foremost, gain_by_array, gain_of_read
+from bedform._plan_lines import foremost, gain_by_array, gain_of_read, profile_line
 from bedform._text import format_bytes, format_seconds, format_shape
 
 
@@ -56,6 +56,7 @@ class Reorganization:
             shape = format_shape(read["shape"])
             lines.append(f"{read['array']}: reads of {shape}: {now} now, {then} then")
         lines += [f"and {more_reads:,} more kinds of reads"] if more_reads else []
+        lines += profile_line(self.plan)
         return "\n".join([*lines, *(f"note: {note}" for note in self.plan["notes"])])
 
 

@@ -1,13 +1,13 @@
 """Facts of a report on a store or file: layouts, recorded reads, and effects of replicas.
 
-`report` renders them as a page, which ``bedform report`` writes. No elements are read.
+`report` renders them as a page, which ``bedform report`` writes. Of the elements only coordinates
+are read, at the positions that the page names.
 """
 
 from __future__ import annotations
 
 import math
 import os
-import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
@@ -19,7 +19,9 @@ from bedform._opening import open_place
 from bedform._optimize import optimize
 from bedform._paths import join_of, paths_of, shown_paths
 from bedform._remote import is_url, without_query
+from bedform._report_coordinates import add_coordinates
 from bedform._report_reads import read_array
+from bedform._shown import shell_path
 from bedform._text import format_bytes
 from bedform._traces import learn
 
@@ -57,8 +59,8 @@ def report(
 
     The page is one self-contained HTML document without scripts. It shows the recorded reads
     (:func:`watch`), their measured and predicted times, the layouts and replicas, and the effect of
-    more replicas (:func:`optimize`). It first learns from new records (:func:`learn`). It reads no
-    elements and makes no replicas.
+    more replicas (:func:`optimize`), and coordinates where an axis has them. It first learns from
+    new records (:func:`learn`). It makes no replicas.
 
     Parameters
     ----------
@@ -143,8 +145,9 @@ def gather_facts(
     steps.done()
     facts["budgets"] = _budgets(source, join, facts["plan"], steps)
     _join_predictions(facts)
+    add_coordinates(source, join, facts["reads"], facts["replicas"])
     _note_changes(facts, notes)
-    facts["next"] = _next_step(facts, join)
+    facts["next"] = _next_step(facts, _Commands(path, facts["path"], join))
     facts["notes"] = notes
     return facts
 
@@ -398,10 +401,8 @@ def _note_changes(facts: dict[str, Any], notes: list[str]) -> None:
         notes.append("the file has changed since its replicas were made: none of them is used")
 
 
-def _next_step(facts: dict[str, Any], join: _Join) -> dict[str, str | None]:
+def _next_step(facts: dict[str, Any], commands: _Commands) -> dict[str, str | None]:
     """Returns the advised next step: one or two sentences, and a command."""
-    path = _quoted(facts["path"])
-    joined = path + _join_options(join)
     if not facts["recorded"]["reads"]:
         if facts["recording"]:
             text = (
@@ -409,11 +410,11 @@ def _next_step(facts: dict[str, Any], join: _Join) -> dict[str, str | None]:
                 "it by Bedform; they write what they read every ten seconds and at their end. Then "
                 "make the report again."
             )
-            return {"text": text, "command": f"bedform report {joined}"}
+            return {"text": text, "command": commands.joined("report")}
         text = "Nothing is recorded yet. Have reads recorded, run your programs, and report again."
-        return {"text": text, "command": f"bedform watch {path}"}
+        return {"text": text, "command": commands.plain("watch")}
     if facts["plan"] is None:
-        return _next_without_plan(facts, path, joined)
+        return _next_without_plan(facts, commands)
     best = _recommended(facts["budgets"], facts["plan"]["budget_bytes"])
     if best is not None:
         budget = f"{best['percent']}%"
@@ -427,13 +428,13 @@ def _next_step(facts: dict[str, Any], join: _Join) -> dict[str, str | None]:
             text += (
                 f" A budget of {most['percent']}% would make them {_faster(most)} times as fast."
             )
-        return {"text": text, "command": f"bedform optimize {joined} --budget {budget}"}
+        return {"text": text, "command": commands.joined("optimize", budget=budget)}
     if facts["replicas"] and facts["replicas_are_current"]:
         text = (
             "Nothing to do: the replicas that are there serve the recorded reads, and no budget "
             "makes them much faster. When your reads change, make the report again."
         )
-        return {"text": text, "command": f"bedform report {joined}"}
+        return {"text": text, "command": commands.joined("report")}
     text = (
         "Nothing to do: no replica makes the recorded reads much faster. The file's own layout "
         "fits them, or they are too few."
@@ -441,25 +442,47 @@ def _next_step(facts: dict[str, Any], join: _Join) -> dict[str, str | None]:
     return {"text": text, "command": None}
 
 
-def _join_options(join: _Join) -> str:
-    """Returns the options of a command that joins files so; empty for the defaults."""
-    options = "" if join["concat_dim"] is None else f" --concat-dim {_quoted(join['concat_dim'])}"
-    return options if join["compat"] == "equals" else f"{options} --compat {join['compat']}"
+class _Commands:
+    """Commands on the source of a report, as a user can paste them.
+
+    They are those of the command line, which takes a path or a pattern; for a list of files, they
+    are calls of Python.
+    """
+
+    def __init__(self, given: Any, where: str, join: _Join) -> None:
+        self.is_list = isinstance(given, (list, tuple))
+        self.path = shell_path(where)
+        defaults = {"concat_dim": None, "compat": "equals"}
+        self.join = {name: value for name, value in join.items() if value != defaults[name]}
+
+    def plain(self, name: str) -> str:
+        """Returns a command that does not join the files."""
+        return f"bf.{name}(paths)" if self.is_list else f"bedform {name} {self.path}"
+
+    def joined(self, name: str, **options: str) -> str:
+        """Returns a command that joins the files as the report did."""
+        given = {**self.join, **options}
+        if self.is_list:
+            words = "".join(f", {option}={value!r}" for option, value in given.items())
+            return f"bf.{name}(paths{words})"
+        flags = (f" --{key.replace('_', '-')} {shell_path(given[key])}" for key in given)
+        return f"{self.plain(name)}{''.join(flags)}"
 
 
-def _next_without_plan(facts: dict[str, Any], path: str, joined: str) -> dict[str, str | None]:
+def _next_without_plan(facts: dict[str, Any], commands: _Commands) -> dict[str, str | None]:
     """Returns the next step for a store, which has no replicas: a layout that fits."""
     hottest = next((array for array in facts["reads"] if array["kinds"]), None)
     options = "" if hottest is None else _reads_options(hottest)
     if facts["is_file"] or not options:
         text = "Learn what was recorded, and see which patterns the reads have."
-        return {"text": text, "command": f"bedform learn {path}"}
-    name = _quoted(hottest["array"]) if hottest is not None and hottest["array"] else ""
+        return {"text": text, "command": commands.plain("learn")}
+    name = shell_path(hottest["array"]) if hottest is not None and hottest["array"] else ""
     text = (
         "See which layout fits the reads that took most time. bedform convert makes a store in "
         "that layout, with the same --reads."
     )
-    return {"text": text, "command": " ".join(f"bedform advise {joined} {name} {options}".split())}
+    command = f"{commands.joined('advise')} {name} {options}"
+    return {"text": text, "command": " ".join(command.split())}
 
 
 def _reads_options(array: dict[str, Any]) -> str:
@@ -471,7 +494,7 @@ def _reads_options(array: dict[str, Any]) -> str:
         if spanned and not any(set(dim) & set(",=") for dim in spanned):
             key = ",".join(spanned)
             weights[key] = weights.get(key, 0) + kind["reads"]
-    return " ".join(f"--reads {_quoted(f'{key}={weight}')}" for key, weight in weights.items())
+    return " ".join(f"--reads {shell_path(f'{key}={weight}')}" for key, weight in weights.items())
 
 
 def _recommended(budgets: list[dict[str, Any]], most_bytes: int) -> dict[str, Any] | None:
@@ -490,8 +513,3 @@ def _recommended(budgets: list[dict[str, Any]], most_bytes: int) -> dict[str, An
 def _faster(budget: dict[str, Any]) -> str:
     ratio = budget["seconds_now"] / max(budget["seconds_then"], 1e-12)
     return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}"
-
-
-def _quoted(text: str) -> str:
-    """Quotes a path for a shell; a leading ``-`` gets ``./`` so that it is no option."""
-    return shlex.quote(f"./{text}" if text.startswith("-") else text)

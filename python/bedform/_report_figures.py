@@ -12,11 +12,14 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from bedform import _shown
+from bedform._report_coordinates import coordinate_at, coordinate_span
 from bedform._report_reads import cell_bounds, cells_of
 from bedform._text import format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from bedform._report_coordinates import Labels
 
 __all__ = ["LEVELS_MAX", "axis_bars", "budget_curve", "count_text", "escaped", "heat_map", "levels"]
 
@@ -24,11 +27,13 @@ __all__ = ["LEVELS_MAX", "axis_bars", "budget_curve", "count_text", "escaped", "
 LEVELS_MAX: Final = 7
 #: Sizes in units of the view box, about one pixel each on a telephone.
 _WIDTH: Final = 360
-_LEFT: Final = 62
+_LEFT: Final = 74
 _RIGHT: Final = 14
 _MAP_HEIGHT: Final = 210
 _BARS_HEIGHT: Final = 64
 _NAME_MAX: Final = 22
+#: Characters of a label beside the vertical axis.
+_TICK_MAX: Final = 10
 _OUTLINED_MAX: Final = 3
 _RECTANGLES_MAX: Final = 200
 
@@ -64,6 +69,7 @@ def heat_map(
     cells: Sequence[Sequence[float]],
     shape: tuple[int, int],
     dims: tuple[str, str],
+    labels: tuple[Labels, Labels],
     starts: Sequence[float],
     outlines: Iterable[tuple[str, str, list[Box]]],
     number: str,
@@ -76,6 +82,8 @@ def heat_map(
         Reads of each cell of `cell_bounds`.
     shape, dims
         Lengths and names of the two axes.
+    labels
+        The known coordinates of the two axes.
     starts
         The lower bounds from `levels`.
     outlines
@@ -86,24 +94,30 @@ def heat_map(
     area = _Area(shape, _MAP_HEIGHT)
     drawn = _cells_drawn(cells, area, starts)
     most = max(itertools.chain([0.0], *cells))
-    lines, said, labels = [], [], []
+    lines, said, placed_labels = [], [], []
     for label, style, boxes in outlines:
         placed = [area.rectangle(box) for box in boxes[:_RECTANGLES_MAX]]
         path = "".join(_rectangle(one) for one in placed)
         lines.append(f'<path class="under" d="{path}"/><path class="{style}" d="{path}"/>')
-        labels.append((label, style, placed[0]))
+        placed_labels.append((label, style, placed[0]))
         down, across = boxes[0][:2], boxes[0][2:]
-        said.append(f"{label}: {_span(dims[0], *down)}, {_span(dims[1], *across)}")
+        spans = (_span(dims[0], *down, labels[0]), _span(dims[1], *across, labels[1]))
+        said.append(f"{label}: {', '.join(spans)}")
     title = f"Reads over {_short(dims[0])} and {_short(dims[1])}"
     about = f"At most {count_text(most)} reads of a cell. {'. '.join(said)}"
     frame = f'<rect class="frame" x="{_LEFT}" y="8" width="{area.width}" height="{area.height}"/>'
     inner = frame.replace("frame", "empty") + drawn + frame + "".join(lines)
-    inner += _labels(labels, area) + _axes(area, dims)
+    inner += _labels(placed_labels, area) + _axes(area, dims, labels)
     return _svg(inner, area.bottom + 36, title, about, number)
 
 
 def axis_bars(
-    counts: Sequence[float], length: int, dim: str, spans: Sequence[tuple[str, int, int]], key: str
+    counts: Sequence[float],
+    length: int,
+    dim: str,
+    labels: Labels,
+    spans: Sequence[tuple[str, int, int]],
+    key: str,
 ) -> str:
     """Draws the reads along one axis, and the spans with most reads of each kind."""
     area = _Area((1, length), _BARS_HEIGHT)
@@ -115,7 +129,7 @@ def axis_bars(
             continue
         left, right = area.across(bounds[at]), area.across(bounds[at + 1])
         height = max(area.height * count / most, 1)
-        said = f"{_span(dim, bounds[at], bounds[at + 1])}: {count_text(count)} reads"
+        said = f"{_span(dim, bounds[at], bounds[at + 1], labels)}: {count_text(count)} reads"
         gap = 0.6 if right - left > 2 else 0
         bars.append(
             f'<rect class="bar" x="{left:.1f}" y="{area.bottom - height:.1f}" '
@@ -136,9 +150,9 @@ def axis_bars(
             f"{escaped(label)}</text>"
         )
         bottom += 13
-    inner = "".join(bars) + frame + _ticks_across(area) + "".join(spanned)
+    inner = "".join(bars) + frame + _ticks_across(area, labels) + "".join(spanned)
     inner += _name_across(area, dim, bottom + 14)
-    said = ". ".join(f"{label}: {_span(dim, first, end)}" for label, first, end in spans)
+    said = ". ".join(f"{label}: {_span(dim, first, end, labels)}" for label, first, end in spans)
     about = f"At most {count_text(most)} reads of a stretch. {said}"
     return _svg(inner, bottom + 22, f"Reads along {_short(dim)}", about, key)
 
@@ -286,26 +300,39 @@ def _is_free(
     )
 
 
-def _axes(area: _Area, dims: tuple[str, str]) -> str:
+def _axes(area: _Area, dims: tuple[str, str], labels: tuple[Labels, Labels]) -> str:
     middle = area.height / 2 + 8
-    ticks = [(0, 18.0), (area.shape[0], float(area.bottom))]
+    first, last = _ends(area.shape[0], labels[0])
+    # A date and its time are two lines, since the margin is narrow.
+    above, below = first.split(" ", 1), last.split(" ", 1)
+    ticks = [*zip(above, (18, 31), strict=False)]
+    ticks += [*zip(reversed(below), (area.bottom, area.bottom - 13), strict=False)]
     down = "".join(
-        f'<text class="tick" x="{_LEFT - 6}" y="{y}" text-anchor="end">{count_text(at)}</text>'
-        for at, y in ticks
+        f'<text class="tick" x="{_LEFT - 6}" y="{y}" text-anchor="end">'
+        f"{escaped(text, _TICK_MAX)}</text>"
+        for text, y in ticks
     )
     name = (
         f'<text class="name" transform="translate(14 {middle}) rotate(-90)" text-anchor="middle">'
         f"{_short(dims[0])}</text>"
     )
-    return down + name + _ticks_across(area) + _name_across(area, dims[1], area.bottom + 30)
-
-
-def _ticks_across(area: _Area) -> str:
-    y, length = area.bottom + 15, area.shape[1]
-    right = _WIDTH - _RIGHT
     return (
-        f'<text class="tick" x="{_LEFT}" y="{y}">0</text>'
-        f'<text class="tick" x="{right}" y="{y}" text-anchor="end">{count_text(length)}</text>'
+        down + name + _ticks_across(area, labels[1]) + _name_across(area, dims[1], area.bottom + 30)
+    )
+
+
+def _ends(length: int, labels: Labels) -> tuple[str, str]:
+    """Returns the labels of the two ends of an axis: coordinates, or else positions."""
+    first, last = coordinate_at(labels, 0), coordinate_at(labels, length - 1)
+    return ("0", count_text(length)) if first is None or last is None else (first, last)
+
+
+def _ticks_across(area: _Area, labels: Labels) -> str:
+    y, right = area.bottom + 15, _WIDTH - _RIGHT
+    first, last = (escaped(text, 2 * _TICK_MAX) for text in _ends(area.shape[1], labels))
+    return (
+        f'<text class="tick" x="{_LEFT}" y="{y}">{first}</text>'
+        f'<text class="tick" x="{right}" y="{y}" text-anchor="end">{last}</text>'
     )
 
 
@@ -318,9 +345,10 @@ def _short(name: str) -> str:
     return escaped(name, _NAME_MAX)
 
 
-def _span(dim: str, first: float, end: float) -> str:
+def _span(dim: str, first: float, end: float, labels: Labels) -> str:
     shown = _shown.printable(dim, _NAME_MAX)
-    return f"{shown} {first:.0f}" if end == first + 1 else f"{shown} {first:.0f}:{end:.0f}"
+    positions = f"{first:.0f}" if end == first + 1 else f"{first:.0f}:{end:.0f}"
+    return f"{shown} {positions}{coordinate_span(labels, first, end)}"
 
 
 def _svg(inner: str, height: float, title: str, about: str, number: str) -> str:

@@ -13,6 +13,8 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from bedform import _internal
+from bedform._plan_lines import profile_line
+from bedform._report_coordinates import coordinate_span
 from bedform._report_figures import (
     axis_bars,
     axis_counts,
@@ -29,6 +31,8 @@ from bedform._text import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from bedform._report_coordinates import Labels
 
 __all__ = ["GENERATOR", "page_of"]
 
@@ -191,10 +195,12 @@ def _maps(array: dict[str, Any], replicas: Sequence[dict[str, Any]], number: int
     for (first, second), (cells, of_all, is_counted) in shown:
         dims = (array["dims"][first], array["dims"][second])
         outlines = outlines_of(array, replicas, first, second)
+        labels = (array["coordinates"][first], array["coordinates"][second])
         picture = heat_map(
             cells,
             (shape[first], shape[second]),
             dims,
+            labels,
             starts,
             outlines,
             f"map-{number}-{first}-{second}",
@@ -205,7 +211,8 @@ def _maps(array: dict[str, Any], replicas: Sequence[dict[str, Any]], number: int
         if of_all:
             said += f"; {_plural(of_all, 'more read')} took all of both"
         places = "".join(
-            f"<br/>{escaped(label)}: {_box_text(boxes, dims)}" for label, _, boxes in outlines
+            f"<br/>{escaped(label)}: {_box_text(boxes, dims, labels)}"
+            for label, _, boxes in outlines
         )
         figures.append(f"<figure>{picture}<figcaption>{said}{places}</figcaption></figure>")
     if not figures:
@@ -219,14 +226,20 @@ def _maps(array: dict[str, Any], replicas: Sequence[dict[str, Any]], number: int
     return f'<div class="figures">{"".join(figures)}</div>{legend}{more}'
 
 
-def _box_text(boxes: Sequence[Sequence[float]], dims: tuple[str, str]) -> str:
-    first, second = (escaped(dim, 40) for dim in dims)
-    down, across = (
-        f"{min(box[at] for box in boxes):.0f}:{max(box[at + 1] for box in boxes):.0f}"
-        for at in (0, 2)
-    )
+def _box_text(
+    boxes: Sequence[Sequence[float]], dims: tuple[str, str], labels: tuple[Labels, Labels]
+) -> str:
+    bounds = [(min(box[at] for box in boxes), max(box[at + 1] for box in boxes)) for at in (0, 2)]
+    spans = [
+        _span_text(dim, *ends, known) for dim, ends, known in zip(dims, bounds, labels, strict=True)
+    ]
     pieces = f", in {len(boxes)} pieces" if len(boxes) > 1 else ""
-    return f"{first} {down}, {second} {across}{pieces}"
+    return f"{', '.join(spans)}{pieces}"
+
+
+def _span_text(dim: str, first: float, end: float, labels: Labels) -> str:
+    """Describes positions of an axis, with their coordinates if these are known."""
+    return f"{escaped(dim, 40)} {first:.0f}:{end:.0f}{escaped(coordinate_span(labels, first, end))}"
 
 
 def _legend(starts: Sequence[float], least: float, most: float) -> str:
@@ -261,7 +274,8 @@ def _bars(array: dict[str, Any], number: int) -> str:
             (kind["label"], kind["hot_start"][axis], kind["hot_end"][axis])
             for kind in array["kinds"][:_SPANS_MAX]
         ]
-        picture = axis_bars(counts, length, dim, spans, f"bars-{number}-{axis}")
+        labels = array["coordinates"][axis]
+        picture = axis_bars(counts, length, dim, labels, spans, f"bars-{number}-{axis}")
         caption = f"reads along {escaped(dim, 40)}"
         figures.append(f"<figure>{picture}<figcaption>{caption}</figcaption></figure>")
     shown = f'<div class="figures">{"".join(figures)}</div>' if figures else ""
@@ -322,9 +336,14 @@ def _read_text(kind: dict[str, Any], array: dict[str, Any]) -> str:
 
 def _place_text(kind: dict[str, Any], array: dict[str, Any]) -> str:
     parts = [
-        f"{escaped(dim, 40)} {first}:{end}"
-        for dim, first, end, length in zip(
-            array["dims"], kind["hot_start"], kind["hot_end"], array["shape"], strict=True
+        _span_text(dim, first, end, labels)
+        for dim, first, end, length, labels in zip(
+            array["dims"],
+            kind["hot_start"],
+            kind["hot_end"],
+            array["shape"],
+            array["coordinates"],
+            strict=True,
         )
         if end - first < length
     ]
@@ -463,8 +482,8 @@ def _budgets_html(facts: dict[str, Any]) -> str:
     columns = ["budget", "at most", "used", "replicas", "all reads", "faster than the file"]
     return (
         f'{head}<div class="keep"><p>The predicted time of all recorded reads together, with the '
-        "replicas that "
-        "bedform optimize would choose for each budget.</p>"
+        "replicas that bedform optimize would choose for each budget, "
+        f"{escaped(', '.join(profile_line(plan)))}.</p>"
         f'<figure class="curve-figure">{picture}</figure></div>'
         + _table("What budgets bring", columns, rows, 1)
         + "</section>"

@@ -11,6 +11,7 @@ directory.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import select
@@ -22,20 +23,23 @@ import struct
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from bedform import _shown
-from bedform._errors import InvalidArgumentError, NotFoundError
-from bedform._run_report import read_report
+from bedform._errors import ExistsError, InvalidArgumentError, NotFoundError
+from bedform._output_file import OutputFile
+from bedform._run_report import TABLE_BYTES, read_report
+from bedform._text import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["LIBRARY", "RunOptions", "become", "check_report", "run_and_report", "write_report"]
+__all__ = ["LIBRARY", "RunOptions", "become", "hand_over", "report_file", "run_and_report"]
 
 LIBRARY: Final = Path(__file__).parent / "libbedform_preload.so"
+#: The first bytes of a report in a file.
+_HEAD: Final = b'{\n  "report": "bedform run",\n'
 _SHEBANGS_MAX: Final = 4
 _LINE_BYTES: Final = 256
 _PROGRAM_HEADERS_MAX: Final = 1024
@@ -53,7 +57,7 @@ _PASSED_ON: Final = (
 _LEFT_TO_PROGRAM: Final = (signal.SIGINT, signal.SIGQUIT)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class RunOptions:
     """Options of the preloaded library."""
 
@@ -106,6 +110,7 @@ def run_and_report(command: Sequence[str], options: RunOptions) -> tuple[int, di
         environment = {**_environment(options), "BEDFORM_RUN_REPORT": str(parts)}
         code = _run(program, command, environment)
         report = {
+            "report": "bedform run",
             "command": [_shown.printable(word) for word in command],
             "exit_code": code,
             "min_bytes": options.min_bytes,
@@ -116,26 +121,50 @@ def run_and_report(command: Sequence[str], options: RunOptions) -> tuple[int, di
     return code, report
 
 
-def check_report(place: str) -> None:
-    """Fail now if the report cannot be written, not after hours of the program.
+def report_file(place: str, *, overwrite: bool) -> OutputFile:
+    """Return the file of a report; it replaces earlier reports, or any file if ``overwrite``."""
+    return OutputFile(place, "report of bedform run", _is_report, "--overwrite", overwrite)
+
+
+def hand_over(report: Mapping[str, Any], file: OutputFile | None) -> str | None:
+    """Write a report to its file, or to stderr without one; return what the user has to know.
 
     Raises
     ------
-    OSError
-        The file cannot be written.
+    As `OutputFile.write`, but for a file that another program has written meanwhile: the report
+    then stands beside it.
     """
-    if place != "-":
-        Path(place).open("a").close()
-
-
-def write_report(report: Mapping[str, Any], place: str) -> None:
-    """Write a report to a file, or to stderr if ``place`` is ``-``."""
     text = _shown.as_json(json.dumps(report, indent=2, ensure_ascii=False)) + "\n"
-    if place == "-":
+    if file is None:
         sys.stderr.write(text)
         sys.stderr.flush()
-    else:
-        Path(place).write_text(text, encoding="utf-8")
+        return _uncounted(report)
+    try:
+        file.write(text)
+    except ExistsError:
+        spare = dataclasses.replace(file, name=f"{file.name}.bedform-run")
+        spare.write(text)
+        return (
+            f"{file.name!r} was written by another program meanwhile: the report is in "
+            f"{spare.name!r}"
+        )
+    return _uncounted(report)
+
+
+def _is_report(head: bytes) -> bool:
+    return head.startswith(_HEAD)
+
+
+def _uncounted(report: Mapping[str, Any]) -> str | None:
+    count = report["unseen"]["uncounted_processes"]
+    if not count:
+        return None
+    where = _memory_directory() or tempfile.gettempdir()
+    return (
+        f"the report lacks the reads of {count} {'process' if count == 1 else 'processes'}: each "
+        f"counts in a file of {format_bytes(TABLE_BYTES)}, and the limit of file sizes (ulimit -f) "
+        f"is below that, or {where} is full"
+    )
 
 
 def _run(program: str, command: Sequence[str], environment: Mapping[str, str]) -> int:

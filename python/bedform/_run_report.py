@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["read_report"]
+__all__ = ["TABLE_BYTES", "read_report"]
 
 _KINDS: Final = (
     "contiguous",
@@ -38,6 +38,8 @@ _RECORD: Final = np.dtype(
     ]
 )
 _RECORDS: Final = 512
+#: Bytes of the file in which a process counts.
+TABLE_BYTES: Final = _RECORDS * _RECORD.itemsize
 _MAGIC: Final = int.from_bytes(b"BFRUN001", "little")
 
 _UNSEEN: Final = (
@@ -52,10 +54,12 @@ def read_report(directory: Path) -> dict[str, Any]:
     processes: list[dict[str, Any]] = []
     files: dict[str, dict[str, Any]] = {}
     others = _empty()
-    unseen = {"io_uring_rings": 0, "direct_descriptors": 0, "reads_left_out": 0}
+    numbers = ("io_uring_rings", "direct_descriptors", "reads_left_out", "uncounted_processes")
+    unseen = dict.fromkeys(numbers, 0)
     for part in sorted(directory.glob("*.part")):
         table = _table(part)
         if table is None:
+            unseen["uncounted_processes"] += 1
             continue
         process, rest, records = table[0], table[1], table[2:]
         _add(others, rest)
@@ -85,7 +89,7 @@ def _table(part: Path) -> Any:
         data = part.read_bytes()
     except OSError:
         return None
-    if len(data) != _RECORDS * _RECORD.itemsize:
+    if len(data) != TABLE_BYTES:
         return None
     table = np.frombuffer(data, _RECORD)
     return table if table[0]["reads"] == _MAGIC else None

@@ -16,12 +16,16 @@ import numpy as np
 from bedform._errors import (
     InvalidArgumentError,
     InvalidSelectionError,
+    LimitExceededError,
     OutOfBoundsError,
     WrongTypeError,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+#: Most points of one selection: their positions along two axes take 64 GiB.
+_POINTS_MAX = 1 << 32
 
 Axis = Any  # (start, step, count), or an int64 array of positions
 
@@ -161,6 +165,7 @@ def _positions(entry: Any, axis: int, size: int) -> np.ndarray[Any, np.dtype[np.
     if values.size == 0:
         values = values.astype(np.int64)
     if values.dtype.kind not in "iu":
+        _check_beyond(entry, axis, size)
         raise InvalidSelectionError(f"indices of axis {axis} must be integers or booleans")
     lowest, highest = (int(values.min()), int(values.max())) if values.size else (0, -1)
     # Checked before the conversion, which would make large unsigned numbers negative.
@@ -172,6 +177,14 @@ def _positions(entry: Any, axis: int, size: int) -> np.ndarray[Any, np.dtype[np.
     values = values.astype(np.int64, copy=False)
     # Lists may have millions of positions: copy them only if some are negative.
     return values if lowest >= 0 else np.where(values < 0, values + size, values)
+
+
+def _check_beyond(entry: Any, axis: int, size: int) -> None:
+    """Fails at the first integer beyond 64 bits: NumPy makes objects or floats of such lists."""
+    given = np.asarray(entry, object).ravel()
+    if all(_is_index(one) for one in given):
+        for one in given:
+            _index(one, axis, size)
 
 
 def orthogonal(key: Any, shape: tuple[int, ...]) -> EngineSelection:
@@ -222,6 +235,11 @@ def points(key: Any, shape: tuple[int, ...]) -> EngineSelection:
         raise InvalidSelectionError("the indices of vindex do not fit each other") from None
     ranges = {axis: _positions_of(entries[axis], shape[axis]) for axis in slices}
     result = (*points_shape, *(len(ranges[axis]) for axis in slices))
+    if math.prod(result) > _POINTS_MAX:
+        raise LimitExceededError(
+            f"vindex: {math.prod(result):,} points, of at most {_POINTS_MAX:,}: [] and oindex read "
+            "boxes without a list of their elements"
+        )
     lists = []
     for axis in range(len(shape)):
         if axis in ranges:

@@ -469,6 +469,8 @@ def _boxes(starts: Any, shapes: Any) -> tuple[list[int], list[int], int]:
         # Rows of different lengths form no array: the check of axes below refuses them.
         first = lengths = np.empty(())
     whole = all(part.dtype.kind in "iu" or not part.size for part in (first, lengths))
+    if not whole:
+        _check_beyond(starts, shapes)
     if not whole or first.ndim != 2 or first.shape != lengths.shape:
         raise InvalidArgumentError(
             "boxes are two arrays of integers, starts and shapes, with a row for each box"
@@ -477,3 +479,14 @@ def _boxes(starts: Any, shapes: Any) -> tuple[list[int], list[int], int]:
         raise InvalidArgumentError("starts and shapes of boxes must not be negative")
     kept = (lengths > 0).all(axis=1)
     return first[kept].ravel().tolist(), lengths[kept].ravel().tolist(), first.shape[1]
+
+
+def _check_beyond(*given: Any) -> None:
+    """Fails at an integer beyond 64 bits: NumPy makes objects or floats of such lists."""
+    values: list[Any] = []
+    # Rows of different lengths may form no array at all.
+    with contextlib.suppress(ValueError):
+        values = [one for part in given for one in np.asarray(part, object).flat]
+    if all(isinstance(one, int) for one in values):
+        for one in values:
+            integer(one, "starts and shapes of boxes")

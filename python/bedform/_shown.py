@@ -8,7 +8,7 @@ from typing import Final
 
 from bedform import _internal
 
-__all__ = ["as_json", "encodable", "line", "lines", "printable"]
+__all__ = ["as_json", "encodable", "line", "lines", "printable", "shell_path"]
 
 _NAME_CHARACTERS_MAX: Final = 300
 _LINE_CHARACTERS_MAX: Final = 2000
@@ -53,6 +53,15 @@ def encodable(text: str) -> str:
     'a\\udcff.nc'
     """
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def shell_path(path: object) -> str:
+    r"""Returns a path as a shell takes it: quoted where needed, and no option.
+
+    >>> shell_path("era5.nc"), shell_path("era5_*.nc"), shell_path("-r")
+    ('era5.nc', '"era5_*.nc"', './-r')
+    """
+    return _internal.shell_path(_text(path))
 
 
 def _text(value: object) -> str:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Self
 
+    from bedform._index import IndexReport
     from bedform._session import Settled
 
 P = ParamSpec("P")
@@ -512,6 +513,21 @@ class Store(ReadaheadMixin, Group):
         """
         return dict(self._call(self._inner.collect_log)(_settle.seconds_of(grace), dry_run))
 
+    def index(
+        self,
+        arrays: str | Sequence[str] | None = None,
+        *,
+        anew: bool = False,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> IndexReport:
+        """Build or renew the value indexes of arrays of the store: see :func:`bedform.index`.
+
+        Shards with unsettled commits over them are left out: settle first.
+        """
+        from bedform._index import index_opened
+
+        return index_opened(self, arrays, anew=anew, progress=progress)
+
     def info(self) -> dict[str, Any]:
         """Returns the contents of the store as plain values.
 
@@ -522,7 +538,10 @@ class Store(ReadaheadMixin, Group):
         ``refused`` maps unreadable arrays to reasons. Each of the ``replicas`` has a ``state`` and
         its ``reason``: ``"current"``, ``"outdated"``, ``"broken"``, or ``"resting"``. A resting
         replica was copied or moved with its files and waits for :func:`optimize` to compare it.
+        ``indexes`` are the arrays with a value index, each with its ``blocks`` and ``bytes``.
         """
+        from bedform._index import conditions_of_indexes
+
         arrays, refused = self._opened_arrays()
         return {
             "path": self._path_of_store,
@@ -533,6 +552,7 @@ class Store(ReadaheadMixin, Group):
             "arrays": {name: array.info() for name, array in arrays.items()},
             "refused": refused,
             "replicas": conditions_of(self._path_of_store, store=self._inner),
+            "indexes": conditions_of_indexes(self._inner),
         }
 
     def verify(self, progress: Callable[[int, int], object] | None = None) -> list[str]:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 Index = int | slice | EllipsisType
 
-_INTEGER = re.compile(r"[+-]?\d{1,18}")
+# As many digits as a line of a terminal has: larger numbers than any axis are out of bounds.
+_INTEGER = re.compile(r"[+-]?\d{1,100}")
 _TIME = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(s|min|h|d)?")
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
 

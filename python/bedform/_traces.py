@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bedform import _internal
+from bedform import _internal, _shown
 from bedform._errors import InvalidArgumentError, NotFoundError, UnsupportedError, engine_call
 from bedform._hints import missing_place, other_place
 from bedform._integers import budget_text
@@ -174,8 +174,8 @@ def _check_can_be_watched(where: str) -> None:
         raise UnsupportedError(f"{where}: not a NetCDF or HDF5 file; it is {looks}")
     if kind in {"zarr-v2", "zarr-v3"} and (store := _store_around(where)) is not None:
         raise InvalidArgumentError(
-            f"{where} is within the store {store}: 'bedform watch {store}' records the reads of "
-            "all its arrays, where the store is opened"
+            f"{where} is within the store {store}: 'bedform watch {_shown.shell_path(store)}' "
+            "records the reads of all its arrays, where the store is opened"
         )
 
 
@@ -238,9 +238,12 @@ def learn(
             and engine_call(_internal.place_kind, where)(where)[0] == "missing"
         ):
             raise NotFoundError(missing_place(where)) from None
+        command = "bf.watch(paths)"
+        if not isinstance(path, (list, tuple)):
+            command = f"'bedform watch {_shown.shell_path(where)}'"
         raise NotFoundError(
-            f"{where}: no reads are recorded yet: 'bedform watch {where}' turns it on, and "
-            "programs write what they read every ten seconds and at their end"
+            f"{where}: no reads are recorded yet: {command} turns it on, and programs write what "
+            "they read every ten seconds and at their end"
         ) from None
     learned: dict[str, Any] = json.loads(text)
     return learned

@@ -62,6 +62,7 @@ from bedform._layout import Readers, Regular, described_readers
 from bedform._location import check_new_store, location
 from bedform._opening import _check_local, _refuse_storage_options, _stage, create
 from bedform._opening import open_place as open_store
+from bedform._overflow import check_on_overflow
 from bedform._remote import is_url
 from bedform._zarr_encoding import codecs_from, layout_from
 
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from xarray import Dataset, Variable
 
     from bedform._advise import Reads
+    from bedform._overflow import OnOverflow
     from bedform._store import Durability, Store
 
 Mode = Literal["w", "w-", "a", "a-", "r+"]
@@ -108,6 +110,8 @@ class _WriteOptions:
     cluster: Any
     #: Whether the caller allowed overwriting variables of the store.
     overwrites: bool = False
+    #: Whether values that do not fit their encoding are an error.
+    on_overflow: OnOverflow = "warn"
 
 
 def write_dataset(
@@ -127,6 +131,7 @@ def write_dataset(
     readers: Readers = "any",
     compute: bool = True,
     safe_chunks: bool = True,
+    on_overflow: OnOverflow = "warn",
     dask: Any = None,
     durability: Durability = "disk",
     storage_options: Mapping[str, Any] | None = None,
@@ -178,6 +183,11 @@ def write_dataset(
     safe_chunks
         ``False`` writes Dask chunks without cutting them at shard borders. A shard of
         several chunks is then encoded several times.
+    on_overflow
+        Values may exceed the range of their encoding's type: 271 does with int16 and a
+        ``scale_factor`` of 0.004. ``"warn"`` warns (:class:`bedform.ConversionWarning`), and the
+        cast stores other values; ``"error"`` raises before anything is stored, or, for Dask arrays,
+        when the values are computed.
     dask
         A :class:`distributed.Client`, or the address of a Dask scheduler, whose workers compute and
         write the values of Dask arrays. They must reach the store by the same path or URL as this
@@ -200,7 +210,8 @@ def write_dataset(
     NotFoundError
         Mode ``"r+"``, and the store does not exist.
     InvalidArgumentError
-        The arguments contradict each other or the store.
+        The arguments contradict each other or the store; with ``on_overflow="error"``, values do
+        not fit their encoding.
 
     Examples
     --------
@@ -221,7 +232,15 @@ def write_dataset(
     wishes = _NewArrayOptions(
         encoding or {}, layout, reads, codecs, codecs_beyond_zarr, profile, readers
     )
-    options = _WriteOptions(append_dim, {}, compute, safe_chunks, dask, overwrites=mode is not None)
+    options = _WriteOptions(
+        append_dim,
+        {},
+        compute,
+        safe_chunks,
+        dask,
+        overwrites=mode is not None,
+        on_overflow=check_on_overflow(on_overflow),
+    )
     target = Path(where).absolute()
     if is_url(where):
         store = _open_at_url(where, chosen, append_dim, storage_options)
@@ -387,7 +406,8 @@ class _DatasetWrite:
         for name, variable in variables.items():
             if name in new:
                 demanded = name in self.wishes.encoding
-                parts.append(VariableWrite(encode(name, variable, demanded=demanded), None, None))
+                encoded = self._encode(name, variable, demanded=demanded)
+                parts.append(VariableWrite(encoded, None, None))
                 continue
             grows = self.options.append_dim in arrays[name].dims
             if self.mode == "a-" and self.options.append_dim is not None and not grows:
@@ -395,7 +415,7 @@ class _DatasetWrite:
             check_type(name, existing[name], variable)
             variable = variable.copy(deep=False)
             variable.encoding = existing[name].encoding
-            encoded = encode(name, variable, demanded=False)
+            encoded = self._encode(name, variable, demanded=False)
             check_units(name, existing[name], encoded)
             encoded.variable = check_fits(
                 name,
@@ -409,6 +429,10 @@ class _DatasetWrite:
             axis = arrays[name].dims.index(str(self.options.append_dim)) if grows else None
             parts.append(VariableWrite(encoded, arrays[name], axis))
         return parts
+
+    def _encode(self, name: str, variable: Variable, *, demanded: bool) -> Encoded:
+        overflow = self.options.on_overflow
+        return encode(name, variable, demanded=demanded, on_overflow=overflow)
 
     def _check(
         self, variables: dict[str, Variable], arrays: dict[str, Array], new: list[str]

@@ -24,7 +24,8 @@ from xarray.core.utils import FrozenDict
 import bedform as bf
 from bedform import _accessor, _selection, _shown
 from bedform._array import Array
-from bedform._errors import BedformError, NotFoundError
+from bedform._dataset_encoding import signed_fill
+from bedform._errors import BedformError, NotFoundError, WrongTypeError
 from bedform._group import Group
 from bedform._hints import name_of_place
 from bedform._hot_blocks import hot_blocks, hot_replicas
@@ -68,6 +69,10 @@ class BedformArray(BackendArray):
         self.dtype = dtype
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        return self._converted(self._array._get(self.selection(key), scalar=False))
+
+    def selection(self, key: indexing.ExplicitIndexer) -> _selection.EngineSelection:
+        """Returns the engine's selection for a key of xarray."""
         if isinstance(key, indexing.VectorizedIndexer):
             select = _selection.points
         elif isinstance(key, indexing.OuterIndexer):
@@ -76,7 +81,7 @@ class BedformArray(BackendArray):
             select = _selection.basic
         # The engine takes every key of xarray, so the key need not be split between storage and
         # NumPy. Keys refer to the shape at opening: the array may have grown.
-        return self._converted(self._array._get(select(key.tuple, self.shape), scalar=False))
+        return select(key.tuple, self.shape)
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
         """Reads in a separate thread; reads release the GIL."""
@@ -191,7 +196,8 @@ class BedformDataStore(AbstractDataStore):
             if view.zarr_format == 3:
                 encoding["fill_value"] = view.fill_value
             if "_FillValue" in attributes:
-                attributes["_FillValue"] = _decode_fill(attributes["_FillValue"], view.dtype)
+                fill = _decode_fill(attributes["_FillValue"], view.dtype)
+                attributes["_FillValue"] = signed_fill(fill, view.dtype, attributes)
         data = BedformArray(array, view.shape, view.dtype)
         return Variable(array.dims, indexing.LazilyIndexedArray(data), attributes, encoding)
 
@@ -255,7 +261,8 @@ def _decode_fill(value: Any, dtype: np.dtype[Any]) -> Any:
     if dtype.kind == "f" and not isinstance(value, (str, bytes)):
         # The writer did not encode it.
         return value
-    return FillValueCoder.decode(value, "string" if dtype.kind == "T" else dtype)
+    texts = {"T": "string", "U": "string", "S": "bytes"}
+    return FillValueCoder.decode(value, texts.get(dtype.kind, dtype))
 
 
 class BedformBackendEntrypoint(BackendEntrypoint):
@@ -417,16 +424,26 @@ def _is_ours_at(url: str) -> bool:
         return False
 
 
+def _group_path(group: Any) -> str:
+    """Returns the argument ``group`` as a path without slashes at its ends; empty for the root."""
+    if group is not None and not isinstance(group, str):
+        raise WrongTypeError(
+            f"group must be the path of one group as text, such as 'forecast/surface', not "
+            f"{group!r:.100}; xr.open_datatree opens all groups"
+        )
+    return "/".join(filter(None, (group or "").split("/")))
+
+
 def _group_at(place: Any, path: str | None, snapshot: bool, **options: Any) -> Group | Array:
     """Opens the group at ``path`` of the store at ``place``, or of its snapshot.
 
     If the place is a single array, returns that array.
     """
+    inner = _group_path(path)
     with said_by_caller():
         opened: Any = bf.open(place, **options)
     if snapshot:
         opened = _held(opened)
-    inner = "/".join(filter(None, (path or "").split("/")))
     if not inner:
         return cast("Group | Array", opened)
     if isinstance(opened, Array):

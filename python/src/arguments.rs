@@ -19,7 +19,7 @@ pub(crate) fn json_of(text: &str) -> PyResult<Map<String, Value>> {
     let parsed = json::parse_object(text, &Limits::default());
     parsed.map_err(|error| {
         let kind = match error {
-            JsonError::Syntax(_) => ErrorKind::InvalidArgument,
+            JsonError::Syntax(_) | JsonError::WebPage(_) => ErrorKind::InvalidArgument,
             _ => ErrorKind::LimitExceeded,
         };
         raise(bedform::Error::new(kind, error.to_string()))
@@ -60,6 +60,12 @@ pub(crate) fn printable(text: &str, characters_max: usize) -> String {
 #[pyfunction]
 pub(crate) fn limit_behind(errno: i32) -> Option<&'static str> {
     bedform_storage::limit_behind(&std::io::Error::from_raw_os_error(errno))
+}
+
+/// Quotes a path for a command in a message: see `bedform_format::shown`.
+#[pyfunction]
+pub(crate) fn shell_path(path: &str) -> String {
+    shown::shell_path(path).into_owned()
 }
 
 /// Returns a message in printable form: see `bedform_format::shown`.

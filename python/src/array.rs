@@ -3,7 +3,10 @@
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
 
+use bedform::layout::AdviseRequest;
 use bedform::{Elements, ReadStatistics, WriteStatistics};
+use bedform_format::DataType;
+use bedform_storage::Profile;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
@@ -12,6 +15,7 @@ use pyo3::types::{PyBytes, PyInt, PyList, PyString, PyTuple};
 
 use serde::Serialize;
 
+use crate::advise::profile_error;
 use crate::error::{raise, to_json, warn};
 use crate::selection::parse;
 use crate::signals::detached;
@@ -136,6 +140,15 @@ fn written(statistics: WriteStatistics) -> (u64, u64) {
 
 #[pymethods]
 impl Array {
+    /// Makes an array of values in memory: C order, native byte order, of NumPy's type `dtype`.
+    #[staticmethod]
+    fn of_values(name: &str, shape: Vec<u64>, dtype: &str, values: Vec<u8>) -> PyResult<Self> {
+        let made = DataType::parse_numpy(dtype)
+            .ok_or_else(|| bedform::Error::invalid(format!("no type of elements: {dtype:?}")))
+            .and_then(|(data_type, _)| bedform::Array::of_values(name, &shape, data_type, values));
+        made.map(|inner| Self { inner }).map_err(raise)
+    }
+
     /// The path in the store.
     #[getter]
     fn path(&self) -> String {
@@ -267,6 +280,32 @@ impl Array {
         let selection = parse(selection)?;
         let explanation = detached(py, || self.inner.explain(&selection)).map_err(raise)?;
         to_json(&explanation).map_err(raise)
+    }
+
+    /// Returns the sums of the plans of reads, as JSON: see `bedform::Array::explain_reads`.
+    fn explain_reads(
+        &self,
+        py: Python<'_>,
+        selections: Vec<Bound<'_, PyTuple>>,
+        in_turn: bool,
+    ) -> PyResult<String> {
+        let selections = selections.iter().map(parse).collect::<PyResult<Vec<_>>>()?;
+        let explained =
+            detached(py, || self.inner.explain_reads(&selections, in_turn)).map_err(raise)?;
+        to_json(&explained).map_err(raise)
+    }
+
+    /// Returns the chunks that a NetCDF-4 or HDF5 file of this array should have for a request in
+    /// JSON (see `AdviseRequest::from_json`) on a profile in JSON, as JSON.
+    fn advise_repack(&self, py: Python<'_>, question: &str, profile: &str) -> PyResult<String> {
+        let profile = Profile::from_json("the profile", profile).map_err(profile_error)?;
+        let question: serde_json::Value = serde_json::from_str(question)
+            .map_err(|error| raise(bedform::Error::invalid(error.to_string())))?;
+        detached(py, || {
+            let request = AdviseRequest::from_json(&question, profile)?;
+            to_json(&bedform::repack::advise(&self.inner, &request)?)
+        })
+        .map_err(raise)
     }
 
     /// Returns the requests of a read that `clients` processes share, as JSON.

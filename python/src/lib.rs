@@ -12,6 +12,7 @@ mod comm;
 mod convert;
 mod error;
 mod foreign;
+mod index;
 mod optimize;
 mod patterns;
 mod progress;
@@ -37,7 +38,7 @@ mod _internal {
         advise, calibrate, default_profile, keep_experience, keep_profile, profile_for,
     };
     #[pymodule_export]
-    use crate::arguments::{limit_behind, message, parse_size, printable};
+    use crate::arguments::{limit_behind, message, parse_size, printable, shell_path};
     #[pymodule_export]
     use crate::array::Array;
     #[pymodule_export]
@@ -49,6 +50,8 @@ mod _internal {
     #[pymodule_export]
     use crate::foreign::{ForeignFile, current_replicas, place_kind};
     #[pymodule_export]
+    use crate::index::{conditions, index, value_index};
+    #[pymodule_export]
     use crate::optimize::{
         optimize, optimize_layouts, policy_state, replica_conditions, run_policy, set_policy, trust,
     };
@@ -57,7 +60,7 @@ mod _internal {
     #[pymodule_export]
     use crate::publication::{StagedDirectory, StagedFile, StagedGroup, StagedStore};
     #[pymodule_export]
-    use crate::query::Query;
+    use crate::query::EngineQuery;
     #[pymodule_export]
     use crate::referencing::MadeReferenceSet;
     #[pymodule_export]

@@ -21,9 +21,9 @@ use crate::selection::parse;
 use crate::signals::detached;
 use crate::store::Store;
 
-/// An expected read: the names of the axes that it spans, its weight, and its bounds by name, first
-/// position and end.
-type GivenRead = (Vec<String>, f64, Vec<(String, u64, u64)>);
+/// An expected read: the names of the axes that it spans, its weight, its bounds by name, first
+/// position and end, and the array; `None` for all arrays.
+type GivenRead = (Vec<String>, f64, Vec<(String, u64, u64)>, Option<String>);
 
 /// A path, or the files of an archive.
 #[derive(FromPyObject)]
@@ -55,8 +55,8 @@ fn options_of(
     });
     let mut options = OptimizeOptions::default();
     options.selections = listed.collect::<PyResult<Vec<_>>>()?;
-    let expected = |(spanned, weight, region): GivenRead| ExpectedRead {
-        array: None,
+    let expected = |(spanned, weight, region, array): GivenRead| ExpectedRead {
+        array,
         spanned,
         weight,
         region,

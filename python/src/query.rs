@@ -1,6 +1,7 @@
 //! The class `Query`: results as bytes, which Python gives their shapes.
 
-use bedform::query::{Extreme, QueryOptions, ValueStatistics};
+use bedform::query::{Extreme, QueryArray, QueryOptions, ValueStatistics};
+use bedform_geometry::Region;
 use bedform_query::Values;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
@@ -10,28 +11,48 @@ use crate::array::{Array, BufferBytes, counts_json};
 use crate::error::raise;
 use crate::signals::detached;
 
-/// A query of arrays of a store or file: see `bedform::query::Query`.
-#[pyclass(frozen, module = "bedform._internal")]
-pub(crate) struct Query {
-    inner: bedform::query::Query,
+/// A query of arrays of a store or file: see `bedform::query::ValueQuery`.
+#[pyclass(frozen, name = "Query", module = "bedform._internal")]
+pub(crate) struct EngineQuery {
+    inner: bedform::query::ValueQuery,
 }
 
-/// Arrays by their names in an expression.
-type NamedArrays<'py> = Vec<(String, Bound<'py, Array>)>;
+/// An array by its name in an expression: all of it, or a part with (start, shape), names of
+/// dimensions, and whether to decode it.
+#[derive(FromPyObject)]
+enum NamedArray<'py> {
+    Whole(String, Bound<'py, Array>),
+    Part(String, Bound<'py, Array>, (Vec<u64>, Vec<u64>), Vec<String>, bool),
+}
 
-fn arrays_of(named: &NamedArrays<'_>) -> Vec<(String, bedform::Array)> {
-    named.iter().map(|(name, array)| (name.clone(), array.get().inner.clone())).collect()
+fn arrays_of(named: Vec<NamedArray<'_>>) -> PyResult<Vec<QueryArray>> {
+    named.into_iter().map(array_of).collect()
+}
+
+fn array_of(named: NamedArray<'_>) -> PyResult<QueryArray> {
+    let (name, array, part) = match named {
+        NamedArray::Whole(name, array) => (name, array, None),
+        NamedArray::Part(name, array, region, dims, decode) => {
+            (name, array, Some((region, dims, decode)))
+        }
+    };
+    let mut found = QueryArray::new(name, array.get().inner.clone());
+    if let Some(((start, shape), dims, decode)) = part {
+        let part = Region::new(start, shape).map_err(|error| raise(error.into()))?;
+        (found.part, found.dims, found.decode) = (Some(part), Some(dims), Some(decode));
+    }
+    Ok(found)
 }
 
 #[pymethods]
-impl Query {
+impl EngineQuery {
     /// Makes the query of `expression` over `arrays`, in a region of (dimension, start, stop).
     #[new]
     #[pyo3(signature = (expression, arrays, region, decode, memory, threads=None))]
     fn new(
         py: Python<'_>,
         expression: &str,
-        arrays: NamedArrays<'_>,
+        arrays: Vec<NamedArray<'_>>,
         region: Vec<(String, u64, u64)>,
         decode: bool,
         memory: u64,
@@ -40,8 +61,8 @@ impl Query {
         let mut options = QueryOptions::default();
         options.region = region.into_iter().map(|(dim, start, stop)| (dim, start..stop)).collect();
         (options.decode, options.memory, options.threads) = (decode, memory, threads);
-        let arrays = arrays_of(&arrays);
-        detached(py, || bedform::query::Query::new(expression, &arrays, options))
+        let arrays = arrays_of(arrays)?;
+        detached(py, || bedform::query::ValueQuery::new(expression, &arrays, options))
             .map(|inner| Self { inner })
             .map_err(raise)
     }
@@ -49,7 +70,7 @@ impl Query {
     /// Returns the names of the arrays in an expression.
     #[staticmethod]
     fn names(expression: &str) -> PyResult<Vec<String>> {
-        bedform::query::Query::names(expression).map_err(raise)
+        bedform::query::ValueQuery::names(expression).map_err(raise)
     }
 
     /// Returns the dimensions, and the start and shape of the region.
@@ -80,10 +101,10 @@ impl Query {
     fn points<'py>(
         &self,
         py: Python<'py>,
-        values: NamedArrays<'py>,
+        values: Vec<NamedArray<'py>>,
         limit: Option<u64>,
     ) -> PyResult<(Bound<'py, PyList>, Bound<'py, PyList>)> {
-        let values = arrays_of(&values);
+        let values = arrays_of(values)?;
         let points = detached(py, || self.inner.points(&values, limit)).map_err(raise)?;
         let positions = points.positions.iter().map(|axis| PyBytes::new(py, axis.as_bytes()));
         let typed = |values: &Values| {
@@ -105,11 +126,10 @@ impl Query {
     fn statistics<'py>(
         &self,
         py: Python<'py>,
-        name: String,
-        array: &Bound<'py, Array>,
+        array: NamedArray<'py>,
         over: Option<Vec<String>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let array = (name, array.get().inner.clone());
+        let array = array_of(array)?;
         let over = over.as_deref();
         let found = detached(py, || self.inner.statistics(array, over)).map_err(raise)?;
         let (shape, entries) = found;
@@ -144,11 +164,10 @@ impl Query {
     fn histogram<'py>(
         &self,
         py: Python<'py>,
-        name: String,
-        array: &Bound<'py, Array>,
+        array: NamedArray<'py>,
         edges: Vec<f64>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let array = (name, array.get().inner.clone());
+        let array = array_of(array)?;
         let counts = detached(py, || self.inner.histogram(array, &edges)).map_err(raise)?;
         Ok(PyBytes::new(py, counts.as_bytes()))
     }

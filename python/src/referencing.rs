@@ -23,9 +23,6 @@ pub(crate) struct MadeReferenceSet {
 type NumberColumns<'py> =
     (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
-/// An array: its path, the number of its chunks, the elements of one that the set stores.
-type ArrayEntry<'py> = (String, u64, Option<Bound<'py, PyBytes>>);
-
 #[pymethods]
 impl MadeReferenceSet {
     /// Makes references to an opened file or archive. `progress` receives the files done and in all.
@@ -62,31 +59,36 @@ impl MadeReferenceSet {
         files.map(|(name, modified_ns)| (name.to_owned(), modified_ns)).collect()
     }
 
-    /// Returns all arrays.
-    fn arrays<'py>(&self, py: Python<'py>) -> Vec<ArrayEntry<'py>> {
-        let arrays = self.inner.arrays().map(|(path, count, stored)| {
-            (path.to_owned(), count, stored.map(|bytes| PyBytes::new(py, bytes)))
-        });
-        arrays.collect()
+    /// Returns the number of chunks of an array, stored in files or not.
+    fn chunk_count(&self, number: usize) -> u64 {
+        self.inner.chunk_count(number)
     }
 
-    /// Returns the references of an array: `rows`, one for each position, or those that exist.
-    #[pyo3(signature = (number, rows=None))]
-    fn columns<'py>(
+    /// Returns the elements of an array that the set stores as one chunk.
+    fn elements<'py>(&self, py: Python<'py>, number: usize) -> Option<Bound<'py, PyBytes>> {
+        self.inner.elements(number).map(|bytes| PyBytes::new(py, bytes))
+    }
+
+    /// Returns one row for each chunk position from `first` to `end`, without indexes.
+    fn rows<'py>(
         &self,
         py: Python<'py>,
         number: usize,
-        rows: Option<(u64, u64)>,
+        first: u64,
+        end: u64,
     ) -> NumberColumns<'py> {
-        let rows = rows.map(|(first, end)| first..end);
-        let ReferenceColumns { indexes, files, offsets, lengths } =
-            detached(py, || self.inner.columns(number, rows));
-        (
-            bytes_of(py, &indexes, u32::to_ne_bytes),
-            bytes_of(py, &files, i32::to_ne_bytes),
-            bytes_of(py, &offsets, i64::to_ne_bytes),
-            bytes_of(py, &lengths, i64::to_ne_bytes),
-        )
+        in_bytes(py, &detached(py, || self.inner.rows(number, first..end)))
+    }
+
+    /// Returns the references of an array from `first` to `end`, with the indexes of their chunks.
+    fn indexed<'py>(
+        &self,
+        py: Python<'py>,
+        number: usize,
+        first: usize,
+        end: usize,
+    ) -> NumberColumns<'py> {
+        in_bytes(py, &detached(py, || self.inner.indexed(number, first..end)))
     }
 
     /// Returns the keys and texts of all documents, in Zarr v2 or v3.
@@ -98,6 +100,15 @@ impl MadeReferenceSet {
     fn publish_kerchunk(&self, py: Python<'_>, target: PathBuf, replaces: bool) -> PyResult<()> {
         ended(detached(py, || self.inner.publish_kerchunk(&target, replaces)))
     }
+}
+
+fn in_bytes<'py>(py: Python<'py>, columns: &ReferenceColumns) -> NumberColumns<'py> {
+    (
+        bytes_of(py, &columns.indexes, u32::to_ne_bytes),
+        bytes_of(py, &columns.files, i32::to_ne_bytes),
+        bytes_of(py, &columns.offsets, i64::to_ne_bytes),
+        bytes_of(py, &columns.lengths, i64::to_ne_bytes),
+    )
 }
 
 #[allow(clippy::host_endian_bytes)]

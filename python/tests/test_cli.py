@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 COMMANDS = [
     "demo", "info", "calibrate", "advise", "convert", "references", "explain", "simulate", "watch",
-    "learn", "trust", "report", "run", "settle", "recover", "gc", "verify", "check",
+    "learn", "index", "trust", "report", "run", "settle", "recover", "gc", "verify", "check",
 ]  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def test_errors_are_one_line_that_names_the_object_and_says_what_to_do(
     source: Path, bedform_command: Bedform
 ) -> None:
     path = str(source)
-    assert_one_line(bedform_command("info", path[:-6] + "x.zarr"), 2, "did you mean source.zarr?")
+    assert_one_line(bedform_command("info", path[:-6] + "x.zarr"), 2, f"did you mean {path}?")
     assert_one_line(bedform_command("info", "/no/such/place.nc"), 2, "no directory")
     assert_one_line(bedform_command("info", path, "tt"), 2, "no array 'tt'", "count, empty")
     assert_one_line(bedform_command("info"), 2, "'path'", "see bedform info --help")
@@ -116,7 +116,7 @@ def test_names_that_are_proposed_are_never_hidden(tmp_path: Path, bedform_comman
         (tmp_path / name).mkdir()
     assert_one_line(bedform_command("info", str(tmp_path / ".rum")), 2, "check the path")
     done = bedform_command("info", str(tmp_path / "runs"))
-    assert done.stderr.endswith("did you mean run.zarr?\n")
+    assert done.stderr.endswith(f"did you mean {tmp_path / 'run.zarr'}?\n")
 
 
 def test_without_a_command_the_help_is_shown(bedform_command: Bedform) -> None:

@@ -38,6 +38,8 @@ BUILTINS = {
     "_darshan.py": {"ValueError"},
     # Required by Python's protocol of `__getattr__`.
     "_advise.py": {"AttributeError"},
+    # Files that commands write; the command line shows such errors in one line.
+    "_output_file.py": {"FileNotFoundError", "PermissionError", "OSError"},
     # Conversion, which moves into the engine.
     "_convert.py": {"ValueError", "BlockingIOError", "FileExistsError"},
     "_convert_url.py": {"ValueError", "FileExistsError"},

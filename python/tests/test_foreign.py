@@ -319,7 +319,8 @@ def test_other_files_are_read_natively_where_they_are_allowed(tmp_path: Path) ->
         (b"", "it is empty"),
         (b"GRIB\0\0\0", "a GRIB file: convert it"),
         (b"PK\x03\x04", "a zip archive"),
-        (b"<html>", "a page or XML document"),
+        (b"<html><title>Log in</title>", 'a web page, "Log in"'),
+        (b"<Error><Code>AccessDenied</Code>", "an XML document"),
         (b"\x01\x02\x03", "unknown kind"),
         (b"CDF\x03", "unknown kind"),
     ],
@@ -333,6 +334,38 @@ def test_files_of_other_kinds_are_named_for_what_they_are(
         chunk_map(path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_texts_that_were_never_written_are_the_fill_value_as_netcdf4_reads_them(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "stations.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("t", None)
+        file.createDimension("x", 5)
+        file.createVariable("y", "f4", ("t", "x"))[6] = 1
+        for name, fill in (("plain", None), ("filled", "none"), ("accent", "n\u00e9ant")):
+            chunks = {"chunksizes": (2, 3)}
+            texts = file.createVariable(name, str, ("t", "x"), fill_value=fill, **chunks)
+            texts[2, 1] = "one"
+            texts[4, 4] = "other"
+        file.createVariable("empty", str, ("t",), fill_value="none")
+    keys = [np.s_[...], np.s_[0:2], np.s_[1:7:2, ::3], np.s_[6:7, 4:5], np.s_[2:3, 1:2]]
+    with netCDF4.Dataset(path) as file:
+        for name in ("plain", "filled", "accent", "empty"):
+            variable = file[name]
+            shape = (7, 5)[: variable.ndim]
+            expected = np.full(shape, getattr(variable, "_FillValue", ""), object)
+            stored = variable[...]
+            expected[tuple(map(slice, stored.shape))] = stored
+            for key in keys if variable.ndim == 2 else keys[:2]:
+                assert read_native(path, name, key, shape=shape).tolist() == expected[key].tolist()
+    with (
+        pytest.warns(bf.NativeReadWarning),
+        xr.open_dataset(path, engine="bedform") as found,
+        xr.open_dataset(path, engine="netcdf4") as wanted,
+    ):
+        xr.testing.assert_equal(found.load(), wanted.load())
 
 
 def test_missing_files_directories_and_classic_files_are_said_in_one_line(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import datetime as dt
 import io
 import json
 import os
+import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,6 +131,50 @@ def test_a_typing_error_in_a_path_names_what_lies_there(place: Path) -> None:
         "did you mean years/2002.nc or years/2001.nc?"
     )
     assert said(FileNotFoundError, lambda: bf.open("nothing/alike")).endswith("; check the path")
+
+
+def test_commands_in_messages_can_be_pasted_into_a_shell(place: Path) -> None:
+    odd = Path("it's $5 run.nc")
+    Path("years/2001.nc").rename(odd)
+    for call in (lambda: bf.learn(odd), lambda: bf.optimize(odd)):
+        message = said(bf.NotFoundError, call)
+        command = re.search(r"'(bedform watch .*?)'(?:,| turns)", message)
+        assert command is not None, message
+        assert shlex.split(command[1]) == ["bedform", "watch", str(odd)]
+    near = said(bf.NotFoundError, lambda: bf.open("it's $5 rum.nc"))
+    assert shlex.split(near.partition("did you mean ")[2].removesuffix("?")) == [str(odd)]
+    Path("years/2002.nc").rename("a year.nc")
+    assert said(bf.NotFoundError, lambda: bf.open("a yeer.nc")).endswith(
+        'did you mean "a year.nc"?'
+    )
+
+
+def test_commands_on_many_files_name_the_pattern_and_calls_the_list(place: Path) -> None:
+    pattern, paths = "years/*.nc", ["years/2001.nc", "years/2002.nc"]
+    learnt = said(bf.NotFoundError, lambda: bf.learn(pattern))
+    assert "'bedform watch \"years/*.nc\"' turns it on" in learnt
+    assert "bf.watch(paths) turns it on" in said(bf.NotFoundError, lambda: bf.learn(paths))
+    # The engine has the files alone.
+    optimized = said(bf.NotFoundError, lambda: bf.optimize(paths, concat_dim="phony_dim_0"))
+    assert "'bedform watch' of the same pattern or list" in optimized
+    refused = said(bf.InvalidArgumentError, lambda: bf.convert(paths, "all.nc"))
+    assert "choose a name such as all.zarr" in refused
+    assert "and 1 more" not in refused
+
+
+def test_a_group_that_is_no_text_is_told_what_names_one(place: Path) -> None:
+    for group in ((1, 2, 3), ["a"], 0, (), b"a"):
+        for opening in (xr.open_dataset, xr.open_datatree):
+            message = said(
+                bf.WrongTypeError,
+                lambda group=group, opening=opening: opening(
+                    "years/2001.nc", engine="bedform", group=group
+                ),
+            )
+            assert message.startswith(
+                "group must be the path of one group as text, such as 'forecast/surface', not "
+            )
+            assert repr(group) in message
 
 
 def test_writing_to_a_file_is_told_to_convert_it(place: Path) -> None:

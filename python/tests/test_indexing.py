@@ -314,3 +314,81 @@ def test_an_array_behaves_as_a_sequence_of_its_first_axis(cube: bedform.Array) -
     assert_same(np.asarray(cube, dtype="f8"), cube[...].astype("f8"))
     with pytest.raises(ValueError, match="copy"):
         np.array(cube, copy=False)
+
+
+FAR = [2**63, 2**64, 2**70, -(2**63) - 1, -(2**70)]
+
+
+@pytest.mark.parametrize("at", FAR)
+def test_positions_beyond_64_bits_are_out_of_bounds_of_their_axis(
+    cube: bedform.Array, at: int
+) -> None:
+    store = cube.store
+    ones = np.ones((4, 1, 6), "i4")
+
+    def in_session(act: Any) -> None:
+        with store.session() as session:
+            act(session)
+
+    calls: list[Any] = [
+        lambda: cube[:, at],
+        lambda: cube[:, [0, at]],
+        lambda: cube.read(np.s_[:, at]),
+        lambda: cube.explain(np.s_[:, at]),
+        lambda: cube.workload(np.s_[:, at]),
+        lambda: cube.prefetch(np.s_[:, at]),
+        lambda: cube.read_union([np.s_[:, at]]),
+        lambda: cube.oindex[:, [at]],
+        lambda: cube.vindex[[0], [at], [0]],
+        lambda: cube.__setitem__(np.s_[:, at], 0),
+        lambda: next(cube.iter_chunks(np.s_[:, at])),
+        lambda: in_session(lambda session: session.write_at("cube", np.s_[:, at], ones[:, 0])),
+    ]
+    for number, call in enumerate(calls):
+        with pytest.raises(bedform.OutOfBoundsError) as caught:
+            call()
+        assert f"index {at} is out of bounds for axis 1 of size 5" in str(caught.value), number
+    with pytest.raises(bedform.InvalidArgumentError, match="starts and shapes of boxes must"):
+        in_session(lambda session: session.declare([[0, at, 0]], [[4, 1, 6]]))
+    with pytest.raises(bedform.InvalidArgumentError, match=r"the start in cube must .* for axis 1"):
+        in_session(lambda session: session.write("cube", ones, start=(0, at, 0)))
+
+
+@pytest.mark.parametrize("at", FAR)
+def test_slices_beyond_64_bits_and_negative_ones_end_where_numpys_do(
+    cube: bedform.Array, at: int
+) -> None:
+    values = np.arange(120, dtype="i4").reshape(4, 5, 6)
+    for part in (slice(at), slice(at, None), slice(-at, at), slice(-3, at), slice(None, None, at)):
+        assert_same(cube[:, part], values[:, part])
+        assert_same(cube.oindex[:, part], values[:, part])
+        assert cube.explain(np.s_[:, part]).to_dict()["result_bytes"] == values[:, part].nbytes
+        cube[:, part] = values[:, part]
+    assert_same(cube[...], values)
+
+
+def test_selections_larger_than_memory_are_told_to_be_read_in_parts(tmp_path: Path) -> None:
+    store = bedform.create(tmp_path / "s.zarr", durability="process")
+    array = store.create_array("a", (2**40, 2**20), "i1", chunks=(1024, 1024))
+    calls: list[Any] = [
+        lambda: array[...],
+        lambda: array[:, 5:],
+        lambda: array.oindex[:],
+        lambda: array.vindex[:],
+        lambda: array.read_union([np.s_[:], np.s_[:], np.s_[:], np.s_[:], np.s_[:], np.s_[:]]),
+        lambda: array.__setitem__(Ellipsis, 1),
+    ]
+    for call in calls:
+        with pytest.raises(bedform.LimitExceededError) as caught:
+            call()
+        assert len(str(caught.value).splitlines()) == 1
+    assert array[-2:, -1].tolist() == [0, 0]
+    assert next(array.iter_chunks()) == (slice(0, 1024, 1), slice(0, 1024, 1))
+
+
+def test_clients_of_a_workload_are_counted_in_whole_numbers(cube: bedform.Array) -> None:
+    for clients in (0, -1, 1.5, "2", 2**70):
+        with pytest.raises(bedform.InvalidArgumentError, match="clients must"):
+            cube.workload(clients=clients)
+    with pytest.raises(bedform.LimitExceededError, match="clients: simulated are between"):
+        cube.workload(clients=2**40)

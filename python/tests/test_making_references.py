@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -24,6 +25,7 @@ from hypothesis import strategies as st
 from range_server import serving
 
 import bedform as bf
+from bedform import _reference_repository, _referencing
 from bedform.cli import run
 
 RANDOM = np.random.default_rng(43)
@@ -167,7 +169,9 @@ def test_every_storage_and_filter_is_read_as_hdf5_reads_it(form: str, inline: in
     assert attributes_of(group["plain"]) == {"units": "K", "valid_range": [0.5, 2.0]}
     assert dict(group.attrs) == {"title": "all kinds"}
     if inline == 0:
-        assert {array.path for array in made.arrays if array.stored_bytes} == set()
+        # Readers of kerchunk's sets would take its fill value for a mask.
+        stored = set() if form == "icechunk" else {"partly"}
+        assert {array.path for array in made.arrays if array.stored_bytes} == stored
 
 
 @pytest.mark.parametrize("by", ["Zstd()", "Blosc(shuffle=2)"])
@@ -219,6 +223,48 @@ def test_what_references_cannot_express_is_named_in_a_warning(form: str) -> None
     assert len(messages) == 3 and all("\n" not in message for message in messages)
     assert "'scaled'" in messages[2] and "scaleoffset" in messages[2]
     is_same_store(target_of(form), {"t": np.arange(3.0)})
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_set_without_any_variable_is_an_error_that_says_why(form: str, place: Path) -> None:
+    with h5py.File("a.h5", "w") as file:
+        file.create_dataset("t", data=np.arange(90), chunks=(30,), compression="lzf")
+    before = sorted(place.iterdir())
+    with pytest.raises(bf.UnsupportedError, match=r'a\.h5: no variable .*"t": its filter lzf'):
+        bf.references("a.h5", target_of(form))
+    assert sorted(place.iterdir()) == before
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_names_of_documents_are_left_out_and_other_names_are_kept(form: str) -> None:
+    documents = (".zarray", ".zattrs", ".zgroup", ".zmetadata", "zarr.json")
+    names = ("c", "0", "0.0", "a.b", "t t", "\u00e9", "{{x}}", "a%20b", "q?#[1]*", "'s'", '"q"')
+    with h5py.File("a.h5", "w") as file:
+        for name in (*documents, *(f"group/{name}" for name in documents), *names):
+            file[name] = np.arange(3.0)
+        file["zarr.json.group/.zgroup/t"] = np.arange(3.0)
+    with pytest.warns(bf.LeftOutWarning):
+        made = bf.references("a.h5", target_of(form), inline=0)
+    left_out = {*documents, *(f"group/{name}" for name in documents), "zarr.json.group/.zgroup/t"}
+    assert set(made.left_out) == left_out
+    is_same_store(target_of(form), dict.fromkeys(names, np.arange(3.0)))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_shuffle_after_compression_is_undone_by_us_alone_and_stored(form: str) -> None:
+    values = np.arange(33 * 17, dtype="i4").reshape(33, 17)
+    with h5py.File("a.h5", "w") as file:
+        options = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        options.set_chunk((10, 7))
+        options.set_deflate(4)
+        options.set_shuffle()
+        space = h5py.h5s.create_simple(values.shape)
+        h5py.Dataset(h5py.h5d.create(file.id, b"t", h5py.h5t.STD_I4LE, space, options))[...] = (
+            values
+        )
+    made = bf.references("a.h5", target_of(form), inline=0)
+    assert made.arrays[0].stored_bytes == values.nbytes
+    is_same_store(target_of(form), {"t": values})
 
 
 def test_chunks_with_other_filters_than_their_neighbours_are_stored() -> None:
@@ -312,6 +358,47 @@ def test_a_fill_value_beside_another_mask_is_kept_or_stored(form: str) -> None:
     np.testing.assert_array_equal(found, [1, 2, 5, np.nan, 5, 5, 5, 5])
 
 
+def write_fives(rows: int) -> None:
+    """Writes fives where chunks were never written, and as values, in a file without a mask."""
+    with h5py.File("a.h5", "w") as file:
+        array = file.create_dataset("t", (4, rows), "f8", chunks=(1, rows), fillvalue=5.0)
+        array[0] = np.arange(rows) % 7
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_fill_value_without_a_mask_masks_nothing(form: str) -> None:
+    write_fives(70)
+    target = target_of(form)
+    made = bf.references("a.h5", target, inline=0)
+    assert made.left_out == {}
+    store = icechunk_store(target) if form == "icechunk" else zarr_store(target)
+    expected = np.full((4, 70), 5.0)
+    expected[0] = np.arange(70) % 7
+    for found in (
+        xr.load_dataset(store, engine="zarr", consolidated=False),
+        xr.load_dataset(target, engine="bedform"),
+    ):
+        np.testing.assert_array_equal(found["t"].values, expected)
+
+
+def test_a_fill_value_of_nan_needs_no_mask() -> None:
+    with h5py.File("a.h5", "w") as file:
+        file.create_dataset("t", (8,), "f4", chunks=(4,), fillvalue=np.nan)[:4] = [0, 1, 2, 3]
+    made = bf.references("a.h5", "refs.json", inline=0)
+    assert made.references == 1 and made.left_out == {}
+    found = xr.load_dataset(zarr_store("refs.json"), engine="zarr", consolidated=False)["t"]
+    np.testing.assert_array_equal(found, [0, 1, 2, 3, *[np.nan] * 4])
+
+
+def test_a_large_variable_whose_fill_value_is_masked_gets_a_warning() -> None:
+    write_fives(1 << 20)
+    with pytest.warns(bf.LeftOutWarning, match="'t:_FillValue'.*xarray masks"):
+        made = bf.references("a.h5", "refs.json")
+    assert made.references == 1 and made.arrays[0].stored_bytes == 0
+    found = bf.open("refs.json")["t"]
+    assert found[:, 5].tolist() == [5.0] * 4 and found[0, 6] == 6
+
+
 def test_zeros_are_not_masked_where_chunks_are_missing() -> None:
     with h5py.File("a.h5", "w") as file:
         file.create_dataset("t", (8,), "f4", chunks=(4,))[:4] = [0, 1, 0, 2]
@@ -398,6 +485,40 @@ def test_files_without_chunks_are_cut_at_a_common_length(lengths: tuple[int, ...
     made = bf.references("?.h5", "refs.json", concat_dim="time", inline=0)
     assert made.arrays[0].chunks == (1, 40, 30) and made.references == sum(lengths)
     is_same_store("refs.json", {"t": np.concatenate(parts)})
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_variables_of_the_first_file_refer_to_the_file_that_labels_make_first(form: str) -> None:
+    for number, name in enumerate(("z", "a", "m")):
+        with netCDF4.Dataset(f"{name}.nc", "w") as file:
+            file.createDimension("time", None)
+            file.createDimension("x", 50)
+            # So that chunks lie elsewhere in each file.
+            file.createVariable(f"pad{number}", "f8", ("x",))[:] = RANDOM.normal(size=50)
+            file.createVariable("z", "f8", ("x",), zlib=True)[:] = np.arange(50.0)
+            file.createVariable("time", "f8", ("time",))[:] = np.arange(3) + 3 * number
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bf.LeftOutWarning)
+        bf.references("*.nc", target_of(form), inline=0)
+    group = zarr_group(target_of(form))
+    assert group["time"][...].tolist() == list(range(9))
+    assert group["z"][...].tolist() == list(range(50))
+
+
+def test_a_file_without_records_needs_no_fill_value_of_its_own() -> None:
+    for number, (length, fill) in enumerate(((4, 3.0), (0, 9.0), (4, 3.0))):
+        with h5py.File(f"{number}.h5", "w") as file:
+            options = {"chunks": (2, 5), "maxshape": (None, 5), "fillvalue": fill}
+            array = file.create_dataset("t", (length, 5), "f4", **options)
+            if length:
+                array[:2] = number
+            name_axis(array, 0)
+    files = ["0.h5", "1.h5", "2.h5"]
+    given: dict[str, Any] = {"concat_dim": "time", "compat": "override", "inline": 0}
+    made = bf.references(files, "refs", form="json", **given)
+    joined = np.concatenate([h5py.File(name)["t"][...] for name in files])
+    is_same_store("refs", {"t": joined})
+    assert made.files == 3
 
 
 def test_files_are_joined_along_an_inner_axis() -> None:
@@ -498,6 +619,32 @@ def test_files_have_absolute_or_relative_names_or_urls(place: Path) -> None:
         bf.references(files, "sets/e.json", names="nearby", **given)
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ["a{{b}}.nc", "a{%b.nc", "a\nb.nc", "\udcff.nc"])
+def test_a_name_that_readers_refuse_or_change_is_refused(form: str, name: str, place: Path) -> None:
+    if form == "icechunk" and "{" in name:
+        pytest.skip("Icechunk has no templates")
+    with h5py.File("a.nc", "w") as file:
+        file["t"] = np.arange(3.0)
+    Path("a.nc").rename(name)
+    with pytest.raises(bf.InvalidArgumentError) as caught:
+        bf.references(name, target_of(form))
+    assert "\n" not in str(caught.value) and any(
+        said in str(caught.value) for said in ("as templates", "no control characters", "as UTF-8")
+    )
+    assert [entry.name for entry in place.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["a b.nc", "\u00e9\u4e2d.nc", "a%20b.nc", "a?#b.nc", "a::b.nc"])
+@pytest.mark.parametrize("form", FORMS[:2])
+def test_files_of_any_name_are_read(form: str, name: str, place: Path) -> None:
+    (place / "some where").mkdir()
+    with h5py.File(place / "some where" / name, "w") as file:
+        file["t"] = np.arange(3.0)
+    bf.references(place / "some where" / name, target_of(form), inline=0)
+    is_same_store(target_of(form), {"t": np.arange(3.0)})
+
+
 def test_a_set_moves_with_its_files_if_their_names_are_relative(place: Path) -> None:
     (place / "old").mkdir()
     with h5py.File("old/a.nc", "w") as file:
@@ -519,10 +666,28 @@ def test_icechunk_reads_files_with_any_name(place: Path) -> None:
     assert zarr_group("refs")["t"][...].tolist() == list(range(9))
 
 
+@pytest.mark.skipif(not HAS_ICECHUNK, reason="no icechunk")
+def test_icechunk_reads_copies_that_are_newer_than_the_files(place: Path) -> None:
+    for name in ("here", "there"):
+        (place / name).mkdir()
+    with h5py.File("here/a.nc", "w") as file:
+        file["t"] = np.arange(3.0)
+    bf.references("here/a.nc", "refs", names=(place / "there").as_uri(), inline=0)
+    Path("here/a.nc").rename("there/a.nc")
+    later = Path("there/a.nc").stat().st_mtime_ns + 10 * 10**9
+    os.utime("there/a.nc", ns=(later, later))
+    assert zarr_group("refs")["t"][...].tolist() == [0, 1, 2]
+
+
 def test_a_file_at_a_url_is_referenced_by_its_url(place: Path) -> None:
     values = write_all_kinds("all.h5")
     with serving(place) as server:
         url = server.url("all.h5")
+        for wrong, said in ((f"{url}?token=secret", "has a query"), (url, 'names is "absolute"')):
+            names = "absolute" if wrong != url else "s3://bucket"
+            with pytest.raises(bf.InvalidArgumentError, match=said) as caught:
+                bf.references(wrong, "refs.json", names=names)
+            assert "secret" not in str(caught.value).replace("a secret", "")
         bf.references(url, "refs.json", inline=0)
         assert targets_of("refs.json") == {url}
         with bf.open("refs.json", allow_external=[url.rpartition("/")[0]]) as store:
@@ -547,9 +712,26 @@ def test_nothing_is_replaced_unless_it_is_a_set_and_asked_for(form: str, place: 
     assert sorted(place.iterdir()) == before
     (place / "mine").mkdir()
     (place / "mine/thesis.txt").write_text("words")
-    with pytest.raises(bf.ExistsError, match="is not"):
-        bf.references("day*.nc", "mine", form=form, overwrite=True)
+    (place / "mine.json").write_text('{"words": 3}')
+    (place / "link").symlink_to(target)
+    source = Path("day0.nc").read_bytes()
+    for mine in ("mine", "mine/thesis.txt", "mine.json", "link", "day0.nc"):
+        with pytest.raises(bf.ExistsError, match="is no set of references"):
+            # The names of the files in the set are not those of the files.
+            bf.references("day*.nc", mine, form=form, names="file:///else", overwrite=True)
     assert (place / "mine/thesis.txt").read_text() == "words"
+    assert (place / "mine.json").read_text() == '{"words": 3}'
+    assert Path("day0.nc").read_bytes() == source and (place / "link").is_symlink()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_set_of_another_form_is_replaced(form: str) -> None:
+    write_days(2)
+    for other in (form, *(other for other in ("json", "icechunk") if other != form)):
+        if other == "icechunk" and not HAS_ICECHUNK:
+            continue
+        bf.references("day*.nc", "refs", form=other, overwrite=True)
+        assert bf.open("refs")["t"].shape[0] == 12
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -565,6 +747,54 @@ def test_a_call_that_fails_leaves_nothing(form: str, place: Path) -> None:
     with pytest.raises(bf.NotFoundError):
         bf.references("day*.nc", f"missing/{target_of(form)}")
     assert sorted(place.iterdir()) == before
+
+
+@pytest.mark.parametrize("form", FORMS[1:])
+def test_a_directory_that_cannot_be_written_is_an_error_of_one_line(
+    form: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_days(1)
+    before = sorted(place.iterdir())
+
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    for name in ("write_tables", "write_repository"):
+        monkeypatch.setattr(_referencing, name, fail)
+    with pytest.raises(bf.NoSpaceError, match=f"cannot write '{target_of(form)}'") as caught:
+        bf.references("day0.nc", target_of(form))
+    assert "\n" not in str(caught.value) and sorted(place.iterdir()) == before
+
+
+@pytest.mark.skipif(not HAS_ICECHUNK, reason="no icechunk")
+def test_icechunk_takes_a_few_references_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = write_days()
+    monkeypatch.setattr(_reference_repository, "_AT_ONCE", 5)
+    bf.references("day*.nc", "refs", inline=0)
+    found = xr.load_dataset(icechunk_store("refs"), engine="zarr", consolidated=False)
+    xr.testing.assert_equal(found, expected)
+
+
+@pytest.mark.skipif(not HAS_ICECHUNK, reason="no icechunk")
+def test_an_error_of_icechunk_is_one_line(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import icechunk
+
+    write_days(1)
+    before = sorted(place.iterdir())
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise icechunk.IcechunkError("no\nsuch\nthing")
+
+    monkeypatch.setattr(icechunk.Repository, "create", refuse)
+    with pytest.raises(bf.IoError, match="cannot write 'refs': Icechunk has refused") as caught:
+        bf.references("day0.nc", "refs")
+    assert "\n" not in str(caught.value) and sorted(place.iterdir()) == before
+
+
+def test_inline_has_a_limit() -> None:
+    write_days(1)
+    with pytest.raises(bf.InvalidArgumentError, match="inline is at most 16 MiB"):
+        bf.references("day0.nc", "refs.json", inline="17 MiB")
 
 
 def test_the_suffix_or_the_form_decides(place: Path) -> None:

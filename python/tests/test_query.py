@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import xarray as xr
-
 from support import is_night
 
 import bedform as bf
@@ -128,7 +127,7 @@ def test_a_query_of_a_region_has_absolute_positions_and_masks_of_the_region(
     query = store.query("t2m > 295", region=region)
     whole = expected(data, "t2m > 295", query.dims).values
     np.testing.assert_array_equal(query.mask(), whole[region])
-    points = np.argwhere(whole[region]) + [3, 2, 4]
+    points = np.argwhere(whole[region]) + np.array([3, 2, 4])
     np.testing.assert_array_equal(query.points(), points)
     assert query.region == region
     by_name = store.query("t2m > 295", region={"time": slice(3, 9), "lon": 5})
@@ -360,3 +359,104 @@ def _evaluated(expression: str, data: xr.Dataset) -> Any:
     for name in ("minimum", "maximum"):
         text = text.replace(f"{name}(", f"np.{name}(")
     return data.eval(re.sub(r"\b(nan|inf)\b", r"np.\1", text))
+
+
+def _opened(tmp_path: Path, kind: str, **options: Any) -> tuple[xr.Dataset, xr.Dataset]:
+    """A lazy data set, and the same in memory."""
+    path = _write(_weather(np.random.default_rng(5)), tmp_path, kind)
+    lazy = xr.open_dataset(path, engine="bedform", **options)
+    return lazy, xr.open_dataset(path, engine="bedform").load()
+
+
+@pytest.mark.parametrize("options", [{}, {"chunks": {}}], ids=["lazy", "dask"])
+@pytest.mark.parametrize("kind", ["zarr", "nc"])
+def test_points_of_a_data_set_have_values_and_labels_after_selections(
+    tmp_path: Path, kind: str, options: dict[str, Any]
+) -> None:
+    """Slices, integers and labels cut the condition's variables; lists are evaluated by xarray."""
+    lazy, data = _opened(tmp_path, kind, **options)
+    for cut in (
+        lambda of: of,
+        lambda of: of.isel(time=slice(2, 9), lon=slice(3, None)),
+        lambda of: of.isel(time=4),
+        lambda of: of.sel(lat=slice(60, 20)),
+        lambda of: of.isel(lon=[1, 5, 2]),
+    ):
+        part, whole = cut(lazy), cut(data)
+        found = part.bedform.points("t2m > 295 and lsm > 0.3 and lat > 10").load()
+        truth = (whole.t2m > 295) & (whole.lsm > 0.3) & (whole.lat > 10)
+        places = np.argwhere(truth.values)
+        at = {dim: xr.Variable("points", places[:, i]) for i, dim in enumerate(truth.dims)}
+        expected = whole[["t2m", "lsm"]].isel(at)
+        xr.testing.assert_equal(found, expected)
+    limited = lazy.bedform.points("n > 0", values=["sp"], limit=3)
+    assert set(limited.data_vars) == {"sp"}
+    assert limited.sizes == {"points": 3}
+
+
+def test_points_of_an_array_are_found_by_its_name(tmp_path: Path) -> None:
+    """A nameless array is told to get one."""
+    lazy, data = _opened(tmp_path, "zarr")
+    found = lazy.t2m.isel(time=slice(1, 5)).bedform.points("t2m > 300 and lon < 100")
+    truth = (data.t2m.isel(time=slice(1, 5)) > 300) & (data.lon < 100)
+    assert found.sizes["points"] == int(truth.sum())
+    assert (found.lon < 100).all()
+    with pytest.raises(bf.InvalidArgumentError, match="rename"):
+        (lazy.t2m + 1).rename(None).bedform.points("t2m > 3")
+    with pytest.raises(bf.NotFoundError, match="lsm"):
+        lazy.bedform.points("lsn > 3")
+
+
+def _smooth(tmp_path: Path, kind: str) -> tuple[str, np.ndarray[Any, Any]]:
+    """A source with a field that rises along its first axis, with missing values."""
+    values = np.arange(64.0)[:, None, None] + np.random.default_rng(0).random((64, 40, 50))
+    values[5:9, 3] = np.nan
+    data = xr.Dataset({"t": (("z", "y", "x"), values)}, {"y": np.arange(40.0)})
+    packing = {"dtype": "i2", "scale_factor": 0.01, "add_offset": 30.0, "_FillValue": -32767}
+    path = str(tmp_path / f"s.{kind}")
+    if kind == "zarr":
+        bf.write_dataset(data, path, encoding={"t": {"chunks": (8, 40, 50)}})
+    elif kind == "nc":
+        encoding = {**packing, "chunksizes": (8, 40, 50), "zlib": True}
+        data.to_netcdf(path, encoding={"t": encoding})
+    else:
+        data.to_netcdf(path, format="NETCDF3_64BIT", encoding={"t": packing})
+    with xr.open_dataset(path, engine="netcdf4" if kind != "zarr" else "bedform") as opened:
+        return path, opened["t"].values
+
+
+@pytest.mark.parametrize("kind", ["zarr", "nc", "nc3"])
+def test_an_index_leaves_out_blocks_and_changes_no_result(tmp_path: Path, kind: str) -> None:
+    """Blocks whose ranges decide are not read; the others are evaluated."""
+    path, values = _smooth(tmp_path, kind)
+    cases = ["t > 60", "t < 3.5", "t >= 0", "t != 20", "not (t > 60)", "30 < t <= 31", "t - 1 > 62"]
+    before = {text: bf.open(path).query(text).count() for text in cases}
+    bf.index(path)
+    store = bf.open(path)
+    for text in cases:
+        spelled = text.replace("not ", "~").replace("30 < t <= 31", "(t > 30) & (t <= 31)")
+        truth = eval(spelled, {"t": values})  # noqa: S307 - the cases above
+        query = store.query(text)
+        assert query.count() == before[text] == int(truth.sum()), text
+        np.testing.assert_array_equal(query.points(), np.argwhere(truth))
+        np.testing.assert_array_equal(query.mask(), truth)
+    plan = store.query("t > 60").explain().to_dict()
+    assert plan["indexed"] == ["t"]
+    assert plan["blocks_pruned"] > plan["blocks"] // 2
+    assert plan["bytes"] < plan["bytes_of_scan"]
+    assert store.query("t > -5").explain().to_dict()["blocks_whole"] > 0
+
+
+def test_a_block_that_changed_after_it_was_indexed_is_scanned(tmp_path: Path) -> None:
+    """Direct writes and commits that are not settled are seen."""
+    path, values = _smooth(tmp_path, "zarr")
+    bf.index(path)
+    store = bf.open(path, mode="r+")
+    assert store.query("t > 1000").count() == 0
+    store["t"][0, 0, 0] = 2000.0
+    assert store.query("t > 1000").points().tolist() == [[0, 0, 0]]
+    with store.session(settle="later") as session:
+        session.write("t", np.full((1, 1, 3), 3000.0), start=(40, 2, 5))
+        session.commit()
+    assert store.query("t > 2500").count() == 3
+    assert store.query("t > 60").count() == int((values > 60).sum()) + 4

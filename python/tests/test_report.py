@@ -465,7 +465,7 @@ def test_the_page_of_a_pattern_has_the_name_of_the_directory(
     assert "months.report.html" in done.stdout, done.stderr
     bf.watch("months/*.nc")
     done = bedform_command("report", *joined)
-    assert "report 'months/*.nc' --concat-dim time --compat override" in done.stdout
+    assert 'report "months/*.nc" --concat-dim time --compat override' in done.stdout
     assert [one.name for one in tmp_path.glob("*.html")] == ["months.report.html"]
     done = bedform_command("advise", *joined[:1], "t", *joined[1:], "--reads", "time=1")
     assert "chunks" in done.stdout, done.stderr
@@ -501,6 +501,11 @@ def test_the_command_prints_the_page_or_the_facts(watched: Path, bedform_command
     assert set(facts) == set(_report.gather_facts(watched))
 
 
+def test_a_device_takes_the_page_and_stays(watched: Path, bedform_command: Bedform) -> None:
+    assert bedform_command("report", str(watched), "-o", "/dev/null").returncode == 0
+    assert Path("/dev/null").is_char_device()
+
+
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
@@ -508,7 +513,6 @@ def test_the_command_prints_the_page_or_the_facts(watched: Path, bedform_command
         (["{file}", "--budget", "lots"], "lots"),
         (["{file}", "-o", "."], "is a directory"),
         (["{file}", "-o", "none/x.html"], "no such directory"),
-        (["{file}", "-o", "/dev/null"], "-o - writes to stdout"),
         (["{file}", "-o", "-", "--json"], "leave one of them out"),
     ],
     ids=str,
@@ -645,3 +649,63 @@ def test_replicas_of_a_store_are_shown_as_used(tmp_path: Path) -> None:
     facts = _report.gather_facts(path, "200%")
     assert facts["replicas_are_current"]
     assert "None of them is used" not in page_of(path).text
+
+
+@pytest.mark.parametrize("place", ["file.nc", "store.zarr"])
+def test_the_page_shows_coordinates_where_an_axis_has_them(tmp_path: Path, place: str) -> None:
+    path = tmp_path / place
+    hours = np.datetime64("2001-01-01", "ns") + np.arange(96) * np.timedelta64(1, "h")
+    names = np.array([f"station {at}" for at in range(70)], object)
+    data = xr.Dataset(
+        {"t": (("time", "lat", "station", "level"), np.zeros((96, 80, 70, 2), "f4"))},
+        {"time": hours, "lat": np.linspace(89.5, -68.5, 80), "station": names},
+    )
+    if path.suffix == ".nc":
+        data.to_netcdf(path, engine="h5netcdf")
+    else:
+        bf.write_dataset(data, path)
+    bf.watch(path)
+    with bf.open(path, prefetch=False) as store:
+        for hour in range(24, 48):
+            store["t"][hour, 10:20, 35:40]
+    facts = _report.gather_facts(path)
+    assert [one["array"] for one in facts["reads"]] == ["t"]
+    time, lat, station, level = facts["reads"][0]["coordinates"]
+    assert (time["0"], time["95"], time["24"]) == ("2001-01-01", "2001-01-04 23:00", "2001-01-02")
+    assert (lat["0"], lat["79"]) == ("89.5", "-68.5")
+    assert station["0"] == "station 0"
+    assert level == {}
+    text = Page(_report_page.page_of(facts)).text
+    for said in ("time 24:48 (2001-01-02 to 2001-01-02 23:00)", "89.5", "station 0", "-68.5"):
+        assert said in text, said
+    # The coordinates that the report reads are no reads of a user.
+    again = _report.gather_facts(path)
+    assert [one["array"] for one in again["reads"]] == ["t"]
+    assert again["recorded"] == facts["recorded"]
+
+
+def test_coordinates_that_nobody_can_decode_are_positions(tmp_path: Path) -> None:
+    path = tmp_path / "odd.nc"
+    with h5py.File(path, "w") as file:
+        file["t"] = np.zeros((50, 40), "f4")
+        file["time"], file["lat"] = np.arange(50.0), np.full(40, np.nan)
+        file["time"].attrs["units"] = "days since the flood"
+        for axis, name in enumerate(("time", "lat")):
+            file[name].make_scale(name)
+            file["t"].dims[axis].attach_scale(file[name])
+    bf.watch(path)
+    with bf.open(path) as store:
+        store["t"][3:9, 4:8]
+    facts = _report.gather_facts(path)
+    assert facts["reads"][0]["coordinates"] == [{}, {}]
+    assert "time 3:9, lat 4:8" in Page(_report_page.page_of(facts)).text
+
+
+def test_the_next_step_for_a_list_of_files_is_a_call(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{year}.nc" for year in (2001, 2002)]
+    for number, path in enumerate(paths):
+        data = xr.Dataset({"t": ("time", [1.0, 2.0])}, {"time": [2 * number, 2 * number + 1]})
+        data.to_netcdf(path, engine="h5netcdf")
+    assert "bf.watch(paths)" in page_of(paths).text
+    bf.watch(paths)
+    assert "bf.report(paths, concat_dim='time')" in page_of(paths, concat_dim="time").text

@@ -308,7 +308,7 @@ def test_programs_that_are_not_there_are_refused_in_one_line(
     assert "no such program" in refused(bedform_command, tmp_path / "nothing")
     done = bedform_command("run", "--report", str(tmp_path / "no" / "r.json"), "touch", "/no/way")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), "before the program has run"
-    assert str(tmp_path / "no" / "r.json") in done.stderr
+    assert f"{str(tmp_path / 'no')!r}: no such directory" in done.stderr
     (tmp_path / "text").write_text("hello\n")
     assert "make it executable" in refused(bedform_command, tmp_path / "text")
     assert '"64 apples" is not a size' in refused(bedform_command, "--min", "64 apples", "true")
@@ -331,8 +331,92 @@ def test_damaged_programs_are_left_to_the_system(static: Path, tmp_path: Path) -
     assert _run.why_unseen(program) is None
 
 
+def limited(kibibytes: int, *command: str | Path) -> subprocess.CompletedProcess[str]:
+    """Runs a program under a limit of file sizes."""
+    words = ["bash", "-c", f'ulimit -f {kibibytes}; exec "$@"', "bash", *map(str, command)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+
+@pytest.mark.parametrize(
+    ("kibibytes", "said"),
+    [
+        (0, "bedform: the report was not written: {!r}: the file would be too large"),
+        (
+            255,
+            "bedform: the report lacks the reads of 1 process: each counts in a file of 256.0 KiB",
+        ),
+        (256, ""),
+    ],
+)
+def test_under_a_limit_of_file_sizes_a_program_ends_as_without(
+    kibibytes: int, said: str, reads: Path, data: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "report.json"
+    watching = [*command_line(), "run", "--report", place, "--"]
+    alone = limited(kibibytes, reads, "strided", data)
+    watched = limited(kibibytes, *watching, reads, "strided", data)
+    assert (watched.returncode, watched.stdout) == (alone.returncode, alone.stdout)
+    assert alone.returncode == 0
+    assert watched.stderr.startswith(said.format(str(place)))
+    assert watched.stderr.count("\n") == bool(said)
+    assert not list(tmp_path.glob(".*")), "nothing is left beside it"
+    if kibibytes:
+        report = json.loads(place.read_text())
+        assert report["unseen"]["uncounted_processes"] == (kibibytes < 256)
+        assert len(report["files"]) == (kibibytes >= 256)
+    # A program that passes the limit is killed as ever.
+    script = (
+        "import signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n"
+        "open(sys.argv[1], 'rb').read(9999); open(sys.argv[2], 'wb').write(bytes(999_999))"
+    )
+    passing = [sys.executable, "-c", script, data, tmp_path / "big"]
+    assert limited(kibibytes, *passing).returncode == -signal.SIGXFSZ
+    assert limited(kibibytes, *watching, *passing).returncode == 128 + signal.SIGXFSZ
+
+
+def test_a_report_replaces_reports_and_no_other_file(
+    tmp_path: Path, bedform_command: Bedform
+) -> None:
+    place = tmp_path / "reads.json"
+    words = ("run", "--report", str(place))
+    for code in (3, 4):
+        assert bedform_command(*words, "sh", "-c", f"exit {code}").returncode == code
+        assert json.loads(place.read_text())["exit_code"] == code
+    place.write_text("")
+    assert bedform_command(*words, "true").returncode == 0, "as mktemp makes it"
+    assert json.loads(place.read_text())["report"] == "bedform run"
+    place.write_text('{"a thesis": true}')
+    refused = bedform_command(*words, "touch", str(tmp_path / "ran"))
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr == (
+        f"bedform: {str(place)!r} exists and is no report of bedform run: "
+        "choose another name, or --overwrite\n"
+    )
+    assert not (tmp_path / "ran").exists(), "before the program has run"
+    assert place.read_text() == '{"a thesis": true}'
+    # A file that the program itself writes there is kept, too.
+    place.unlink()
+    done = bedform_command(*words, "sh", "-c", f"echo mine > {place}; exit 5")
+    assert (done.returncode, place.read_text()) == (5, "mine\n")
+    spare = tmp_path / "reads.json.bedform-run"
+    assert f"the report is in {str(spare)!r}" in done.stderr
+    assert json.loads(spare.read_text())["exit_code"] == 5
+    assert bedform_command(*words, "--overwrite", "true").returncode == 0
+    assert json.loads(place.read_text())["exit_code"] == 0
+
+
+def test_a_report_goes_into_pipes(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    words = [*command_line(), "run", "--report", str(pipe), "true"]
+    with subprocess.Popen(words) as child:
+        assert json.loads(pipe.read_text())["exit_code"] == 0
+    assert child.returncode == 0
+
+
 def test_tables_that_are_not_whole_are_left_out(tmp_path: Path) -> None:
     for number, content in enumerate([b"", b"x" * 100, bytes(512 * 512), b"\xff" * 512 * 512]):
         (tmp_path / f"{number}.part").write_bytes(content)
     report = read_report(tmp_path)
     assert (report["processes"], report["files"]) == ([], [])
+    assert report["unseen"]["uncounted_processes"] == 4

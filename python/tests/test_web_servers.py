@@ -87,3 +87,26 @@ def test_what_is_missing_behind_a_redirect_is_absent_only_if_it_was_the_same_obj
         monkeypatch.setattr(Handler, "location", location)
         with pytest.raises(bf.BedformError, match="redirect"):
             bf.open(address)["t"][...]
+
+
+PAGE = b"<!DOCTYPE html>\n<html><head><title>Earthdata\n Login</title></head></html>"
+
+
+@pytest.mark.parametrize("name", ["page.nc", "page.zarr", "page", "page.json", "page.nc?token=x"])
+def test_a_login_page_in_the_place_of_data_is_named_by_its_title(
+    tmp_path: Path, address: str, name: str
+) -> None:
+    """Servers without a session answer every request with their page, and status 200."""
+    place = tmp_path / name.partition("?")[0]
+    if place.suffix in ("", ".zarr"):
+        place.mkdir()
+        place /= "zarr.json"
+    place.write_bytes(PAGE)
+    with pytest.raises(bf.UnsupportedError) as caught:
+        bf.open(f"{address.removesuffix('s.zarr')}{name}")
+    said = str(caught.value)
+    assert name.partition("?")[0] in said
+    assert 'a web page, "Earthdata Login", as servers send for a login' in said
+    assert "\n" not in said
+    with pytest.raises(bf.UnsupportedError, match='a web page, "Earthdata Login"'):
+        bf.open(tmp_path / name.partition("?")[0])

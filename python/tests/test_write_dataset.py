@@ -31,6 +31,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Consolidated metadata"),
     pytest.mark.filterwarnings("ignore:The data type"),
     pytest.mark.filterwarnings("ignore:Object at .bedform-lock"),
+    # xarray's, of encodings that have no room for NaN.
+    pytest.mark.filterwarnings("ignore:saving variable"),
 ]
 
 
@@ -108,6 +110,114 @@ def test_missing_data_stay_missing(tmp_path: Path, encoding: dict[str, float]) -
     xr.testing.assert_identical(opened(tmp_path / "s.zarr"), dataset)
     write(dataset, tmp_path / "s.zarr", append_dim="x")
     assert np.isnan(opened(tmp_path / "s.zarr")["v"]).values.tolist() == [False, True] * 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "fill"), [("U4", "none"), (object, "none"), ("S4", "none"), ("S4", b"none")]
+)
+def test_a_fill_value_of_text_is_read_by_both_engines(
+    tmp_path: Path, kind: Any, fill: str | bytes
+) -> None:
+    values = np.array(["a", "none", ""], "U4").astype(kind)
+    dataset = xr.Dataset({"v": ("x", values)})
+    dataset["v"].encoding = {"_FillValue": fill}
+    write(dataset, tmp_path / "s.zarr")
+    found = [xr.open_dataset(tmp_path / "s.zarr", engine=one).load() for one in ("bedform", "zarr")]
+    xr.testing.assert_identical(*found)
+    if kind != "S4":
+        assert found[0]["v"].isnull().values.tolist() == [False, True, False]
+
+
+PACKED = {"dtype": "int16", "scale_factor": 0.004}
+TOO_LARGE = (
+    r"'v': values from 1 to 271 do not fit int16 with scale_factor 0.004, "
+    r"which holds -131.072 to 131.068"
+)
+
+
+@pytest.mark.parametrize("is_given", [True, False])
+def test_packed_values_that_overflow_are_warned_of_or_refused(
+    tmp_path: Path, is_given: bool
+) -> None:
+    dataset = xr.Dataset({"v": ("x", np.array([1.0, np.nan, 271.0], "f4"))})
+    encoding = {**PACKED, "_FillValue": -32768}
+    if not is_given:
+        dataset["v"].encoding = encoding
+    options = {"encoding": {"v": encoding}} if is_given else {}
+    with pytest.raises(bf.InvalidArgumentError, match=f"^{TOO_LARGE}: choose another dtype"):
+        write(dataset, tmp_path / "s.zarr", on_overflow="error", **options)
+    assert not list(tmp_path.iterdir())
+    with pytest.warns(bf.ConversionWarning, match=f"^{TOO_LARGE}: other values are stored"):
+        write(dataset, tmp_path / "s.zarr", **options)
+    # xarray's cast wraps.
+    np.testing.assert_allclose(opened(tmp_path / "s.zarr")["v"], [1, np.nan, 8.856], rtol=1e-6)
+    with pytest.raises(bf.InvalidArgumentError, match="on_overflow must be 'warn' or 'error'"):
+        write(dataset, tmp_path / "t.zarr", on_overflow="ignore")
+
+
+def test_values_that_overflow_in_an_append_or_a_region_are_refused(tmp_path: Path) -> None:
+    fits = xr.Dataset({"v": ("x", [1.0, 100.0])})
+    write(fits, tmp_path / "s.zarr", encoding={"v": PACKED}, on_overflow="error")
+    large = xr.Dataset({"v": ("x", [1.0, 271.0])})
+    for place in ({"append_dim": "x"}, {"region": {"x": slice(0, 2)}}, {"mode": "a"}):
+        with pytest.raises(bf.InvalidArgumentError, match=TOO_LARGE):
+            write(large, tmp_path / "s.zarr", on_overflow="error", **place)
+        xr.testing.assert_allclose(opened(tmp_path / "s.zarr"), fits)
+
+
+def test_blocks_of_dask_that_overflow_are_warned_of_once_or_refused(tmp_path: Path) -> None:
+    values = np.linspace(0, 500, 64).reshape(8, 8)
+    dataset = xr.Dataset({"v": (("y", "x"), values)}).chunk({"y": 2})
+    said = r"'v': some values do not fit int16 with scale_factor 0.004, which holds -131.072"
+    options: dict[str, Any] = {"encoding": {"v": PACKED}}
+    with pytest.raises(bf.InvalidArgumentError, match=said):
+        write(dataset, tmp_path / "s.zarr", on_overflow="error", **options)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        write(dataset, tmp_path / "s.zarr", **options)
+    [warning] = [one for one in caught if one.category is bf.ConversionWarning]
+    assert str(warning.message).startswith(said.replace("\\", ""))
+    later = write(dataset, tmp_path / "t.zarr", compute=False, on_overflow="error", **options)
+    with pytest.raises(bf.InvalidArgumentError, match=said):
+        later.compute()
+
+
+@pytest.mark.parametrize(
+    ("values", "encoding", "is_right"),
+    [
+        ([-32768.4, 32767.4], {"dtype": "int16"}, True),
+        ([32767.6], {"dtype": "int16"}, False),
+        ([-32768.6], {"dtype": "int16"}, False),
+        ([32767.0], {"dtype": "int16", "add_offset": 1.0}, True),
+        ([32767.0], {"dtype": "int16", "add_offset": -1.0}, False),
+        ([-3276.8, 3276.7], {"dtype": "int16", "scale_factor": 0.1}, True),
+        ([3276.8, -3276.7], {"dtype": "int16", "scale_factor": -0.1}, True),
+        ([3276.9], {"dtype": "int16", "scale_factor": -0.1}, False),
+        ([200.0, np.nan], {"dtype": "int8", "_Unsigned": "true", "_FillValue": -1}, True),
+        ([-1.0], {"dtype": "int8", "_Unsigned": "true", "_FillValue": 5}, False),
+        ([np.inf], {"dtype": "int32", "_FillValue": -1}, False),
+        ([np.nan], {"dtype": "int32", "_FillValue": -1}, True),
+        ([1e300, np.inf], {"dtype": "float32"}, False),
+        ([3e38, np.inf, np.nan], {"dtype": "float32"}, True),
+        ([300], {"dtype": "uint8"}, False),
+        ([-1], {"dtype": "uint64"}, False),
+        ([255], {"dtype": "uint8"}, True),
+        ([], {"dtype": "uint8"}, True),
+    ],
+)
+def test_values_at_the_ends_of_a_range_are_judged_as_they_are_read_back(
+    tmp_path: Path, values: list[float], encoding: dict[str, Any], is_right: bool
+) -> None:
+    dataset = xr.Dataset({"v": ("x", np.array(values, "f8" if not values else None))})
+    options: dict[str, Any] = {"encoding": {"v": encoding}}
+    if not is_right:
+        with pytest.raises(bf.InvalidArgumentError, match="do not fit"):
+            write(dataset, tmp_path / "s.zarr", on_overflow="error", **options)
+        return
+    write(dataset, tmp_path / "s.zarr", on_overflow="error", **options)
+    step = abs(encoding.get("scale_factor", 1.0)) if encoding["dtype"] != "float32" else 0
+    found = opened(tmp_path / "s.zarr")["v"].astype("f8")
+    np.testing.assert_allclose(found, values, atol=step / 2 * 1.001, rtol=1e-6)
 
 
 def test_attributes_that_are_nan_or_infinite_are_what_to_zarr_writes(tmp_path: Path) -> None:
@@ -646,3 +756,9 @@ def test_a_region_of_another_size_is_said_with_the_sizes(tmp_path: Path) -> None
     said = "the region has 1 of the 4 indices along 'time', the data set has 2"
     with pytest.raises(bf.InvalidArgumentError, match=said):
         bf.write_dataset(dataset.isel(time=[0, 1]), path, region={"time": slice(3, 5)})
+    for part in (slice(2**70, None), slice(None, -(2**70))):
+        with pytest.raises(bf.InvalidArgumentError, match="has 0 of the 4 indices along 'time'"):
+            bf.write_dataset(dataset.isel(time=[0, 1]), path, region={"time": part})
+    for bound in ("2001-01-01", 1.5, True):
+        with pytest.raises(bf.WrongTypeError, match="region of 'time': the slice takes positions"):
+            bf.write_dataset(dataset, path, region={"time": slice(bound, None)})

@@ -321,3 +321,31 @@ def test_structures_that_nothing_can_be_are_refused(tmp_path: Path, dtype: Any) 
     store = bf.open(tmp_path / "s")
     assert list(store.arrays()) == ["good"]
     assert "dtype" in store.refused()["bad"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "quoted"),
+    [
+        ("<i4", "0"), ("<i2", " -7 "), (">i8", "9223372036854775807"), ("|u1", "255"),
+        ("<u8", "18446744073709551615"), ("<f4", "1e20"), ("<f8", "-1.5"), ("<f8", "nan"),
+        ("<f4", "-inf"), ("<f2", "0"), ("|b1", "true"), ("<U3", "0"), ("|S3", "YWI="),
+    ],
+)  # fmt: skip
+def test_quoted_fill_values_of_v2_are_those_that_zarr_python_reads(
+    tmp_path: Path, dtype: str, quoted: str
+) -> None:
+    written(tmp_path / "a", np.zeros(4, dtype), 2)
+    rewritten(tmp_path / "a", fill_value=quoted)
+    check(tmp_path / "a", zarr.open_array(tmp_path / "a", mode="r")[...])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "quoted"), [("<i4", "1.5"), ("|u1", "256"), ("<f8", "none"), ("|b1", "false")]
+)
+def test_quoted_fill_values_that_are_no_such_number_are_refused(
+    tmp_path: Path, dtype: str, quoted: str
+) -> None:
+    written(tmp_path / "a", np.zeros(4, dtype), 2)
+    rewritten(tmp_path / "a", fill_value=quoted)
+    with pytest.raises(bf.CorruptError, match="fill_value: expected a value of"):
+        bf.open(tmp_path / "a")

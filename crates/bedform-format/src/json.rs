@@ -25,7 +25,7 @@ mod texts;
 use serde::de::DeserializeSeed;
 use serde_json::{Map, Value};
 
-use crate::Limits;
+use crate::{Limits, web_page};
 use scan::scan;
 use strict::{StrictBuilder, TextSlot, ValuesBudget};
 
@@ -81,6 +81,9 @@ pub enum JsonError {
     /// Not JSON, or a duplicate key.
     #[error("not valid JSON: {0}")]
     Syntax(String),
+    /// A web page, by its description.
+    #[error("it is {0}")]
+    WebPage(String),
 }
 
 /// Parses a document.
@@ -175,6 +178,9 @@ fn parse_within(
     let size = bytes.len() as u64;
     if size > limits.metadata_bytes_max {
         return Err(JsonError::TooLarge { bytes: size, limit: limits.metadata_bytes_max });
+    }
+    if let Some(page) = web_page::description(bytes) {
+        return Err(JsonError::WebPage(page));
     }
     let quoted = scan(bytes, limits.metadata_depth_max)?;
     let text = utf8(quoted.as_deref().unwrap_or(bytes))?;

@@ -18,6 +18,7 @@
 //! | [`metadata`] | arrays and groups: Zarr v3 and v2 documents |
 //! | [`archive`] | many foreign files that are read as one store |
 //! | [`chunk_map`] | the extents of a foreign file's variables |
+//! | [`index`] | records of value indexes, which name blocks and source objects |
 //! | [`log`] | segments, sections, directories and roots of the log |
 //! | [`replica`] | catalogues of replicas, and the elements of each replica |
 //! | [`sealed`] | JSON objects with an embedded checksum |
@@ -26,6 +27,7 @@
 //! | [`hdf5`] | the metadata of HDF5 and NetCDF-4 files |
 //! | [`references`] | sets of references into other files, as kerchunk writes them |
 //! | [`mod@trace`] | recorded reads, their selections, and the knowledge merged from them |
+//! | [`web_page`] | web pages in the place of data |
 
 pub mod archive;
 pub mod base64;
@@ -36,6 +38,7 @@ pub mod dtype;
 mod fields;
 pub mod hdf5;
 pub mod header;
+pub mod index;
 pub mod json;
 pub mod limits;
 pub mod log;
@@ -49,6 +52,7 @@ pub mod shard;
 pub mod shown;
 pub mod size;
 pub mod trace;
+pub mod web_page;
 
 pub use codec::{BytesCodec, CodecChain, Serializer};
 pub use dtype::{DataType, Endian, TimeUnit};

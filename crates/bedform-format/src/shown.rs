@@ -81,6 +81,44 @@ pub fn message(text: String) -> String {
     }
 }
 
+/// Quotes a word for a POSIX shell where it needs quotes, so that a command in a message can be
+/// pasted.
+///
+/// Messages put commands into single quotes, so that words get double ones where these are enough.
+///
+/// ```
+/// use bedform_format::shown::shell_quoted;
+/// assert_eq!(shell_quoted("g/t_2"), "g/t_2");
+/// assert_eq!(shell_quoted("it's 5"), "\"it's 5\"");
+/// assert_eq!(shell_quoted("$HOME"), "'$HOME'");
+/// ```
+pub fn shell_quoted(text: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return Cow::Borrowed(text);
+    }
+    // The shell interprets these within double quotes, too.
+    Cow::Owned(match text.contains(['"', '$', '`', '\\', '!']) {
+        false => format!("\"{text}\""),
+        true => format!("'{}'", text.replace('\'', "'\"'\"'")),
+    })
+}
+
+/// Quotes a path for a shell, as [`shell_quoted`]; a leading `-` gets `./`, since it would be an
+/// option.
+///
+/// ```
+/// use bedform_format::shown::shell_path;
+/// assert_eq!(shell_path("era5 1.nc"), "\"era5 1.nc\"");
+/// assert_eq!(shell_path("-r"), "./-r");
+/// ```
+pub fn shell_path(path: &str) -> Cow<'_, str> {
+    if path.starts_with('-') {
+        return Cow::Owned(shell_quoted(&format!("./{path}")).into_owned());
+    }
+    shell_quoted(path)
+}
+
 fn without_middle(text: &str) -> String {
     let end = MESSAGE_CHARS_MAX / 4;
     let start = MESSAGE_CHARS_MAX - end - ELLIPSIS.len();

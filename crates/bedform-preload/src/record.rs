@@ -2,7 +2,8 @@
 //!
 //! If the report has a directory, the memory is a mapped file there. The kernel keeps its pages
 //! when the process is killed, calls `_exit` or executes another program, so no final write is
-//! needed. `bedform run` reads these files. Without a directory the counters are not reported.
+//! needed. `bedform run` reads these files. Without a directory the counters are not reported. An
+//! empty file stands for a process whose counters found no space, or passed its limit of file sizes.
 //!
 //! A file has [`RECORDS`] records of [`RECORD_BYTES`] bytes: the process, the sum of all files that
 //! lost their record, and one record per file. A record is a path (256 bytes, padded with zeros)
@@ -237,6 +238,9 @@ fn map_file() -> Option<*mut u8> {
 
 fn map_descriptor(descriptor: i32) -> Option<*mut u8> {
     let bytes = RECORDS * RECORD_BYTES;
+    if !may_be_as_large(bytes) {
+        return None;
+    }
     // Allocates the whole file: a write to a mapped page without disk space would kill the program.
     // SAFETY: the descriptor is open.
     let allocated =
@@ -246,6 +250,15 @@ fn map_descriptor(descriptor: i32) -> Option<*mut u8> {
     }
     let start = arena::map_raw(bytes, libc::MAP_SHARED, descriptor);
     (!start.is_null()).then_some(start)
+}
+
+/// True if the process may make a file of so many bytes. Just to try would kill it: the system sends
+/// `SIGXFSZ` to a process that passes its limit (`ulimit -f`).
+fn may_be_as_large(bytes: usize) -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit is written to a value of its type.
+    let code = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    code == 0 && bytes as u64 <= limit.rlim_cur
 }
 
 /// Fills the file, on file systems that cannot allocate ahead.

@@ -4,14 +4,14 @@
 //! array a number takes the array's type, or the default type of its own kind if that kind is the
 //! greater one: float64 for a float beside integers. Functions give their numbers a type.
 
-use crate::decode::ValueDecoding;
 use crate::elementwise::Property;
+use crate::error::ExpressionError;
 use crate::evaluate::Predicate;
 use crate::numeric::{BinaryOperation, UnaryOperation, holds};
+use crate::operand::Operand;
 use crate::packed;
-use crate::parse::ExpressionError;
 use crate::syntax::{
-    ArithmeticSign, Comparison, Function, Literal, LogicSign, Syntax, SyntaxKind, Written,
+    ArithmeticSign, ComparisonSign, Function, Literal, LogicSign, Syntax, SyntaxKind, Written,
 };
 use crate::tree::{Joint, Node};
 use crate::types::{float_of, promoted};
@@ -22,15 +22,6 @@ const NODES_MAX: usize = 100_000;
 /// The longest part of an expression in a message, in characters.
 const SHOWN_MAX: usize = 40;
 
-/// An array of an expression.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Operand {
-    /// The name of the array, for messages.
-    pub name: String,
-    /// How its stored elements become values.
-    pub decoding: ValueDecoding,
-}
-
 /// Makes the typed tree of a syntax tree.
 pub(crate) fn predicate(
     syntax: &Syntax,
@@ -39,8 +30,8 @@ pub(crate) fn predicate(
     let names = operands.iter().map(|operand| operand.name.clone()).collect();
     let binder = Binder { operands, names };
     let root = match binder.bind(syntax)? {
-        Bound::Literal(Literal::Bool(value)) => Node::truth(value),
-        Bound::Node(node) if node.value_type == ValueType::Bool => node,
+        BoundPart::Literal(Literal::Bool(value)) => Node::truth(value),
+        BoundPart::Node(node) if node.value_type == ValueType::Bool => node,
         other => {
             return Err(ExpressionError::of_whole(format!(
                 "the expression gives {} for each element, not a condition: compare with something",
@@ -51,14 +42,14 @@ pub(crate) fn predicate(
     Ok(Predicate::new(operands, root))
 }
 
-/// What a part of an expression is.
-enum Bound {
+/// A part of an expression with its type, as far as it has one.
+enum BoundPart {
     /// A Python number.
     Literal(Literal),
     Node(Node),
 }
 
-impl Bound {
+impl BoundPart {
     fn kind(&self) -> String {
         match self {
             Self::Literal(Literal::Bool(_)) => "a truth value".into(),
@@ -74,17 +65,17 @@ struct Binder<'a> {
 }
 
 impl Binder<'_> {
-    fn bind(&self, syntax: &Syntax) -> Result<Bound, ExpressionError> {
+    fn bind(&self, syntax: &Syntax) -> Result<BoundPart, ExpressionError> {
         let column = syntax.column;
         let bound = match &syntax.kind {
             SyntaxKind::Name(index) => {
-                Bound::Node(Node::column(*index, self.operands[*index].decoding.decoded()))
+                BoundPart::Node(Node::column(*index, self.operands[*index].decoding.decoded()))
             }
-            SyntaxKind::Number(literal) => Bound::Literal(*literal),
+            SyntaxKind::Number(literal) => BoundPart::Literal(*literal),
             SyntaxKind::Negate(operand) => negate(self.bind(operand)?, column)?,
             SyntaxKind::Not { is_word, operand } => {
                 let sign = if *is_word { "not" } else { "~" };
-                Bound::Node(self.condition(operand, sign, column)?.negated())
+                BoundPart::Node(self.condition(operand, sign, column)?.negated())
             }
             SyntaxKind::Arithmetic(sign, left, right) => {
                 arithmetic(*sign, self.bind(left)?, self.bind(right)?, column)?
@@ -100,16 +91,16 @@ impl Binder<'_> {
                     LogicSign::Or | LogicSign::BitOr => Joint::Or,
                     LogicSign::BitXor => Joint::Xor,
                 };
-                Bound::Node(Node::logic(joint, conditions?))
+                BoundPart::Node(Node::logic(joint, conditions?))
             }
             SyntaxKind::Call(function, arguments) => {
-                let arguments: Result<Vec<Bound>, _> =
+                let arguments: Result<Vec<BoundPart>, _> =
                     arguments.iter().map(|argument| self.bind(argument)).collect();
                 self.call(*function, arguments?, column)?
             }
         };
         match &bound {
-            Bound::Node(node) if node.size > NODES_MAX => Err(too_large(column)),
+            BoundPart::Node(node) if node.size > NODES_MAX => Err(too_large(column)),
             _ => Ok(bound),
         }
     }
@@ -123,8 +114,8 @@ impl Binder<'_> {
     ) -> Result<Node, ExpressionError> {
         let bound = self.bind(syntax)?;
         match bound {
-            Bound::Literal(Literal::Bool(value)) => return Ok(Node::truth(value)),
-            Bound::Node(node) if node.value_type == ValueType::Bool => return Ok(node),
+            BoundPart::Literal(Literal::Bool(value)) => return Ok(Node::truth(value)),
+            BoundPart::Node(node) if node.value_type == ValueType::Bool => return Ok(node),
             _ => (),
         }
         let mut shown = Written(syntax, &self.names).to_string();
@@ -149,9 +140,9 @@ impl Binder<'_> {
     fn comparisons(
         &self,
         first: &Syntax,
-        rest: &[(Comparison, Syntax)],
+        rest: &[(ComparisonSign, Syntax)],
         column: usize,
-    ) -> Result<Bound, ExpressionError> {
+    ) -> Result<BoundPart, ExpressionError> {
         let mut left = self.bind(first)?;
         let mut conditions = Vec::with_capacity(rest.len());
         let mut size = 0;
@@ -164,34 +155,34 @@ impl Binder<'_> {
                 return Err(too_large(column));
             }
             conditions.push(condition);
-            left = next.unwrap_or(Bound::Literal(Literal::Bool(false)));
+            left = next.unwrap_or(BoundPart::Literal(Literal::Bool(false)));
         }
         let node = if conditions.len() == 1 {
             conditions.remove(0)
         } else {
             Node::logic(Joint::And, conditions)
         };
-        Ok(Bound::Node(node))
+        Ok(BoundPart::Node(node))
     }
 
     fn compare(
         &self,
-        comparison: Comparison,
-        left: Bound,
-        right: Bound,
+        comparison: ComparisonSign,
+        left: BoundPart,
+        right: BoundPart,
         column: usize,
     ) -> Result<Node, ExpressionError> {
         let (left, right) = match (left, right) {
-            (Bound::Literal(one), Bound::Literal(other)) => {
+            (BoundPart::Literal(one), BoundPart::Literal(other)) => {
                 return Ok(Node::truth(holds(comparison, python_order(one, other))));
             }
-            (Bound::Node(node), Bound::Literal(literal)) => {
+            (BoundPart::Node(node), BoundPart::Literal(literal)) => {
                 match beyond_integers(comparison, &node, literal) {
                     Some(answer) => return Ok(Node::truth(answer)),
                     None => beside(node, literal, column)?,
                 }
             }
-            (Bound::Literal(literal), Bound::Node(node)) => {
+            (BoundPart::Literal(literal), BoundPart::Node(node)) => {
                 match beyond_integers(comparison.flipped(), &node, literal) {
                     Some(answer) => return Ok(Node::truth(answer)),
                     None => {
@@ -200,7 +191,7 @@ impl Binder<'_> {
                     }
                 }
             }
-            (Bound::Node(left), Bound::Node(right)) => with_comparable_types(left, right),
+            (BoundPart::Node(left), BoundPart::Node(right)) => with_comparable_types(left, right),
         };
         Ok(packed::comparison(comparison, left, right, self.operands))
     }
@@ -208,9 +199,9 @@ impl Binder<'_> {
     fn call(
         &self,
         function: Function,
-        arguments: Vec<Bound>,
+        arguments: Vec<BoundPart>,
         column: usize,
-    ) -> Result<Bound, ExpressionError> {
+    ) -> Result<BoundPart, ExpressionError> {
         let mut arguments = arguments.into_iter();
         let (Some(first), second) = (arguments.next(), arguments.next()) else {
             return Err(ExpressionError::at(column, "an argument is missing"));
@@ -232,11 +223,11 @@ impl Binder<'_> {
             (Function::Minimum, Some(second)) => extreme(true, first, second, column)?,
             (Function::Maximum, Some(second)) => extreme(false, first, second, column)?,
         };
-        Ok(Bound::Node(node))
+        Ok(BoundPart::Node(node))
     }
 }
 
-impl Bound {
+impl BoundPart {
     /// The same once more, for the next comparison of a chain; `None` if it is too large.
     fn repeated(&self) -> Option<Self> {
         match self {
@@ -251,53 +242,53 @@ fn too_large(column: usize) -> ExpressionError {
     ExpressionError::at(column, format!("the expression has more than {NODES_MAX} operations"))
 }
 
-fn negate(bound: Bound, column: usize) -> Result<Bound, ExpressionError> {
+fn negate(bound: BoundPart, column: usize) -> Result<BoundPart, ExpressionError> {
     Ok(match bound {
-        Bound::Literal(Literal::Real(value)) => Bound::Literal(Literal::Real(-value)),
-        Bound::Literal(Literal::Huge(value)) => Bound::Literal(Literal::Huge(-value)),
-        Bound::Literal(literal) => {
+        BoundPart::Literal(Literal::Real(value)) => BoundPart::Literal(Literal::Real(-value)),
+        BoundPart::Literal(Literal::Huge(value)) => BoundPart::Literal(Literal::Huge(-value)),
+        BoundPart::Literal(literal) => {
             let value = literal.integer().and_then(i128::checked_neg);
-            Bound::Literal(Literal::Integer(value.ok_or_else(|| too_long(column))?))
+            BoundPart::Literal(Literal::Integer(value.ok_or_else(|| too_long(column))?))
         }
-        Bound::Node(node) if node.value_type == ValueType::Bool => {
+        BoundPart::Node(node) if node.value_type == ValueType::Bool => {
             return Err(ExpressionError::at(
                 column,
                 "`-` takes numbers; write `not` for conditions",
             ));
         }
-        Bound::Node(node) => Bound::Node(node.unary(UnaryOperation::Negate)),
+        BoundPart::Node(node) => BoundPart::Node(node.unary(UnaryOperation::Negate)),
     })
 }
 
-fn absolute(bound: Bound, column: usize) -> Result<Bound, ExpressionError> {
+fn absolute(bound: BoundPart, column: usize) -> Result<BoundPart, ExpressionError> {
     Ok(match bound {
-        Bound::Literal(Literal::Real(value)) => Bound::Literal(Literal::Real(value.abs())),
-        Bound::Literal(Literal::Huge(value)) => Bound::Literal(Literal::Huge(value.abs())),
-        Bound::Literal(literal) => {
+        BoundPart::Literal(Literal::Real(value)) => BoundPart::Literal(Literal::Real(value.abs())),
+        BoundPart::Literal(Literal::Huge(value)) => BoundPart::Literal(Literal::Huge(value.abs())),
+        BoundPart::Literal(literal) => {
             let value = literal.integer().and_then(i128::checked_abs);
-            Bound::Literal(Literal::Integer(value.ok_or_else(|| too_long(column))?))
+            BoundPart::Literal(Literal::Integer(value.ok_or_else(|| too_long(column))?))
         }
-        Bound::Node(node) if node.value_type == ValueType::Bool => Bound::Node(node),
-        Bound::Node(node) => Bound::Node(node.unary(UnaryOperation::Absolute)),
+        BoundPart::Node(node) if node.value_type == ValueType::Bool => BoundPart::Node(node),
+        BoundPart::Node(node) => BoundPart::Node(node.unary(UnaryOperation::Absolute)),
     })
 }
 
 fn arithmetic(
     sign: ArithmeticSign,
-    left: Bound,
-    right: Bound,
+    left: BoundPart,
+    right: BoundPart,
     column: usize,
-) -> Result<Bound, ExpressionError> {
+) -> Result<BoundPart, ExpressionError> {
     let (left, right) = match (left, right) {
-        (Bound::Literal(one), Bound::Literal(other)) => {
-            return python_arithmetic(sign, one, other, column).map(Bound::Literal);
+        (BoundPart::Literal(one), BoundPart::Literal(other)) => {
+            return python_arithmetic(sign, one, other, column).map(BoundPart::Literal);
         }
         operands => operands,
     };
     let (left, right) = match sign {
         // Integers are divided as floats, also by numbers that their type cannot hold.
         ArithmeticSign::Divide => {
-            with_common_type(left.as_dividend(), right.as_dividend(), column)?
+            with_common_type(left.into_dividend(), right.into_dividend(), column)?
         }
         _ => with_common_type(left, right, column)?,
     };
@@ -316,14 +307,14 @@ fn arithmetic(
         }
         _ => left.binary(BinaryOperation::Arithmetic(sign), right),
     };
-    Ok(Bound::Node(node))
+    Ok(BoundPart::Node(node))
 }
 
 /// The lesser or greater one of two values.
 fn extreme(
     is_least: bool,
-    first: Bound,
-    second: Bound,
+    first: BoundPart,
+    second: BoundPart,
     column: usize,
 ) -> Result<Node, ExpressionError> {
     let (first, second) = with_common_type(first, second, column)?;
@@ -335,10 +326,10 @@ fn extreme(
     })
 }
 
-impl Bound {
+impl BoundPart {
     /// An integer as the float that division makes of it, beside integers; floats beside floats are
     /// the same either way.
-    fn as_dividend(self) -> Self {
+    fn into_dividend(self) -> Self {
         match self {
             Self::Literal(Literal::Integer(value)) => Self::Literal(Literal::Real(value as f64)),
             other => other,
@@ -348,13 +339,15 @@ impl Bound {
 
 /// Gives two operands the type of their arithmetic.
 fn with_common_type(
-    left: Bound,
-    right: Bound,
+    left: BoundPart,
+    right: BoundPart,
     column: usize,
 ) -> Result<(Node, Node), ExpressionError> {
     let (left, right) = match (left, right) {
-        (Bound::Node(node), Bound::Literal(literal)) => return beside(node, literal, column),
-        (Bound::Literal(literal), Bound::Node(node)) => {
+        (BoundPart::Node(node), BoundPart::Literal(literal)) => {
+            return beside(node, literal, column);
+        }
+        (BoundPart::Literal(literal), BoundPart::Node(node)) => {
             let (node, constant) = beside(node, literal, column)?;
             return Ok((constant, node));
         }
@@ -408,7 +401,7 @@ fn beside(node: Node, literal: Literal, column: usize) -> Result<(Node, Node), E
 }
 
 /// The answer for all elements, where integers are compared with one that their type cannot hold.
-fn beyond_integers(comparison: Comparison, node: &Node, literal: Literal) -> Option<bool> {
+fn beyond_integers(comparison: ComparisonSign, node: &Node, literal: Literal) -> Option<bool> {
     if node.value_type.is_float() {
         return None;
     }
@@ -423,10 +416,10 @@ fn beyond_integers(comparison: Comparison, node: &Node, literal: Literal) -> Opt
 }
 
 /// Gives a number the type that NumPy's functions give it.
-fn with_type(bound: Bound, column: usize) -> Result<Node, ExpressionError> {
+fn with_type(bound: BoundPart, column: usize) -> Result<Node, ExpressionError> {
     let literal = match bound {
-        Bound::Node(node) => return Ok(node),
-        Bound::Literal(literal) => literal,
+        BoundPart::Node(node) => return Ok(node),
+        BoundPart::Literal(literal) => literal,
     };
     let value = match literal {
         Literal::Bool(value) => Some(ScalarValue::Bool(value)),
@@ -495,9 +488,11 @@ fn python_quotient(
     other: Literal,
     column: usize,
 ) -> Result<Literal, ExpressionError> {
-    // Python rounds the exact quotient of integers; that of floats is the same if both are exact.
-    let is_exact = |literal: Literal| literal.integer().is_none_or(|value| value.abs() <= 1 << 53);
-    if !is_exact(one) || !is_exact(other) {
+    // Python rounds the exact quotient of two integers; that of floats is the same if both are
+    // exact.
+    if let Some(integers) = one.integer().zip(other.integer())
+        && integers.0.abs().max(integers.1.abs()) > 1 << 53
+    {
         return Err(too_long(column));
     }
     if other.float() == 0.0 {

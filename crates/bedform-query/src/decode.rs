@@ -12,9 +12,9 @@
 //! 5. the attribute `dtype` of "bool" makes booleans.
 
 use crate::elementwise::{apply_constant, cast_into};
+use crate::error::ExpressionError;
 use crate::keys::{first_key, key, key_range, value};
 use crate::numeric::{BinaryOperation, Numeric, with_number};
-use crate::parse::ExpressionError;
 use crate::stored_set::StoredSet;
 use crate::syntax::ArithmeticSign;
 use crate::types::promoted;
@@ -434,13 +434,13 @@ impl ScalarValue {
 
 /// A value that becomes NaN: it is compared with elements as NumPy does.
 #[derive(Debug, Clone, Copy)]
-struct Mask {
+struct MissingNumber {
     number: AttributeNumber,
     /// True for a Python number, which takes the type of the elements.
     is_weak: bool,
 }
 
-impl Mask {
+impl MissingNumber {
     /// The one value of a float type that equals the mask; `None` if there is none.
     fn in_type(self, value_type: ValueType) -> Option<ScalarValue> {
         let number = match self.number {
@@ -461,7 +461,7 @@ impl Mask {
 
 /// The missing values that xarray collects from the attributes.
 struct MissingNumbers {
-    masks: Vec<Mask>,
+    masks: Vec<MissingNumber>,
     /// True if an attribute is kept, perhaps with NaN alone.
     has_attribute: bool,
 }
@@ -479,7 +479,7 @@ impl MissingNumbers {
             (numbers(&packing.fill_value), numbers(&packing.missing_value));
         // Integers cannot be NaN: xarray drops such an attribute.
         let kept = |list: &[AttributeNumber], numbers: &[AttributeNumber]| {
-            !list.is_empty() && !(numbers.is_empty() && stored.is_integer())
+            !(list.is_empty() || numbers.is_empty() && stored.is_integer())
         };
         let keeps_fill = kept(&packing.fill_value, &fills);
         let has_attribute = keeps_fill || kept(&packing.missing_value, &missing);
@@ -492,10 +492,10 @@ impl MissingNumbers {
             missing.retain(|number| !number.equals(fill));
             // A Python integer if the array becomes unsigned, else a scalar of its type.
             let number = reinterpreted(fill, stored, viewed)?;
-            reinterpreted_fill = Some(Mask { number, is_weak: stored.is_signed() });
+            reinterpreted_fill = Some(MissingNumber { number, is_weak: stored.is_signed() });
         }
         let strong = missing.into_iter().chain(fills);
-        let strong = strong.map(|number| Mask { number, is_weak: false });
+        let strong = strong.map(|number| MissingNumber { number, is_weak: false });
         Ok(Self { masks: strong.chain(reinterpreted_fill).collect(), has_attribute })
     }
 }
@@ -560,6 +560,9 @@ fn value_type(
     } else {
         viewed
     };
+    if is_packed && chosen == ValueType::Bool {
+        return Err(refused("booleans are not scaled".into()));
+    }
     if !chosen.is_float() && !numbers.masks.is_empty() {
         return Err(refused(
             "`scale_factor` is an integer: the values cannot be NaN where they are missing".into(),

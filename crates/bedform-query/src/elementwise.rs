@@ -4,8 +4,11 @@ use half::f16;
 use half::slice::HalfFloatSliceExt;
 
 use crate::numeric::{BinaryOperation, CastTo, Numeric, UnaryOperation, unary, with_number};
-use crate::syntax::{ArithmeticSign, Comparison};
+use crate::syntax::{ArithmeticSign, ComparisonSign};
 use crate::values::{ScalarValue, ValueSlice, ValueType, Values, each_number};
+
+/// Halves that are computed with at once.
+const HALVES: usize = 256;
 
 /// Converts elements to the type of `out`, whose elements they replace.
 pub(crate) fn cast_into(elements: &ValueSlice<'_>, out: &mut Values) {
@@ -23,6 +26,11 @@ pub(crate) fn cast_into(elements: &ValueSlice<'_>, out: &mut Values) {
                     let out = f32::elements_of(out);
                     out.resize(halves.len(), 0.0);
                     halves.convert_to_f32_slice(out);
+                }
+                ValueSlice::Float32(singles) if out.value_type() == ValueType::Float16 => {
+                    let out = f16::elements_of(out);
+                    out.resize(singles.len(), f16::ZERO);
+                    out.convert_from_f32_slice(singles);
                 }
                 $(ValueSlice::$variant(elements) => with_number!(
                     out.value_type(),
@@ -48,17 +56,56 @@ pub(crate) fn apply_constant(
     values: &mut Values,
     constant: ScalarValue,
 ) {
+    binary_in_place(operation, values, &Values::one(constant).as_slice());
+}
+
+/// `left = operation(left, right)` for values of one type, of which one on the right may stand for
+/// all.
+pub(crate) fn binary_in_place(
+    operation: BinaryOperation,
+    left: &mut Values,
+    right: &ValueSlice<'_>,
+) {
+    if let (Values::Float16(left), ValueSlice::Float16(right)) = (&mut *left, right) {
+        return halves_in_place(operation, left, right);
+    }
     with_number!(
-        values.value_type(),
-        T => if let Some(constant) = T::of(constant) {
-            in_place(operation, T::elements_of(values), &[constant]);
+        left.value_type(),
+        T => if let Some(right) = T::elements(right) {
+            in_place(operation, T::elements_of(left), right);
         },
         bool => ()
     );
 }
 
+/// Halves in blocks of singles, which processors convert and compute with in whole registers.
+fn halves_in_place(operation: BinaryOperation, left: &mut [f16], right: &[f16]) {
+    for (index, left) in left.chunks_mut(HALVES).enumerate() {
+        let mut block = [0.0; HALVES];
+        let singles = &mut block[..left.len()];
+        left.convert_to_f32_slice(singles);
+        let mut other = [0.0; HALVES];
+        in_place(operation, singles, half_block(right, index, left.len(), &mut other));
+        left.convert_from_f32_slice(singles);
+    }
+}
+
+/// A block of halves as singles: the one that stands for all, or those of a block.
+fn half_block<'a>(
+    halves: &[f16],
+    index: usize,
+    length: usize,
+    block: &'a mut [f32; HALVES],
+) -> &'a [f32] {
+    let halves =
+        if halves.len() == 1 { halves } else { &halves[index * HALVES..index * HALVES + length] };
+    let singles = &mut block[..halves.len()];
+    halves.convert_to_f32_slice(singles);
+    singles
+}
+
 /// `left = operation(left, right)`, where one element on the right may stand for all.
-pub(crate) fn in_place<T: Numeric>(operation: BinaryOperation, left: &mut [T], right: &[T]) {
+fn in_place<T: Numeric>(operation: BinaryOperation, left: &mut [T], right: &[T]) {
     match operation {
         BinaryOperation::Arithmetic(ArithmeticSign::Add) => zip(left, right, T::add),
         BinaryOperation::Arithmetic(ArithmeticSign::Subtract) => zip(left, right, T::subtract),
@@ -106,7 +153,7 @@ fn each<T: Copy>(values: &mut [T], function: impl Fn(T) -> T) {
 /// Compares elements of one type, or int64 with uint64; writes 0 or 1. One element on a side may
 /// stand for all.
 pub(crate) fn compare(
-    comparison: Comparison,
+    comparison: ComparisonSign,
     left: &ValueSlice<'_>,
     right: &ValueSlice<'_>,
     out: &mut [u8],
@@ -118,7 +165,12 @@ pub(crate) fn compare(
                     compare_elements(comparison, left, right, out, |byte| u8::from(byte != 0));
                 }
                 (ValueSlice::Float16(left), ValueSlice::Float16(right)) => {
-                    compare_elements(comparison, left, right, out, f16::to_f32);
+                    for (index, out) in out.chunks_mut(HALVES).enumerate() {
+                        let (mut one, mut other) = ([0.0; HALVES], [0.0; HALVES]);
+                        let left = half_block(left, index, out.len(), &mut one);
+                        let right = half_block(right, index, out.len(), &mut other);
+                        compare_elements(comparison, left, right, out, |single| single);
+                    }
                 }
                 (ValueSlice::Int64(left), ValueSlice::UInt64(right)) => {
                     compare_signs(comparison, left, right, out);
@@ -138,24 +190,26 @@ pub(crate) fn compare(
 
 #[inline]
 fn compare_elements<T: Copy, U: PartialOrd>(
-    comparison: Comparison,
+    comparison: ComparisonSign,
     left: &[T],
     right: &[T],
     out: &mut [u8],
     of: impl Fn(T) -> U,
 ) {
     match comparison {
-        Comparison::Less => pairs(left, right, out, |left, right| of(left) < of(right)),
-        Comparison::LessEqual => pairs(left, right, out, |left, right| of(left) <= of(right)),
-        Comparison::Greater => pairs(left, right, out, |left, right| of(left) > of(right)),
-        Comparison::GreaterEqual => pairs(left, right, out, |left, right| of(left) >= of(right)),
-        Comparison::Equal => pairs(left, right, out, |left, right| of(left) == of(right)),
-        Comparison::NotEqual => pairs(left, right, out, |left, right| of(left) != of(right)),
+        ComparisonSign::Less => pairs(left, right, out, |left, right| of(left) < of(right)),
+        ComparisonSign::LessEqual => pairs(left, right, out, |left, right| of(left) <= of(right)),
+        ComparisonSign::Greater => pairs(left, right, out, |left, right| of(left) > of(right)),
+        ComparisonSign::GreaterEqual => {
+            pairs(left, right, out, |left, right| of(left) >= of(right))
+        }
+        ComparisonSign::Equal => pairs(left, right, out, |left, right| of(left) == of(right)),
+        ComparisonSign::NotEqual => pairs(left, right, out, |left, right| of(left) != of(right)),
     }
 }
 
 /// Compares signed with unsigned integers as numbers.
-fn compare_signs(comparison: Comparison, left: &[i64], right: &[u64], out: &mut [u8]) {
+fn compare_signs(comparison: ComparisonSign, left: &[i64], right: &[u64], out: &mut [u8]) {
     pairs(left, right, out, |left, right| {
         let order = u64::try_from(left).map_or(std::cmp::Ordering::Less, |left| left.cmp(&right));
         crate::numeric::holds(comparison, Some(order))
@@ -206,7 +260,7 @@ pub(crate) fn test(elements: &ValueSlice<'_>, out: &mut [u8], property: Property
 
 #[inline]
 fn one<T: Copy>(elements: &[T], out: &mut [u8], holds: impl Fn(T) -> bool) {
-    crate::stored_set::broadcast(elements, out, |element| u8::from(holds(element)));
+    broadcast(elements, out, |element| u8::from(holds(element)));
 }
 
 /// Properties of floats.
@@ -214,4 +268,21 @@ fn one<T: Copy>(elements: &[T], out: &mut [u8], holds: impl Fn(T) -> bool) {
 pub(crate) enum Property {
     Nan,
     Finite,
+}
+
+/// Applies a function to each element, or to the one that stands for all.
+#[inline]
+pub(crate) fn broadcast<T: Copy, U: Copy>(
+    elements: &[T],
+    out: &mut [U],
+    function: impl Fn(T) -> U,
+) {
+    if let [element] = elements {
+        out.fill(function(*element));
+        return;
+    }
+    assert_eq!(elements.len(), out.len(), "a column has as many elements as the result");
+    for (out, element) in out.iter_mut().zip(elements) {
+        *out = function(*element);
+    }
 }

@@ -1,14 +1,13 @@
 //! Predicates over runs of elements.
 //!
-//! A run is evaluated in tiles of 4,096 elements, node by node, so that what one operation writes
-//! the next one finds in the core's cache. Each operation is one loop over a tile.
+//! A run is evaluated in tiles of 4,096 elements, node by node, so that each operation finds the
+//! results of the one before in the core's cache. Each operation is one loop over a tile.
 
 use std::sync::Arc;
 
-use crate::bind::Operand;
-use crate::elementwise::{cast_into, compare, in_place, test, unary_in_place};
+use crate::elementwise::{binary_in_place, broadcast, cast_into, compare, test, unary_in_place};
 use crate::numeric::{Numeric, with_number};
-use crate::stored_set::broadcast;
+use crate::operand::Operand;
 use crate::tree::{Joint, Node, Operation};
 use crate::values::{ValueSlice, ValueType, Values};
 
@@ -209,8 +208,9 @@ impl<'a> TileSpan<'a> {
         let mut bytes = scratch.take_bytes(out.len());
         for node in others {
             let is_decided = match joint {
-                Joint::And => out.iter().all(|byte| *byte == 0),
-                Joint::Or => out.iter().all(|byte| *byte == 1),
+                // Whole registers at a time, without a way out between.
+                Joint::And => out.iter().fold(0, |all, byte| all | byte) == 0,
+                Joint::Or => out.iter().fold(1, |all, byte| all & byte) == 1,
                 Joint::Xor => false,
             };
             if is_decided {
@@ -256,13 +256,7 @@ impl<'a> TileSpan<'a> {
                 let mut values = self.owned(left, scratch);
                 let right = self.values(right, scratch);
                 spread(&mut values, right.as_slice().len());
-                with_number!(
-                    node.value_type,
-                    T => if let Some(right) = T::elements(&right.as_slice()) {
-                        in_place(*operation, T::elements_of(&mut values), right);
-                    },
-                    bool => ()
-                );
+                binary_in_place(*operation, &mut values, &right.as_slice());
                 scratch.give(right);
                 Run::Owned(values)
             }

@@ -4,14 +4,14 @@
 //! the same operation on bounds. Where that fails, bounds are those of the type: for integers that
 //! may wrap, for divisors that may be zero. NaN is tracked apart.
 
-use crate::bind::Operand;
 use crate::decode::ValueDecoding;
 use crate::elementwise::Property;
 use crate::evaluate::Predicate;
 use crate::keys::{key, key_range, value};
 use crate::numeric::{BinaryOperation, UnaryOperation, holds};
+use crate::operand::Operand;
 use crate::stored_set::{StoredSet, span_of};
-use crate::syntax::{ArithmeticSign, Comparison};
+use crate::syntax::{ArithmeticSign, ComparisonSign};
 use crate::tree::{Joint, Node, Operation};
 use crate::values::{ScalarValue, ValueType};
 
@@ -58,9 +58,9 @@ impl Predicate {
     /// ```
     pub fn decide(&self, ranges: &[Option<ValueRange>]) -> Decision {
         let known = |(index, operand): (usize, &Operand)| {
-            StoredBlock::new(&operand.decoding, ranges.get(index).copied().flatten())
+            OperandBlock::new(&operand.decoding, ranges.get(index).copied().flatten())
         };
-        let blocks: Vec<Option<StoredBlock>> =
+        let blocks: Vec<Option<OperandBlock>> =
             self.operands().iter().enumerate().map(known).collect();
         let truth = Blocks { operands: self.operands(), blocks: &blocks }.truth(self.root());
         match (truth.can_hold, truth.can_fail) {
@@ -72,14 +72,14 @@ impl Predicate {
 }
 
 /// The stored values that a block may have.
-struct StoredBlock {
+struct OperandBlock {
     /// An interval of keys.
     span: Option<(u64, u64)>,
     /// True if it may have missing values.
     missing: bool,
 }
 
-impl StoredBlock {
+impl OperandBlock {
     /// `None` if nothing is known.
     fn new(decoding: &ValueDecoding, range: Option<ValueRange>) -> Option<Self> {
         let range = range?;
@@ -112,7 +112,7 @@ impl StoredBlock {
     }
 }
 
-/// What a condition may be for the elements of a block.
+/// The truth values that a condition may have in a block.
 #[derive(Debug, Clone, Copy)]
 struct Truth {
     can_hold: bool,
@@ -164,12 +164,12 @@ impl Bounds {
 }
 
 fn at_most(one: ScalarValue, other: ScalarValue) -> bool {
-    holds(Comparison::LessEqual, one.order(other))
+    holds(ComparisonSign::LessEqual, one.order(other))
 }
 
 struct Blocks<'a> {
     operands: &'a [Operand],
-    blocks: &'a [Option<StoredBlock>],
+    blocks: &'a [Option<OperandBlock>],
 }
 
 impl Blocks<'_> {
@@ -311,22 +311,22 @@ fn joined(joint: Joint, one: Truth, other: Truth) -> Truth {
     }
 }
 
-fn compared(comparison: Comparison, left: &Bounds, right: &Bounds) -> Truth {
-    let with_nan = comparison == Comparison::NotEqual;
+fn compared(comparison: ComparisonSign, left: &Bounds, right: &Bounds) -> Truth {
+    let with_nan = comparison == ComparisonSign::NotEqual;
     let (Some(one), Some(other)) = (left.span, right.span) else {
         return Truth { can_hold: with_nan, can_fail: !with_nan };
     };
     let compare = |comparison, one: ScalarValue, other| holds(comparison, one.order(other));
     let mut truth = match comparison {
-        Comparison::Less | Comparison::LessEqual => Truth {
+        ComparisonSign::Less | ComparisonSign::LessEqual => Truth {
             can_hold: compare(comparison, one.0, other.1),
             can_fail: !compare(comparison, one.1, other.0),
         },
-        Comparison::Greater | Comparison::GreaterEqual => Truth {
+        ComparisonSign::Greater | ComparisonSign::GreaterEqual => Truth {
             can_hold: compare(comparison, one.1, other.0),
             can_fail: !compare(comparison, one.0, other.1),
         },
-        Comparison::Equal | Comparison::NotEqual => {
+        ComparisonSign::Equal | ComparisonSign::NotEqual => {
             let overlap = at_most(one.0, other.1) && at_most(other.0, one.1);
             let is_one = overlap && at_most(one.1, other.0) && at_most(other.1, one.0);
             let (can_hold, can_fail) = (overlap, !is_one);

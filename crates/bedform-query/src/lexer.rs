@@ -1,6 +1,6 @@
 //! Texts into tokens.
 
-use crate::parse::ExpressionError;
+use crate::error::ExpressionError;
 
 /// A word of the language.
 #[derive(Debug, Clone, PartialEq)]

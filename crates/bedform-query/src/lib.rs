@@ -7,17 +7,19 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `error` | errors of one line, with their column |
 //! | `values` | the types of elements; scalars, slices and vectors of them |
 //! | `keys` | values as integers in the same order |
 //! | `lexer`, `syntax`, `parse` | texts into syntax trees, with limits on their length and depth |
 //! | `types` | NumPy's rules of promotion |
 //! | `numeric`, `elementwise` | operations on one element, on runs of elements |
 //! | `decode` | the decoding of stored values: missing values, scale and offset, as xarray does it |
-//! | `bind`, `tree` | syntax trees into typed trees |
+//! | `operand`, `bind`, `tree` | syntax trees into typed trees |
 //! | `stored_set`, `packed` | comparisons of one array with a constant, as sets of its stored values |
 //! | `evaluate` | predicates over runs of elements, in tiles that fit a core's cache |
 //! | `interval` | predicates over ranges of stored values |
 //! | `range` | the range of the stored values of a run |
+//! | `select` | runs of elements, joined and chosen from |
 //!
 //! The rules are NumPy's (NEP 50): the type of a Python number is weak, integers wrap, each
 //! operation rounds to its own type. The oracle is `xarray.Dataset.eval`.
@@ -31,11 +33,13 @@
 mod bind;
 mod decode;
 mod elementwise;
+mod error;
 mod evaluate;
 mod interval;
 mod keys;
 mod lexer;
 mod numeric;
+mod operand;
 mod packed;
 mod parse;
 mod range;
@@ -46,10 +50,11 @@ mod tree;
 mod types;
 mod values;
 
-pub use bind::Operand;
 pub use decode::{AttributeNumber, Packing, ValueDecoding};
+pub use error::ExpressionError;
 pub use evaluate::{Predicate, PredicateScratch};
 pub use interval::{Decision, ValueRange};
-pub use parse::{Expression, ExpressionError};
+pub use operand::Operand;
+pub use parse::Expression;
 pub use range::range_of;
 pub use values::{ScalarValue, ValueSlice, ValueType, Values};

@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use crate::syntax::{ArithmeticSign, Comparison};
+use crate::syntax::{ArithmeticSign, ComparisonSign};
 use crate::values::{ScalarValue, ValueSlice, ValueType, Values, each_number};
 
 /// A type of numbers.
@@ -16,6 +16,8 @@ pub(crate) trait Numeric: Copy + PartialOrd + 'static {
     fn scalar(self) -> ScalarValue;
     /// The value of a scalar, or none if it has another type.
     fn of(scalar: ScalarValue) -> Option<Self>;
+    /// The greatest and the least value, infinities included.
+    fn ends() -> (Self, Self);
 
     fn add(self, other: Self) -> Self;
     fn subtract(self, other: Self) -> Self;
@@ -94,6 +96,10 @@ macro_rules! numeric_integers {
             numeric_access!($variant, $number);
 
             #[inline]
+            fn ends() -> (Self, Self) {
+                (Self::MAX, Self::MIN)
+            }
+            #[inline]
             fn add(self, other: Self) -> Self {
                 self.wrapping_add(other)
             }
@@ -150,6 +156,10 @@ macro_rules! numeric_floats {
             numeric_access!($variant, $number);
 
             #[inline]
+            fn ends() -> (Self, Self) {
+                (Self::INFINITY, Self::NEG_INFINITY)
+            }
+            #[inline]
             fn add(self, other: Self) -> Self {
                 self + other
             }
@@ -194,6 +204,11 @@ numeric_floats!(Float64 f64);
 /// Half precision is computed in single precision and rounded, which gives the nearest result.
 impl Numeric for f16 {
     numeric_access!(Float16, f16);
+
+    #[inline]
+    fn ends() -> (Self, Self) {
+        (Self::INFINITY, Self::NEG_INFINITY)
+    }
 
     #[inline]
     fn add(self, other: Self) -> Self {
@@ -303,17 +318,17 @@ impl CastTo<f16> for f64 {
     }
 }
 
-/// Applies a comparison to what is known of the order of two values: none, if one is NaN.
+/// Applies a comparison to the order of two values, which have none if one is NaN.
 #[inline]
-pub(crate) fn holds(comparison: Comparison, order: Option<std::cmp::Ordering>) -> bool {
+pub(crate) fn holds(comparison: ComparisonSign, order: Option<std::cmp::Ordering>) -> bool {
     use std::cmp::Ordering::{Equal, Greater, Less};
     match comparison {
-        Comparison::Less => order == Some(Less),
-        Comparison::LessEqual => matches!(order, Some(Less | Equal)),
-        Comparison::Greater => order == Some(Greater),
-        Comparison::GreaterEqual => matches!(order, Some(Greater | Equal)),
-        Comparison::Equal => order == Some(Equal),
-        Comparison::NotEqual => order != Some(Equal),
+        ComparisonSign::Less => order == Some(Less),
+        ComparisonSign::LessEqual => matches!(order, Some(Less | Equal)),
+        ComparisonSign::Greater => order == Some(Greater),
+        ComparisonSign::GreaterEqual => matches!(order, Some(Greater | Equal)),
+        ComparisonSign::Equal => order == Some(Equal),
+        ComparisonSign::NotEqual => order != Some(Equal),
     }
 }
 

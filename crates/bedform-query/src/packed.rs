@@ -4,19 +4,19 @@
 //! constant. Bisection through them finds the least stored value for which a comparison holds, so
 //! the data are compared as they are stored and never decoded.
 
-use crate::bind::Operand;
 use crate::decode::ValueDecoding;
 use crate::elementwise::Property;
 use crate::keys::{first_key, key_range, value};
 use crate::numeric::{BinaryOperation, UnaryOperation};
+use crate::operand::Operand;
 use crate::stored_set::StoredSet;
-use crate::syntax::{ArithmeticSign, Comparison};
+use crate::syntax::{ArithmeticSign, ComparisonSign};
 use crate::tree::{Node, Operation};
 use crate::values::ScalarValue;
 
 /// Makes a comparison, as a set of stored values if that is possible.
 pub(crate) fn comparison(
-    comparison: Comparison,
+    comparison: ComparisonSign,
     left: Node,
     right: Node,
     operands: &[Operand],
@@ -42,10 +42,10 @@ pub(crate) fn property(property: Property, node: Node, operands: &[Operand]) -> 
         }
         (Operation::Column(_), Property::Finite) if node.value_type.is_float() => {
             let infinity = ScalarValue::Float64(f64::INFINITY).cast(node.value_type);
-            let below = compared(Comparison::Less, &node, infinity, operands);
+            let below = compared(ComparisonSign::Less, &node, infinity, operands);
             let above = infinity
                 .unary(UnaryOperation::Negate)
-                .and_then(|least| compared(Comparison::Greater, &node, least, operands));
+                .and_then(|least| compared(ComparisonSign::Greater, &node, least, operands));
             below
                 .zip(above)
                 .map(|((column, below), (_, above))| (column, below.intersection(&above)))
@@ -60,7 +60,7 @@ pub(crate) fn property(property: Property, node: Node, operands: &[Operand]) -> 
 
 /// The stored values for which `node` compares so with a constant of its type.
 fn compared(
-    comparison: Comparison,
+    comparison: ComparisonSign,
     node: &Node,
     constant: ScalarValue,
     operands: &[Operand],
@@ -90,16 +90,16 @@ fn compared(
         (span(Some(least), reached), span(reached, passed), span(passed, None));
     let (less, greater) = if is_increasing { (before, behind) } else { (behind, before) };
     let spans = match comparison {
-        Comparison::Less => [less, None],
-        Comparison::LessEqual => [less, equal],
-        Comparison::Greater => [greater, None],
-        Comparison::GreaterEqual => [greater, equal],
-        Comparison::Equal => [equal, None],
-        Comparison::NotEqual => [less, greater],
+        ComparisonSign::Less => [less, None],
+        ComparisonSign::LessEqual => [less, equal],
+        ComparisonSign::Greater => [greater, None],
+        ComparisonSign::GreaterEqual => [greater, equal],
+        ComparisonSign::Equal => [equal, None],
+        ComparisonSign::NotEqual => [less, greater],
     };
     let set = decoding.stored_set(spans.into_iter().flatten().collect(), false);
     let nan = nan_set(decoding);
-    let is_unequal = comparison == Comparison::NotEqual;
+    let is_unequal = comparison == ComparisonSign::NotEqual;
     let set = if is_unequal { set.union(&nan) } else { set.intersection(&nan.complement()) };
     Some((column, set))
 }

@@ -6,11 +6,13 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::bind::{self, Operand};
+use crate::bind;
+use crate::error::ExpressionError;
 use crate::evaluate::Predicate;
 use crate::lexer::{PlacedWord, Word, words};
+use crate::operand::Operand;
 use crate::syntax::{
-    ArithmeticSign, Comparison, Function, Literal, LogicSign, Syntax, SyntaxKind, Written,
+    ArithmeticSign, ComparisonSign, Function, Literal, LogicSign, Syntax, SyntaxKind, Written,
     is_reserved, level,
 };
 
@@ -41,33 +43,6 @@ pub struct Expression {
     names: Vec<String>,
 }
 
-/// An error in an expression: one line, and the column that it is about.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExpressionError {
-    /// Says what is wrong and what to do, in one line.
-    pub message: String,
-    /// The column in characters, from 0; `None` if the whole expression is meant.
-    pub column: Option<usize>,
-}
-
-impl fmt::Display for ExpressionError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for ExpressionError {}
-
-impl ExpressionError {
-    pub(crate) fn at(column: usize, message: impl Into<String>) -> Self {
-        Self { message: message.into(), column: Some(column) }
-    }
-
-    pub(crate) fn of_whole(message: impl Into<String>) -> Self {
-        Self { message: message.into(), column: None }
-    }
-}
-
 impl Expression {
     /// Parses a text in Python's form, of at most 64 KiB and 200 levels.
     ///
@@ -82,7 +57,7 @@ impl Expression {
             )));
         }
         let words = words(text)?;
-        let mut parser = Parser { words: &words, at: 0, names: HashMap::new(), depth: 0 };
+        let mut parser = ExpressionParser { words: &words, at: 0, names: HashMap::new(), depth: 0 };
         if parser.word() == &Word::End {
             return Err(ExpressionError::of_whole("the expression is empty"));
         }
@@ -128,11 +103,11 @@ impl fmt::Display for Expression {
 #[derive(Clone, Copy)]
 enum Infix {
     Logic(LogicSign),
-    Compare(Comparison),
+    Compare(ComparisonSign),
     Arithmetic(ArithmeticSign),
 }
 
-struct Parser<'a> {
+struct ExpressionParser<'a> {
     /// The words; the last one is the end.
     words: &'a [PlacedWord],
     at: usize,
@@ -142,7 +117,7 @@ struct Parser<'a> {
     depth: usize,
 }
 
-impl Parser<'_> {
+impl ExpressionParser<'_> {
     fn word(&self) -> &Word {
         &self.words[self.at].word
     }
@@ -384,12 +359,12 @@ fn infix(word: &Word) -> Option<(Infix, u8)> {
         "|" => (Infix::Logic(LogicSign::BitOr), level::BIT_OR),
         "^" => (Infix::Logic(LogicSign::BitXor), level::BIT_XOR),
         "&" => (Infix::Logic(LogicSign::BitAnd), level::BIT_AND),
-        "<" => compare(Comparison::Less),
-        "<=" => compare(Comparison::LessEqual),
-        ">" => compare(Comparison::Greater),
-        ">=" => compare(Comparison::GreaterEqual),
-        "==" => compare(Comparison::Equal),
-        "!=" => compare(Comparison::NotEqual),
+        "<" => compare(ComparisonSign::Less),
+        "<=" => compare(ComparisonSign::LessEqual),
+        ">" => compare(ComparisonSign::Greater),
+        ">=" => compare(ComparisonSign::GreaterEqual),
+        "==" => compare(ComparisonSign::Equal),
+        "!=" => compare(ComparisonSign::NotEqual),
         "+" => arithmetic(ArithmeticSign::Add, level::SUM),
         "-" => arithmetic(ArithmeticSign::Subtract, level::SUM),
         "*" => arithmetic(ArithmeticSign::Multiply, level::PRODUCT),

@@ -1,11 +1,9 @@
 //! The range of the stored values of a run.
 
-use half::f16;
-
 use crate::decode::ValueDecoding;
 use crate::numeric::Numeric;
 use crate::stored_set::{StoredSet, half_key, half_of_key};
-use crate::values::{ScalarValue, ValueSlice};
+use crate::values::{ScalarValue, ValueSlice, ValueType};
 
 /// Elements that are folded at once where some may be missing.
 const TILE: usize = 4096;
@@ -35,155 +33,129 @@ pub fn range_of(
     stored: ValueSlice<'_>,
 ) -> (Option<(ScalarValue, ScalarValue)>, u64) {
     assert_eq!(stored.value_type(), decoding.stored(), "elements of the stored type");
-    let missing = decoding.missing().filter(|missing| !missing.is_empty());
-    let mut fold = RangeFold::default();
-    match missing {
-        None => fold.add(&stored),
-        Some(missing) => {
-            for start in (0..stored.len()).step_by(TILE) {
-                let tile = stored.slice(start, stored.len().min(start + TILE));
-                fold.add_with_missing(&tile, missing);
-            }
+    let kind = stored.value_type();
+    let mut missing = StoredSet::new(kind, Vec::new(), kind.is_float());
+    if let Some(values) = decoding.missing() {
+        missing = missing.union(values);
+    }
+    // A plain fold counts NaN of wide floats by itself.
+    let is_plain = missing.spans().is_empty() && kind != ValueType::Float16;
+    let mut fold = StoredRange { ends: None, missing: 0, set: (!is_plain).then_some(missing) };
+    if is_plain {
+        fold.add(&stored);
+    } else {
+        for start in (0..stored.len()).step_by(TILE) {
+            fold.add(&stored.slice(start, stored.len().min(start + TILE)));
         }
     }
     (fold.ends, fold.missing)
 }
 
-#[derive(Default)]
-struct RangeFold {
+/// The range of the elements so far.
+struct StoredRange {
     ends: Option<(ScalarValue, ScalarValue)>,
     missing: u64,
+    /// The missing values, NaN among them; none if NaN alone is missing.
+    set: Option<StoredSet>,
 }
 
-impl RangeFold {
+impl StoredRange {
     fn add(&mut self, elements: &ValueSlice<'_>) {
-        self.fold(elements, None);
-    }
-
-    /// Adds a tile in which the values of a set are missing.
-    fn add_with_missing(&mut self, tile: &ValueSlice<'_>, missing: &StoredSet) {
-        let mut bytes = [0; TILE];
-        let bytes = &mut bytes[..tile.len()];
-        missing.test(tile, bytes);
-        if tile.len() == 1 || bytes.iter().any(|byte| *byte != 0) {
-            self.fold(tile, Some(bytes));
-        } else {
-            self.fold(tile, None);
+        macro_rules! numbers {
+            ($($variant:ident)*) => {
+                match elements {
+                    ValueSlice::Bool(bytes) => {
+                        let bytes: Vec<u8> = bytes.iter().map(|byte| u8::from(*byte != 0)).collect();
+                        self.numbers(elements, &bytes, |byte| ScalarValue::Bool(byte != 0));
+                    }
+                    ValueSlice::Float16(halves) => {
+                        let keys: Vec<i16> = halves.iter().map(|half| half_key(*half)).collect();
+                        self.numbers(elements, &keys, |key| ScalarValue::Float16(half_of_key(key)));
+                    }
+                    $(ValueSlice::$variant(numbers) => {
+                        self.numbers(elements, numbers, Numeric::scalar);
+                    })*
+                }
+            };
         }
+        numbers! { Int8 Int16 Int32 Int64 UInt8 UInt16 UInt32 UInt64 Float32 Float64 }
     }
 
-    fn fold(&mut self, elements: &ValueSlice<'_>, missing: Option<&[u8]>) {
-        match elements {
-            ValueSlice::Bool(bytes) => {
-                let has = |wanted| bytes.iter().any(|byte| (*byte != 0) == wanted);
-                let (no, yes) = (has(false), has(true));
-                let ends = (no || yes).then_some((ScalarValue::Bool(!no), ScalarValue::Bool(yes)));
-                self.join(ends, 0);
-            }
-            ValueSlice::Int8(elements) => self.numbers(elements, missing, (i8::MAX, i8::MIN)),
-            ValueSlice::Int16(elements) => self.numbers(elements, missing, (i16::MAX, i16::MIN)),
-            ValueSlice::Int32(elements) => self.numbers(elements, missing, (i32::MAX, i32::MIN)),
-            ValueSlice::Int64(elements) => self.numbers(elements, missing, (i64::MAX, i64::MIN)),
-            ValueSlice::UInt8(elements) => self.numbers(elements, missing, (u8::MAX, u8::MIN)),
-            ValueSlice::UInt16(elements) => self.numbers(elements, missing, (u16::MAX, u16::MIN)),
-            ValueSlice::UInt32(elements) => self.numbers(elements, missing, (u32::MAX, u32::MIN)),
-            ValueSlice::UInt64(elements) => self.numbers(elements, missing, (u64::MAX, u64::MIN)),
-            ValueSlice::Float16(elements) => self.halves(elements, missing),
-            ValueSlice::Float32(elements) => {
-                self.numbers(elements, missing, (f32::INFINITY, f32::NEG_INFINITY));
-            }
-            ValueSlice::Float64(elements) => {
-                self.numbers(elements, missing, (f64::INFINITY, f64::NEG_INFINITY));
-            }
-        }
-    }
-
-    fn numbers<T: Numeric>(&mut self, elements: &[T], missing: Option<&[u8]>, start: (T, T)) {
-        let (ends, count) = match missing {
-            None => fold(elements, start),
-            Some(missing) => {
-                let marked = elements.iter().zip(missing);
-                fold_marked(marked.map(|(element, byte)| (*element, *byte != 0)), start)
-            }
-        };
-        self.add_ends(elements.len(), ends, count, T::scalar);
-    }
-
-    /// Halves by their keys, among which NaN is marked as missing.
-    fn halves(&mut self, elements: &[f16], missing: Option<&[u8]>) {
-        let marked = elements.iter().enumerate().map(|(index, element)| {
-            let is_missing = missing.is_some_and(|missing| missing[index] != 0);
-            (half_key(*element), is_missing || element.is_nan())
-        });
-        let (ends, count) = fold_marked(marked, (i16::MAX, i16::MIN));
-        let scalar = |key| ScalarValue::Float16(half_of_key(key));
-        self.add_ends(elements.len(), ends, count, scalar);
-    }
-
-    fn add_ends<K>(
+    /// Adds elements by numbers in the same order.
+    fn numbers<T: Numeric>(
         &mut self,
-        elements: usize,
-        ends: (K, K),
-        missing: u64,
-        scalar: impl Fn(K) -> ScalarValue,
+        elements: &ValueSlice<'_>,
+        numbers: &[T],
+        scalar: impl Fn(T) -> ScalarValue,
     ) {
-        let has_numbers = missing < elements as u64;
-        let ends = has_numbers.then(|| (scalar(ends.0), scalar(ends.1)));
-        self.join(ends, missing);
+        let Some(set) = &self.set else {
+            return self.join(fold(numbers), numbers.len(), scalar);
+        };
+        let mut bytes = [0; TILE];
+        let marks = &mut bytes[..numbers.len()];
+        set.test(elements, marks);
+        let marked: u64 = marks.iter().map(|mark| u64::from(*mark)).sum();
+        self.missing += marked;
+        let Some(first) = marks.iter().position(|mark| *mark == 0) else { return };
+        if marked == 0 {
+            return self.join(fold(numbers), numbers.len(), scalar);
+        }
+        // One of the others stands for those that are missing: it changes neither end.
+        let other = numbers[first];
+        let pairs = numbers.iter().zip(&*marks);
+        let rest: Vec<T> =
+            pairs.map(|(number, mark)| if *mark == 0 { *number } else { other }).collect();
+        self.join(fold(&rest), rest.len(), scalar);
     }
 
-    fn join(&mut self, ends: Option<(ScalarValue, ScalarValue)>, missing: u64) {
+    fn join<T>(
+        &mut self,
+        (least, greatest, missing): (T, T, u64),
+        elements: usize,
+        scalar: impl Fn(T) -> ScalarValue,
+    ) {
         use std::cmp::Ordering::{Greater, Less};
         self.missing += missing;
-        self.ends = match (self.ends, ends) {
-            (Some(one), Some(other)) => Some((
-                if other.0.order(one.0) == Some(Less) { other.0 } else { one.0 },
-                if other.1.order(one.1) == Some(Greater) { other.1 } else { one.1 },
-            )),
-            (one, other) => one.or(other),
-        };
+        if missing == elements as u64 {
+            return;
+        }
+        let (least, greatest) = (scalar(least), scalar(greatest));
+        self.ends = Some(self.ends.map_or((least, greatest), |ends| {
+            (
+                if least.order(ends.0) == Some(Less) { least } else { ends.0 },
+                if greatest.order(ends.1) == Some(Greater) { greatest } else { ends.1 },
+            )
+        }));
     }
 }
 
 /// The least and greatest element and the count of NaN, which compares as neither.
-fn fold<T: Numeric>(elements: &[T], start: (T, T)) -> ((T, T), u64) {
-    let mut least = [start.0; LANES];
-    let mut greatest = [start.1; LANES];
+fn fold<T: Numeric>(elements: &[T]) -> (T, T, u64) {
+    // The greatest and least value of the type.
+    let (highest, lowest) = T::ends();
+    let (mut least, mut greatest) = ([highest; LANES], [lowest; LANES]);
     let mut missing = 0;
-    // Blocks of lanes: counts fit 16 bits, which a register holds many of.
+    // Counts of so many lanes fit 16 bits, and a register holds many of them.
     for block in elements.chunks(LANES << 8) {
         let mut counts = [0_u16; LANES];
-        for lanes in block.chunks(LANES) {
-            for (lane, element) in lanes.iter().enumerate() {
-                least[lane] = if *element < least[lane] { *element } else { least[lane] };
-                greatest[lane] = if *element > greatest[lane] { *element } else { greatest[lane] };
+        let (lanes, rest) = block.as_chunks::<LANES>();
+        for lanes in lanes {
+            for lane in 0..LANES {
+                let element = lanes[lane];
+                least[lane] = if element < least[lane] { element } else { least[lane] };
+                greatest[lane] = if element > greatest[lane] { element } else { greatest[lane] };
                 counts[lane] += u16::from(element.is_nan());
             }
+        }
+        for element in rest {
+            least[0] = if *element < least[0] { *element } else { least[0] };
+            greatest[0] = if *element > greatest[0] { *element } else { greatest[0] };
+            missing += u64::from(element.is_nan());
         }
         missing += counts.iter().map(|count| u64::from(*count)).sum::<u64>();
     }
     let lesser = |one: T, other: T| if other < one { other } else { one };
     let greater = |one: T, other: T| if other > one { other } else { one };
-    let ends =
-        (least.into_iter().fold(start.0, lesser), greatest.into_iter().fold(start.1, greater));
-    (ends, missing)
-}
-
-/// The least and greatest element of those that are not marked, and the count of the others.
-fn fold_marked<K: Copy + PartialOrd>(
-    elements: impl Iterator<Item = (K, bool)>,
-    start: (K, K),
-) -> ((K, K), u64) {
-    let (mut ends, mut missing) = (start, 0);
-    for (element, is_missing) in elements {
-        // NaN compares as neither, but it is equal to nothing.
-        #[allow(clippy::eq_op)]
-        let is_missing = is_missing | (element != element);
-        let low = if is_missing { start.0 } else { element };
-        let high = if is_missing { start.1 } else { element };
-        ends.0 = if low < ends.0 { low } else { ends.0 };
-        ends.1 = if high > ends.1 { high } else { ends.1 };
-        missing += u64::from(is_missing);
-    }
-    (ends, missing)
+    let least = least.into_iter().fold(highest, lesser);
+    (least, greatest.into_iter().fold(lowest, greater), missing)
 }

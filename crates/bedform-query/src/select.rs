@@ -66,7 +66,7 @@ macro_rules! define_choice {
                 match self {
                     Self::Bool(elements) => elements.iter().map(|byte| f64::from(*byte)).collect(),
                     $(Self::$variant(elements) => {
-                        elements.iter().map(|element| Real::real(*element)).collect()
+                        elements.iter().map(|element| ToReal::real(*element)).collect()
                     })*
                 }
             }
@@ -81,7 +81,7 @@ macro_rules! define_choice {
             }
         }
 
-        $(impl Real for $number {
+        $(impl ToReal for $number {
             fn real(self) -> f64 {
                 define_choice!(@real $variant self)
             }
@@ -97,7 +97,7 @@ macro_rules! define_choice {
 each_number!(define_choice);
 
 /// A number as a real number of 64 bits.
-trait Real {
+trait ToReal {
     fn real(self) -> f64;
 }
 

@@ -2,6 +2,7 @@
 
 use half::f16;
 
+use crate::elementwise::broadcast;
 use crate::keys::{key, key_range, value};
 use crate::numeric::Numeric;
 use crate::values::{ScalarValue, ValueSlice, ValueType};
@@ -13,7 +14,7 @@ pub(crate) struct StoredSet {
     value_type: ValueType,
     spans: Vec<(u64, u64)>,
     has_nan: bool,
-    /// What elements are compared with.
+    /// The same for comparisons.
     test: SpanTest,
 }
 
@@ -200,21 +201,4 @@ fn gaps(value_type: ValueType, spans: &[(u64, u64)]) -> Vec<(u64, u64)> {
 /// The key of a value that is not NaN.
 pub(crate) fn span_of(ends: (ScalarValue, ScalarValue)) -> Option<(u64, u64)> {
     key(ends.0).zip(key(ends.1)).filter(|(least, greatest)| least <= greatest)
-}
-
-/// Applies a function to each element, or to the one that stands for all.
-#[inline]
-pub(crate) fn broadcast<T: Copy, U: Copy>(
-    elements: &[T],
-    out: &mut [U],
-    function: impl Fn(T) -> U,
-) {
-    if let [element] = elements {
-        out.fill(function(*element));
-        return;
-    }
-    assert_eq!(elements.len(), out.len(), "a column has as many elements as the result");
-    for (out, element) in out.iter_mut().zip(elements) {
-        *out = function(*element);
-    }
 }

@@ -28,7 +28,7 @@ pub(crate) enum SyntaxKind {
     /// `x + y`.
     Arithmetic(ArithmeticSign, Box<Syntax>, Box<Syntax>),
     /// `x < y <= z`.
-    Compare(Box<Syntax>, Vec<(Comparison, Syntax)>),
+    Compare(Box<Syntax>, Vec<(ComparisonSign, Syntax)>),
     /// `x and y and z`.
     Logic(LogicSign, Vec<Syntax>),
     /// `minimum(x, y)`.
@@ -56,7 +56,7 @@ pub(crate) enum ArithmeticSign {
 
 /// The signs of comparisons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Comparison {
+pub(crate) enum ComparisonSign {
     Less,
     LessEqual,
     Greater,
@@ -104,7 +104,7 @@ impl ArithmeticSign {
     }
 }
 
-impl Comparison {
+impl ComparisonSign {
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Less => "<",

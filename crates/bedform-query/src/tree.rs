@@ -5,7 +5,7 @@
 use crate::elementwise::Property;
 use crate::numeric::{BinaryOperation, UnaryOperation, holds};
 use crate::stored_set::StoredSet;
-use crate::syntax::Comparison;
+use crate::syntax::ComparisonSign;
 use crate::values::{ScalarValue, ValueType, Values};
 
 /// A node of a typed tree.
@@ -31,7 +31,7 @@ pub(crate) enum Operation {
     Binary(BinaryOperation, Box<Node>, Box<Node>),
     Test(Property, Box<Node>),
     /// A comparison of two nodes of one type, or of int64 with uint64.
-    Compare(Comparison, Box<Node>, Box<Node>),
+    Compare(ComparisonSign, Box<Node>, Box<Node>),
     /// The stored elements of an operand are in a set.
     InSet(usize, StoredSet),
     Logic(Joint, Vec<Node>),
@@ -121,7 +121,7 @@ impl Node {
         }
     }
 
-    pub(crate) fn compare(self, comparison: Comparison, other: Self) -> Self {
+    pub(crate) fn compare(self, comparison: ComparisonSign, other: Self) -> Self {
         if let Some((one, other)) = self.constant().zip(other.constant()) {
             return Self::truth(holds(comparison, one.order(other)));
         }
@@ -198,20 +198,23 @@ impl Node {
 /// The most intervals of a set that joins conditions: more are slower than the conditions.
 const JOINED_SPANS_MAX: usize = 4;
 
-/// Adds a condition to those that are joined: into the one on the same array, if there is one.
+/// Adds a condition to those that are joined: into the last one on the same array, if there is one
+/// and the set stays small.
 fn join(joint: Joint, nodes: &mut Vec<Node>, node: Node) {
-    if let Operation::InSet(column, set) = &node.operation {
-        for other in nodes.iter_mut() {
-            let Operation::InSet(other_column, other_set) = &other.operation else { continue };
-            if other_column != column {
-                continue;
-            }
-            let joined = match joint {
-                Joint::And => other_set.intersection(set),
-                _ => other_set.union(set),
-            };
-            if joined.tests() <= JOINED_SPANS_MAX {
-                *other = Node::in_set(*column, joined);
+    let set_of = |node: &Node| match &node.operation {
+        Operation::InSet(column, set) => Some((*column, set.clone())),
+        _ => None,
+    };
+    if let Some((column, set)) = set_of(&node) {
+        let is_same =
+            |other: &&mut Node| matches!(other.operation, Operation::InSet(at, _) if at == column);
+        if let Some(other) = nodes.iter_mut().rev().find(is_same) {
+            let joined = set_of(other).map(|(_, other)| match joint {
+                Joint::And => other.intersection(&set),
+                _ => other.union(&set),
+            });
+            if let Some(joined) = joined.filter(|joined| joined.tests() <= JOINED_SPANS_MAX) {
+                *other = Node::in_set(column, joined);
                 return;
             }
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use half::f16;
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// Calls a macro with the types of numbers: the variant, the Rust type.
 macro_rules! each_number {
@@ -131,6 +131,35 @@ macro_rules! define_values {
                     ValueType::Bool => Self::Bool(Vec::new()),
                     $(ValueType::$variant => Self::$variant(Vec::new()),)*
                 }
+            }
+
+            /// Copies bytes, of any alignment, as elements of a type in native byte order. `None` if
+            /// the bytes are not whole elements.
+            pub fn of_bytes(value_type: ValueType, bytes: &[u8]) -> Option<Self> {
+                let mut values = Self::new(value_type);
+                values.copy_bytes(bytes).then_some(values)
+            }
+
+            /// Replaces the elements by those in bytes, of any alignment, in native byte order;
+            /// the memory is kept. Returns false, and changes nothing, if the bytes are not whole
+            /// elements.
+            #[must_use]
+            pub fn copy_bytes(&mut self, bytes: &[u8]) -> bool {
+                let size = self.value_type().bytes();
+                if bytes.len() % size != 0 {
+                    return false;
+                }
+                match self {
+                    Self::Bool(elements) => {
+                        elements.clear();
+                        elements.extend(bytes.iter().map(|byte| u8::from(*byte != 0)));
+                    }
+                    $(Self::$variant(elements) => {
+                        elements.resize(bytes.len() / size, <$number>::default());
+                        elements.as_mut_slice().as_mut_bytes().copy_from_slice(bytes);
+                    })*
+                }
+                true
             }
 
             /// Returns the type of the elements.

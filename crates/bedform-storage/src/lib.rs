@@ -73,7 +73,7 @@ pub use os_file_system::{OsFileSystem, open_without_waiting};
 pub use price::{Dominant, ReadSeconds, ReadWork, StorageDemand};
 pub use profile::{
     CodecTimes, ColdRequest, Coldness, Factor, FactorKind, GapCheck, Processor, ProcessorSeconds,
-    ProcessorWork, Profile, ProfileError, Refined, cores, profile_directory,
+    ProcessorWork, Profile, ProfileError, ProfileOrigin, Refined, cores, profile_directory,
 };
 pub use recording::{RecordedOperation, Recording, StorageOperation};
 pub use simulated::{CallFailure, CallKind, SimulatedFileSystem};

@@ -179,6 +179,21 @@ pub struct Profile {
     pub notes: Vec<String>,
 }
 
+/// The origin of predicted times: a profile, and when it was measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ProfileOrigin {
+    /// The name of the profile.
+    pub name: String,
+    /// The time of the measurement, as [`Profile::measured_at`]; empty if nothing was measured.
+    pub measured_at: String,
+}
+
+impl From<&Profile> for ProfileOrigin {
+    fn from(profile: &Profile) -> Self {
+        Self { name: profile.name.clone(), measured_at: profile.measured_at.clone() }
+    }
+}
+
 #[derive(Serialize)]
 struct DocumentOut<'a> {
     format: &'static str,

@@ -220,7 +220,9 @@ impl Error {
     /// Makes the error of a refused metadata document, by the name of its object.
     pub fn metadata(object: impl fmt::Display, error: MetadataError) -> Self {
         let kind = match &error {
-            MetadataError::Unsupported { .. } => ErrorKind::Unsupported,
+            MetadataError::Unsupported { .. } | MetadataError::Json(JsonError::WebPage(_)) => {
+                ErrorKind::Unsupported
+            }
             MetadataError::Json(
                 JsonError::TooLarge { .. }
                 | JsonError::TooDeep { .. }

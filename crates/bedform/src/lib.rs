@@ -15,8 +15,10 @@
 //! | [`references`] | sets of references into other files, as storages |
 //! | [`referencing`] | sets of references, made of the chunk maps of files |
 //! | [`convert`] | conversion of stores and files, and reorganization in place |
+//! | [`repack`] | layouts that other tools give to NetCDF-4 and HDF5 files |
 //! | [`query`] | the elements of arrays at which a condition on their values holds |
 //! | [`replica`] | replicas: copies of arrays in layouts that fit the reads |
+//! | [`indexing`] | the construction of value indexes |
 //! | [`optimize`] | the choice and construction of replicas |
 //! | [`sidecar`] | helper files of a source: their place, freshness and budget |
 //! | [`trace`] | recorded reads, and the knowledge that is learnt from them |
@@ -31,6 +33,7 @@
 //! |---|---|
 //! | `zarr` | Zarr stores: documents, locks, the order of publication, shards |
 //! | `source` | the seam between an array and its storage: sources, covers, moments |
+//! | `index` | the value index: blocks, ranges, and the arrays in the sidecar that hold them |
 //! | `plan` | plans of reads and writes: geometry, tuning, prices; no I/O |
 //! | `run` | execution of plans: open, fetch, check, decode, deliver |
 //! | `prefetch` | readahead along the patterns of reads |
@@ -54,6 +57,8 @@ pub mod config;
 pub mod convert;
 pub mod error;
 pub mod foreign;
+mod index;
+pub mod indexing;
 pub mod layout;
 pub mod log;
 mod memory;
@@ -68,6 +73,7 @@ pub mod publication;
 pub mod query;
 pub mod references;
 pub mod referencing;
+pub mod repack;
 pub mod replica;
 mod run;
 pub mod sidecar;
@@ -80,8 +86,8 @@ mod write;
 mod zarr;
 
 pub use array::{
-    Append, Array, Elements, Growth, Prefetched, SelectedRun, VisitedChunk, VisitedElements,
-    append, append_with,
+    Append, Array, BlockRange, Elements, Growth, Prefetched, SelectedRun, ValueIndex, VisitedChunk,
+    VisitedElements, append, append_with,
 };
 pub use cache::{CacheStatistics, KindStatistics, cache_statistics, set_cache_budget};
 pub use calibrate::{calibrate, calibrate_url};
@@ -92,6 +98,8 @@ pub use options::{ExternalFiles, Freshness, OpenOptions, Prefetch, ProgressCallb
 pub use plan::experience::{forget_experience, keep_experience};
 pub use plan::price::Price;
 pub use prefetch::PrefetchStatistics;
-pub use run::{Explanation, FollowedReads, ReadStatistics, RedirectedRead};
+pub use run::{
+    Explanation, FollowedReads, PlaceReads, ReadStatistics, ReadsExplanation, RedirectedRead,
+};
 pub use store::Store;
 pub use zarr::{ArrayLayout, NewArray, NodeKind, WriteStatistics};

@@ -80,6 +80,25 @@ fn check_sound(request: &AdviseRequest, advice: &Advice) -> Result<(), TestCaseE
 }
 
 #[test]
+fn chunks_of_one_file_lie_in_its_order_and_need_no_index() {
+    for (reads, axis) in [(SERIES, 0), (MAP, 3)] {
+        let mut request = climate(&[(reads, 1.0)]);
+        (request.in_one_file, request.checksummed) = (true, false);
+        (request.compression_ratio, request.chunk_bytes_max) = (2.0, 4 << 20);
+        let advice = shown("one file", &request);
+        assert!(advice.predicted.iter().all(|one| one.layout.order == Order::RowMajor));
+        let whole = advice.shard_shape.iter().zip(&advice.shape).all(|(file, all)| file >= all);
+        assert!(whole, "{:?}", advice.shard_shape);
+        // As long as the read along its axes: the chunks need no neighbours.
+        let [cost] = advice.costs() else { panic!("one read") };
+        assert!(advice.chunk_shape[axis] > 100, "{:?}", advice.chunk_shape);
+        assert_eq!(cost.objects, 1.0);
+        assert!(cost.requests <= cost.chunks, "{cost:?}");
+        assert!(bytes(&advice.chunk_shape, 4) <= 4 << 20);
+    }
+}
+
+#[test]
 fn climate_maps_and_series_get_chunks_of_one_level_and_some_of_every_other_axis() {
     let request = climate(&[(MAP, 0.7), (SERIES, 0.3)]);
     let advice = shown("climate, maps 0.7, series 0.3", &request);

@@ -244,12 +244,12 @@ def _advise_path(path: str) -> str:
     if not parent.is_dir():
         return f"no such file or store, and no directory {str(parent)!r}: check the path"
     near = sorted(
-        entry.name
+        _shown.shell_path(Path(path).with_name(entry.name))
         for entry in parent.iterdir()
         # Hidden names are temporary; no user means them.
         if entry.name.lower().startswith(Path(path).name[:3].lower()) and entry.name[0] != "."
     )
-    hint = f"did you mean {', '.join(near[:3])}?" if near else "check the path"
+    hint = f"did you mean {' or '.join(near[:3])}?" if near else "check the path"
     return f"no such file or store: {hint}"
 
 

@@ -61,6 +61,18 @@ def advise(
             help="Which program reads it: any (the default), bedform, zarr-python. Repeat it."
         ),
     ] = None,
+    as_tool: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            metavar="TOOL",
+            help="Print the command of nccopy or h5repack, or the encoding of xarray's to_netcdf, "
+            "that gives the file chunks for the reads: nccopy, h5repack, xarray.",
+        ),
+    ] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="FILE", help="With --as, the new file.")
+    ] = None,
     concat_dim: ConcatOption = None,
     compat: CompatOption = "equals",
     as_json: JsonOption = False,
@@ -70,10 +82,26 @@ def advise(
     Prices are those that bedform calibrate kept for the storage, else those of an assumed disk or
     object store.
 
+    --as is for the producer of a NetCDF or HDF5 file: it prints what gives the file itself other
+    chunks, with deflate and shuffle alone, which every program reads. It names all variables of
+    1 MiB and more that have the dimensions of the reads, and predicts the times of the reads
+    before and after. Nothing is written.
+
     Example: [bold]bedform advise era5.nc t2m --reads lat,lon=0.7 --reads time=0.3[/bold]
+
+    For its producer: [bold]bedform advise era5.nc --reads time=1 --as nccopy[/bold]
 
     Without a file: [bold]bedform advise --shape 8760,721,1440 --dims time,lat,lon[/bold]
     """
+    if as_tool is not None:
+        if readers_of(readers) != "any":
+            raise typer.BadParameter("--readers is for stores: leave it out, or --as")
+        _advise_file(
+            (path, concat_dim, compat), array, as_tool, reads, selections, profile, to, as_json
+        )
+        return
+    if to is not None:
+        raise typer.BadParameter("--to is the new file of --as: give both")
     import bedform as bf
 
     wanted_shape, wanted_dtype, names = _resolve(
@@ -89,6 +117,48 @@ def advise(
         readers=readers_of(readers),
     )
     emit(advice.to_dict(), paragraph(str(advice)), as_json)
+
+
+def _advise_file(
+    source: tuple[str | None, str | None, str],
+    array: str | None,
+    tool: str,
+    reads: list[str] | None,
+    selections: Path | None,
+    profile: str | None,
+    target: str | None,
+    as_json: bool,
+) -> None:
+    """Prints the advice for a file in the words of a tool that writes it anew."""
+    from .._repack import TOOLS, repacking
+
+    path, concat_dim, compat = source
+    wanted = next((known for known in TOOLS if known == tool), None)
+    if wanted is None:
+        raise typer.BadParameter(f"--as {tool!r}: one of {', '.join(TOOLS)}")
+    if path is None:
+        raise typer.BadParameter(f"--as {tool} is for a file: give its path")
+    if selections is not None and array is None:
+        raise typer.BadParameter("--selections with --as are of one array: name it")
+    with open_source(path, concat_dim, compat) as store:
+        found = None if array is None else open_array(store, array, path)
+        names = None if found is None else found.dims
+        advice = repacking(
+            store,
+            path,
+            wanted,
+            array=array,
+            reads=parse_reads(reads or (), names) or None,
+            selections=(
+                _read_selections(selections, found.shape) if selections and found else None
+            ),
+            profile=profile,
+            target=target,
+        )
+    # Wrapped lines of a command could not be pasted.
+    shown = paragraph(str(advice))
+    shown.no_wrap, shown.overflow = True, "ignore"
+    emit(advice.to_dict(), shown, as_json)
 
 
 def _directory_of(path: str | None) -> str | None:

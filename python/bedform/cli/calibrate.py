@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .. import _shown
 from ._output import JsonOption, emit, help_of, note, paragraph, progress
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ def _show(path: str, *, is_reset: bool, as_json: bool) -> None:
 
     profile = bf.Profile.for_path(path)
     if profile is None:
-        raise bf.NotFoundError(f"{path}: no profile is kept: run bedform calibrate {path}")
+        command = f"bedform calibrate {_shown.shell_path(path)}"
+        raise bf.NotFoundError(f"{path}: no profile is kept: run {command}")
     if is_reset:
         profile = profile.without_refinement()
         profile.keep(path)

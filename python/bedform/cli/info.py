@@ -89,6 +89,11 @@ def _render_store(path: str, facts: dict[str, Any], arrays: dict[str, dict[str, 
     if replicas:
         size = format_bytes(sum(replica["stored_bytes"] for replica in replicas))
         others["replicas"] = f"{len(replicas)}, {size}"
+    indexes = others.pop("indexes", [])
+    if indexes:
+        size = format_bytes(sum(index["bytes"] for index in indexes))
+        count = "1 array" if len(indexes) == 1 else f"{len(indexes)} arrays"
+        others["index"] = f"of {count}, {size}"
     parts: list[Any] = [_render_facts(path, others), Text(""), table]
     unread = [replica for replica in replicas if replica["state"] != "current"]
     parts += [Text("")] if unread else []

@@ -14,7 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from .._errors import InvalidArgumentError
-from .._plan_lines import first_lines, foremost, gain_by_array, gain_of_read, gain_of_replica
+from .._plan_lines import (
+    first_lines,
+    foremost,
+    gain_by_array,
+    gain_of_read,
+    gain_of_replica,
+    profile_line,
+)
 from .._text import format_bytes, format_seconds, format_shape, parse_reads, parse_selection
 from .._traces import run_policy
 from ._output import (
@@ -232,7 +239,7 @@ def _render(done: Optimization) -> Group:
         verdict = f"{made} made, {kept} kept, {len(dropped)} dropped: "
         verdict = f"{woken} woken, {verdict}" if woken else verdict
         verdict += f"{format_bytes(took)}, {share:.1%} of the file"
-    parts += [Text(""), paragraph(verdict)]
+    parts += [Text(""), paragraph(verdict), *map(paragraph, profile_line(plan))]
     notes = [*first_lines(plan["notes"], "notes"), *(done.done["warnings"] if done.done else [])]
     parts += [paragraph(f"note: {text}") for text in notes]
     return Group(*parts)
@@ -273,7 +280,7 @@ def _render_layouts(done: Reorganization) -> Group:
         verdict += f"; {format_bytes(resumed)} copied earlier" if resumed else ""
     if done.done is not None and done.done["dropped"]:
         verdict += f"; replicas of the old layouts removed: {len(done.done['dropped'])}"
-    parts += [Text(""), paragraph(verdict)]
+    parts += [Text(""), paragraph(verdict), *map(paragraph, profile_line(plan))]
     kept = [
         f"{array['array']} keeps its layout: {array['kept']}"
         for array in plan["arrays"]

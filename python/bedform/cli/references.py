@@ -87,7 +87,8 @@ def references(
     ):
         # The result names them.
         warnings.simplefilter("ignore", LeftOutWarning)
-        _silence_icechunk(form, to)
+        if _referencing.form_of(to, form) == "icechunk":
+            _silence_icechunk()
         made = _referencing.references(
             source,
             to,
@@ -106,10 +107,8 @@ def references(
     emit({**made.to_dict(), "seconds": seconds}, _render(made, seconds), as_json)
 
 
-def _silence_icechunk(form: str | None, to: str) -> None:
+def _silence_icechunk() -> None:
     """Keeps the log lines of Icechunk, which it prints to stdout, out of the result."""
-    if (form or to).endswith(("json", "parquet", "parq")):
-        return
     try:
         import icechunk
     except ImportError:

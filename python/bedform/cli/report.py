@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import secrets
 import sys
-from contextlib import suppress
 from pathlib import Path, PurePath
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, cast
 
 import typer
 
-from .._errors import ExistsError, InvalidArgumentError
+from .._errors import InvalidArgumentError
+from .._output_file import OutputFile
 from .._paths import paths_of
 from .._text import format_bytes
 from ._output import (
@@ -25,9 +22,6 @@ from ._output import (
     paragraph,
     progress,
 )
-
-#: Bytes at the start of a file that contain the mark of a report.
-_HEAD_BYTES: Final = 4096
 
 
 def register(app: typer.Typer) -> None:
@@ -86,8 +80,10 @@ def report(
     if as_json and output == "-":
         raise InvalidArgumentError("--json and -o - both write to stdout: leave one of them out")
     target = None if as_json and output is None else output or _default_output(path)
+    file = None
     if target is not None and target != "-":
-        _check_target(target, force)
+        file = OutputFile(target, "report", _is_report, "--force", replaces_any=force)
+        file.check()
     with progress("reading what is known", is_bytes=False) as tell:
         facts = _report.gather_facts(
             path, budget, tell, concat_dim=concat_dim, compat=cast("Any", compat)
@@ -96,8 +92,8 @@ def report(
     if target == "-":
         _print(page)
         return
-    if target is not None:
-        _write(target, page, force)
+    if file is not None:
+        file.write(page)
     if as_json:
         emit(facts, "", True)
         return
@@ -126,52 +122,7 @@ def _print(page: str) -> None:
         raise ReaderGone from None
 
 
-def _check_target(target: str, force: bool) -> None:
-    """Fails, before any work, if the target exists and is not a report."""
-    where = Path(target)
-    if where.is_dir():
-        raise InvalidArgumentError(f"{target!r} is a directory: name a file, -o {target}/x.html")
-    if not os.path.lexists(where):
-        if not where.absolute().parent.is_dir():
-            text = "no such directory: make it first, or choose another place"
-            raise FileNotFoundError(errno.ENOENT, text, str(where.parent))
-        return
-    if where.exists() and not where.is_file():
-        raise InvalidArgumentError(f"{target!r} is no file: -o - writes to stdout")
-    if not force and not _is_report(where):
-        raise ExistsError(f"{target!r} exists and is no report: choose another name, or --force")
-
-
-def _is_report(where: Path) -> bool:
+def _is_report(head: bytes) -> bool:
     from .._report_page import GENERATOR
 
-    try:
-        with where.open("rb") as file:
-            head = file.read(_HEAD_BYTES)
-    except FileNotFoundError:
-        # A dangling link: writing loses no data.
-        return True
     return head.startswith(b"<!DOCTYPE html>") and GENERATOR.encode() in head
-
-
-def _write(target: str, page: str, force: bool) -> None:
-    """Writes a page that appears completely or not at all."""
-    # A link is kept; the file at its end is replaced.
-    where = Path(os.path.realpath(target))
-    hidden = where.with_name(f".{where.name[:100]}.{secrets.token_hex(8)}.tmp")
-    try:
-        with hidden.open("x", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(page)
-            file.flush()
-            os.fsync(file.fileno())
-        # Another program may have created the target meanwhile.
-        _check_target(target, force)
-        hidden.replace(where)
-    except OSError as error:
-        # Report the name that the user knows.
-        if error.filename == str(hidden):
-            error.filename = target
-        raise
-    finally:
-        with suppress(OSError):
-            hidden.unlink(missing_ok=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
+from .._errors import BedformError
 from .._text import parse_bytes
-from ._output import help_of
+from ._output import describe_error, help_of, note
 
 
 def register(app: typer.Typer) -> None:
@@ -26,6 +28,9 @@ def run(
         str | None,
         typer.Option(help="Write what was read and predicted here, as JSON; - for stderr."),
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file of --report, whatever it is.")
+    ] = False,
     min_read: Annotated[
         str, typer.Option("--min", help="Bytes from which a read is followed.", metavar="SIZE")
     ] = "4KiB",
@@ -68,7 +73,17 @@ def run(
     )
     if report is None:
         _run.become(command, options)
-    _run.check_report(report)
+    file = None if report == "-" else _run.report_file(report, overwrite=overwrite)
+    if file is not None:
+        # Not after hours of the program.
+        file.check()
     code, found = _run.run_and_report(command, options)
-    _run.write_report(found, report)
+    # The program has run: its outcome counts, also without a report.
+    try:
+        said = _run.hand_over(found, file)
+    except (OSError, BedformError) as error:
+        said = f"the report was not written: {describe_error(error)}"
+    if said is not None:
+        with suppress(OSError):
+            note(f"bedform: {said}")
     sys.exit(code)

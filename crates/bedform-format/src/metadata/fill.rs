@@ -68,12 +68,43 @@ impl FillValue {
         element(value, data_type).map(Self::Bytes).ok_or_else(refuse)
     }
 
+    /// Parses a fill value of Zarr v2, in which some writers quote numbers. These are read as
+    /// zarr-python reads them; where its reading is not what the text says, as `true` for
+    /// `"false"`, the value is refused.
+    ///
+    /// # Errors
+    /// As [`FillValue::parse`].
+    pub fn parse_v2(value: &Value, data_type: DataType) -> Result<Self, MetadataError> {
+        let plain = value.as_str().and_then(|text| unquoted(text, data_type));
+        Self::parse(plain.as_ref().unwrap_or(value), data_type)
+    }
+
     /// Returns the fill value in its Zarr v3 form. NaNs with unusual bits keep them.
     pub fn to_json(&self, data_type: DataType) -> Value {
         match self {
             Self::Text(text) => Value::String(text.clone()),
             Self::Bytes(bytes) => element_json(bytes, data_type),
         }
+    }
+}
+
+/// Returns the number or truth value that a text holds.
+fn unquoted(text: &str, data_type: DataType) -> Option<Value> {
+    use DataType as T;
+    let text = text.trim_ascii();
+    match data_type {
+        T::Bool => matches!(text, "true" | "True" | "1").then_some(Value::Bool(true)),
+        T::Int8 | T::Int16 | T::Int32 | T::Int64 => text.parse::<i64>().ok().map(Value::from),
+        T::UInt8 | T::UInt16 | T::UInt32 | T::UInt64 => text.parse::<u64>().ok().map(Value::from),
+        T::Float16 | T::Float32 | T::Float64 => {
+            let number: f64 = text.parse().ok()?;
+            Some(match Number::from_f64(number) {
+                Some(number) => Value::Number(number),
+                None if number.is_nan() => Value::from("NaN"),
+                None => Value::from(if number > 0.0 { "Infinity" } else { "-Infinity" }),
+            })
+        }
+        _ => None,
     }
 }
 
@@ -343,6 +374,40 @@ mod tests {
             (parsed("<M8[s]"), json!(1.5)),
         ] {
             assert!(FillValue::parse(&value, data_type).is_err(), "{data_type} {value}");
+        }
+    }
+
+    #[test]
+    fn quoted_numbers_of_v2_are_read_where_their_text_has_one_meaning() {
+        for (data_type, quoted, plain) in [
+            (DataType::Int32, "0", json!(0)),
+            (DataType::Int32, " +7 ", json!(7)),
+            (DataType::Int64, "-9223372036854775808", json!(i64::MIN)),
+            (DataType::UInt64, "18446744073709551615", json!(u64::MAX)),
+            (DataType::Float32, "1e20", json!(1e20)),
+            (DataType::Float64, "nan", json!("NaN")),
+            (DataType::Float64, "-inf", json!("-Infinity")),
+            (DataType::Float32, "0x7fc00001", json!("0x7fc00001")),
+            (DataType::Bool, "True", json!(true)),
+            // Texts are no numbers.
+            (DataType::String, "0", json!("0")),
+            (DataType::FixedUnicode(2), "0", json!("0")),
+        ] {
+            let read = FillValue::parse_v2(&json!(quoted), data_type);
+            assert_eq!(read, FillValue::parse(&plain, data_type), "{data_type} {quoted}");
+        }
+        for (data_type, quoted) in [
+            (DataType::Int8, "128"),
+            (DataType::Int32, "7.5"),
+            (DataType::UInt8, "-1"),
+            (DataType::Float64, ""),
+            (DataType::Bool, "false"),
+            (parsed("<M8[s]"), "5"),
+        ] {
+            assert!(
+                FillValue::parse_v2(&json!(quoted), data_type).is_err(),
+                "{data_type} {quoted}"
+            );
         }
     }
 

@@ -79,7 +79,10 @@ pub fn parse_array_v2(
         Some(_) => return Err(invalid("dimension_separator", "expected '.' or '/'")),
     };
     let metadata = ArrayMetadata {
-        fill_value: FillValue::parse(fields.get("fill_value").unwrap_or(&Value::Null), data_type)?,
+        fill_value: FillValue::parse_v2(
+            fields.get("fill_value").unwrap_or(&Value::Null),
+            data_type,
+        )?,
         dimension_names: dimension_names(&mut attributes, shape.len()),
         attributes: ObjectText::from(&attributes),
         identity: None,

@@ -7,6 +7,7 @@ use std::io;
 use ::object_store::Error;
 
 use super::transport::{ServerFailure, failure_of};
+use bedform_format::web_page::description;
 use bedform_storage::{StorageError, StorageErrorKind};
 
 /// The most characters of a server's message.
@@ -254,7 +255,7 @@ fn said(error: &Error) -> String {
         text = error.to_string();
     }
     let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let line = in_document(&line).unwrap_or(line);
+    let line = in_document(&line).or_else(|| in_page(&line)).unwrap_or(line);
     redacted(&line).chars().take(SAID_MAX).collect()
 }
 
@@ -269,6 +270,12 @@ fn in_document(text: &str) -> Option<String> {
         Some(message) => format!("{} [{code}]", unescaped(message)),
         None => format!("[{code}]"),
     })
+}
+
+/// Returns the text before a web page, and the description of the page.
+fn in_page(text: &str) -> Option<String> {
+    let at = text.find('<')?;
+    description(&text.as_bytes()[at..]).map(|page| format!("{}{page}", &text[..at]))
 }
 
 fn unescaped(text: &str) -> String {
@@ -349,6 +356,15 @@ mod tests {
         for code in ["RequestTimeout", "IncompleteBody", "BadDigest"] {
             assert!(!refuses(&format!("400 Bad Request: {}", document(code))));
         }
+    }
+
+    #[test]
+    fn a_page_in_an_answer_is_named_by_its_title() {
+        let body = "<!DOCTYPE html><html><head><title>Log in</title></head><body>a text</body>";
+        let source = format!("status code: 401 Unauthorized: {body}").into();
+        let error = to_error("open", "t.nc", Error::Generic { store: "HTTP", source }).to_string();
+        assert!(error.contains("401 Unauthorized: a web page, \"Log in\""), "{error}");
+        assert!(!error.contains("<html>"), "{error}");
     }
 
     #[test]

@@ -79,9 +79,9 @@ impl ArrayAtRead<'_> {
 
     /// Records a finished read, where reads are recorded.
     pub(super) fn record(&self, read: ArrayRead<'_>, took: Duration, outcome: &ReadOutcome) {
-        let Some((follows, path)) = self.follows().filter(|(follows, _)| follows.records()) else {
-            return;
-        };
+        let records =
+            |(follows, _): &(&HandleReads, &str)| follows.records() && read.pass_bytes.is_none();
+        let Some((follows, path)) = self.follows().filter(records) else { return };
         let ReadOutcome { was_ahead, ref replicas, .. } = *outcome;
         let bytes = match read.deliver {
             Deliver::Buffer(target) => target.len() as u64,
@@ -125,7 +125,7 @@ impl ArrayAtRead<'_> {
         read: ArrayRead<'_>,
         reader: MakeReader<'a>,
     ) -> Option<FollowedRead<'a>> {
-        let bytes = read.deliver.target()?.len() as u64;
+        let bytes = read.deliver.target().filter(|_| read.pass_bytes.is_none())?.len() as u64;
         let (follows, path) = self.follows()?;
         let shape = self.layout().grid.array_shape();
         follows.begin(path, shape, (read.selection, bytes), reader)

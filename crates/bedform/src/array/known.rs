@@ -18,6 +18,7 @@ use crate::foreign::facts::{ForeignVariable, Sources};
 use crate::log::array::ArrayHandle;
 use crate::log::snapshot::Snapshot;
 use crate::plan::geometry::Geometry;
+use crate::plan::tuning::Tuning;
 use crate::run::chunks::ChunkCache;
 use crate::run::deliver::Deliver;
 use crate::run::execute::{ReadStatistics, execute};
@@ -41,11 +42,14 @@ pub(super) struct ArrayRead<'r> {
     pub(super) once_begun: Option<&'r AtomicBool>,
     /// True if elements that were read ahead are to stay in their own buffer.
     pub(super) takes_buffers: bool,
+    /// For a part of a pass over the array, the bytes of the pass. It is no read of its own: it is
+    /// neither followed nor recorded.
+    pub(super) pass_bytes: Option<u64>,
 }
 
 impl<'r> ArrayRead<'r> {
     pub(super) fn new(selection: &'r Selection, deliver: Deliver<'r>) -> Self {
-        Self { selection, deliver, once_begun: None, takes_buffers: false }
+        Self { selection, deliver, once_begun: None, takes_buffers: false, pass_bytes: None }
     }
 }
 
@@ -91,6 +95,14 @@ impl ArrayAtRead<'_> {
         match self {
             Self::Stored(_, state, _) => &state.layout,
             Self::Foreign(variable) => &variable.facts().layout,
+        }
+    }
+
+    /// The limits by which its reads are planned.
+    pub(super) fn tuning(&self) -> &Tuning {
+        match self {
+            Self::Stored(handle, ..) => &handle.store.tuning,
+            Self::Foreign(variable) => &variable.facts().tuning,
         }
     }
 
@@ -165,24 +177,26 @@ impl ArrayAtRead<'_> {
     fn read_now(&self, read: ArrayRead<'_>) -> Result<ReadOutcome> {
         let ArrayRead { selection, deliver, once_begun, .. } = read;
         let is_whole = matches!(deliver, Deliver::Buffer(_));
+        let pass_bytes = read.pass_bytes.unwrap_or_default();
         let of_replicas = |plan: ReadPlan<'_>, redirected: &Redirected| {
-            Ok(self.outcome(execute(plan, deliver)?, Some(redirected)))
+            Ok(self.outcome(execute(plan.of_pass(pass_bytes), deliver)?, Some(redirected)))
         };
         if is_whole && let Some(outcome) = self.with_plan_of_replicas(selection, of_replicas)? {
             return Ok(outcome);
         }
         let began = Instant::now();
-        let done = self.with_plan(selection, |plan| match execute(plan, deliver) {
-            Err(error) if once_begun.is_some_and(|begun| begun.load(Ordering::Relaxed)) => {
-                Ok(Err(error))
-            }
-            outcome => {
-                if let (true, Ok(done)) = (is_whole, &outcome) {
-                    plan.learn(done, began.elapsed().as_secs_f64());
+        let done =
+            self.with_plan(selection, |plan| match execute(plan.of_pass(pass_bytes), deliver) {
+                Err(error) if once_begun.is_some_and(|begun| begun.load(Ordering::Relaxed)) => {
+                    Ok(Err(error))
                 }
-                outcome.map(Ok)
-            }
-        })?;
+                outcome => {
+                    if let (true, Ok(done)) = (is_whole, &outcome) {
+                        plan.learn(done, began.elapsed().as_secs_f64());
+                    }
+                    outcome.map(Ok)
+                }
+            })?;
         Ok(self.outcome(done?, None))
     }
 

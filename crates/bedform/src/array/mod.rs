@@ -12,11 +12,13 @@
 //! | `redirect` | reads that replicas make cheaper |
 //! | `visit` | chunks shown to a visitor, chunks decoded into the cache |
 //! | `describe` | a description in JSON |
+//! | `index` | the value index: ranges of blocks as of a moment, and the fold that makes them |
 //! | `write` | writes to a selection, appends, changes of shape |
 //! | `verify`, `verified` | checks of the objects of one array, and of several with their log |
 
 mod ahead;
 mod describe;
+pub(crate) mod index;
 mod known;
 mod read;
 mod redirect;
@@ -30,7 +32,7 @@ use std::sync::Arc;
 use bedform_format::DataType;
 use bedform_format::chunk_map::ForeignArray;
 use bedform_format::metadata::ArrayMetadata;
-use bedform_geometry::Order;
+use bedform_geometry::{Order, Region, element_count};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -39,10 +41,10 @@ use crate::foreign::facts::ForeignVariable;
 use crate::foreign::{Callback, CallbackArray, ForeignFile};
 use crate::log::array::ArrayHandle;
 use crate::options::OpenOptions;
-use crate::plan::tuning::block_shape;
 use crate::zarr::state::ArrayState;
 
 pub use crate::write::elements::Elements;
+pub use index::{BlockRange, ValueIndex};
 pub(crate) use redirect::{BoundObjects, Standings};
 pub use visit::{Prefetched, SelectedRun, VisitedChunk, VisitedElements};
 pub use write::{Append, Growth, append, append_with};
@@ -62,9 +64,6 @@ enum ArrayBacking {
     /// A variable of one foreign file or of many joined, or a callback.
     Foreign(Arc<dyn ForeignVariable>),
 }
-
-/// Bytes of a box of small chunks, or of rows of a variable without chunks, that a query reads.
-const QUERY_BLOCK_BYTES: u64 = 1 << 20;
 
 impl Array {
     /// Wraps the handle of an array of a store.
@@ -128,6 +127,35 @@ impl Array {
     ) -> Result<Self> {
         let variable = Arc::new(CalledVariable::alone(array, callback, options)?);
         Ok(Self { backing: ArrayBacking::Foreign(variable) })
+    }
+
+    /// Makes an array of values in memory, in C order and native byte order.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the bytes are not those of the shape; `Unsupported` for text.
+    pub fn of_values(
+        name: &str,
+        shape: &[u64],
+        data_type: DataType,
+        values: Vec<u8>,
+    ) -> Result<Self> {
+        let item = data_type.item_size().unwrap_or(1) as u64;
+        let expected = element_count(shape).and_then(|count| count.checked_mul(item));
+        if expected != Some(values.len() as u64) {
+            let length = values.len();
+            return Err(Error::invalid(format!("{name}: {length} bytes for the shape {shape:?}")));
+        }
+        let described = CallbackArray::new(name, shape, data_type);
+        // Without chunks all of it is one, so that a region is the whole.
+        let read = move |_: &Region, buffer: &mut [u8]| match buffer.len() == values.len() {
+            true => {
+                buffer.copy_from_slice(&values);
+                Ok(())
+            }
+            false => Err(Error::new(ErrorKind::Internal, "values in memory are one chunk")),
+        };
+        let callback = Callback::new(Arc::new(read)).not_kept();
+        Self::of_callback(described, callback, &OpenOptions::default())
     }
 
     /// Returns warnings about writes through the array's store since the last call: a line for each
@@ -250,21 +278,14 @@ impl Array {
         }
     }
 
-    /// The shape of the boxes in which a pass over the array reads it well: a chunk, several small
-    /// ones, or rows of a variable without chunks.
+    /// The shape of the boxes in which a query reads the array: the blocks of its index.
     ///
     /// # Errors
     /// Those of looking up the array again.
     pub(crate) fn query_block(&self) -> Result<Vec<u64>> {
-        let known = self.known()?;
-        let layout = known.layout();
-        let shape = layout.grid.array_shape();
-        let ones = vec![1; shape.len()];
-        let chunk = match known.has_large_raw_chunks(QUERY_BLOCK_BYTES) {
-            true => &ones,
-            false => layout.grid.chunk_shape(),
-        };
-        Ok(block_shape(shape, chunk, layout.item_size as u64, QUERY_BLOCK_BYTES))
+        let form = self.index_form()?;
+        let whole = || self.shape();
+        form.map_or_else(whole, |form| Ok(form.grid.chunk_shape().to_vec()))
     }
 
     /// The array's metadata.

@@ -2,8 +2,11 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use bedform_geometry::{AxisRange, AxisSelection, Selection};
+use bedform_codec::ChunkCodec;
+use bedform_format::CodecChain;
+use bedform_geometry::{AxisRange, AxisSelection, ChunkGrid, Selection};
 use bedform_machine::Workload;
+use bedform_storage::Profile;
 
 use super::Array;
 use super::known::{ArrayAtRead, ArrayRead};
@@ -11,11 +14,14 @@ use super::visit::VisitedElements;
 use crate::error::{Error, Result};
 use crate::foreign::{ForeignFile, StoredTexts};
 use crate::plan::copy::CopyTarget;
-use crate::plan::price::Price;
+use crate::plan::price::{Cost, Price};
+use crate::plan::tuning::Tuning;
 use crate::run::deliver::Deliver;
-use crate::run::explain::{explain, priced};
+use crate::run::explain::{SeenChunks, explain, priced};
+use crate::run::plan::ReadPlan;
 use crate::run::workload::read_workload;
-use crate::run::{Explanation, ReadStatistics};
+use crate::run::{Explanation, ReadStatistics, ReadsExplanation};
+use crate::source::StoredLayout;
 
 /// The most objects that are opened to compute the stored size of an array.
 const OBJECTS_OPENED_MAX: u64 = 1 << 12;
@@ -69,6 +75,24 @@ impl Array {
         let read = ArrayRead::new(selection, Deliver::Buffer(CopyTarget::new(buffer)));
         let outcome = known.read(ArrayRead { takes_buffers: true, ..read })?;
         Ok((outcome.statistics, outcome.taken))
+    }
+
+    /// As [`Array::read_as_known`], for a part of a pass over the array that reads `pass_bytes`: it
+    /// is neither followed nor recorded, and its chunks are cached only if those of the whole pass
+    /// have room.
+    ///
+    /// # Errors
+    /// As [`Array::read`].
+    pub(crate) fn read_part(
+        &self,
+        selection: &Selection,
+        buffer: &mut [u8],
+        pass_bytes: u64,
+    ) -> Result<()> {
+        let known = self.last_known();
+        self.check_no_text(&known)?;
+        let read = ArrayRead::new(selection, Deliver::Buffer(CopyTarget::new(buffer)));
+        known.read(ArrayRead { pass_bytes: Some(pass_bytes), ..read }).map(drop)
     }
 
     /// Reads the element at `position`, which may count from the end, in the machine's byte order.
@@ -133,6 +157,27 @@ impl Array {
         Ok(Explanation { followed, redirected, ..explained })
     }
 
+    /// Explains the reads of a computation: the sums of their explanations, by file or store. With
+    /// `in_turn` a read finds chunks of earlier ones in the cache, which is empty at first.
+    ///
+    /// # Errors
+    /// As [`Array::explain`].
+    pub fn explain_reads(
+        &self,
+        selections: &[Selection],
+        in_turn: bool,
+    ) -> Result<ReadsExplanation> {
+        let known = self.known()?;
+        let cache_bytes = known.cache_limit();
+        let mut sum = ReadsExplanation { cache_bytes, ..Default::default() };
+        let mut seen = in_turn.then(|| SeenChunks::new(cache_bytes));
+        for selection in selections {
+            sum += known
+                .with_best_plan(selection, |plan, _| ReadsExplanation::of(plan, seen.as_mut()))?;
+        }
+        Ok(sum)
+    }
+
     /// Predicts the price of a read of `selection` by its geometry alone, without I/O.
     ///
     /// # Errors
@@ -149,6 +194,54 @@ impl Array {
     /// As [`Array::explain`].
     pub fn price(&self, selection: &Selection) -> Result<Price> {
         self.known()?.with_plan(selection, |plan| priced(plan).map(|(_, price)| price))
+    }
+
+    /// The work and the price of a read of `selection` from the array itself, by other limits.
+    ///
+    /// # Errors
+    /// As [`Array::explain`].
+    pub(crate) fn priced_by(
+        &self,
+        selection: &Selection,
+        tuning: &Tuning,
+    ) -> Result<(Cost, Price)> {
+        self.known()?.with_plan(selection, |plan| priced(ReadPlan::new(plan.pieces(), tuning)))
+    }
+
+    /// The limits by which reads of the array are planned, with prices of `profile`.
+    ///
+    /// # Errors
+    /// Those of looking up the array again.
+    pub(crate) fn tuning_by(&self, profile: &Profile) -> Result<Tuning> {
+        Ok(self.known()?.tuning().priced_by(profile))
+    }
+
+    /// The stored form of the array in chunks of another shape and codecs.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a shape that no array has; those of looking up the array again.
+    pub(crate) fn layout_in(&self, chunks: &[u64], chain: &CodecChain) -> Result<StoredLayout> {
+        let data_type = self.data_type()?;
+        let known = self.known()?;
+        let own = known.layout();
+        let grid = ChunkGrid::new(own.grid.array_shape().to_vec(), chunks.to_vec())?;
+        Ok(StoredLayout {
+            per_object: grid.grid_shape().iter().map(|count| (*count).max(1)).collect(),
+            codec: ChunkCodec::new(chain, data_type, chunks),
+            item_size: own.item_size,
+            fill: own.fill.clone(),
+            grid,
+        })
+    }
+
+    /// The chunk shape and the codecs of the array.
+    ///
+    /// # Errors
+    /// Those of looking up the array again.
+    pub(crate) fn stored_form(&self) -> Result<(Vec<u64>, CodecChain)> {
+        let known = self.known()?;
+        let layout = known.layout();
+        Ok((layout.grid.chunk_shape().to_vec(), layout.codec.chain().clone()))
     }
 
     /// The bytes of all chunks as they are stored, computed from indexes alone.

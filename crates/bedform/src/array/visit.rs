@@ -9,11 +9,12 @@ use bedform_geometry::{AxisRange, AxisSelection, ChunkGrid, Region, Selection, s
 use super::Array;
 use super::known::{ArrayAtRead, ArrayRead};
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::copy::{Strided, copy_box};
+use crate::plan::copy::{CopyTarget, Strided, copy_box};
 use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::plan::tuning::block_shape;
 use crate::run::ReadStatistics;
 use crate::run::deliver::{Admission, ChunkVisitor, DecodedChunk, Deliver};
+use crate::run::execute::execute;
 
 /// Raw chunks of a foreign file that are larger are visited in blocks: a contiguous variable is one
 /// chunk, of any size.
@@ -176,7 +177,9 @@ impl Array {
     pub fn visit(&self, selection: &Selection, visitor: &Visitor<'_>) -> Result<ReadStatistics> {
         let known = self.known()?;
         if known.has_large_raw_chunks(WHOLE_BYTES_MAX) {
-            return self.visit_blocks(&known, selection, visitor);
+            return self.visit_blocks(&known, selection, visitor, &|selection, buffer| {
+                self.read_known(&known, selection, buffer)
+            });
         }
         let taker = VisitorAdapter { visitor, has_begun: AtomicBool::new(false) };
         let read = ArrayRead::new(selection, Deliver::Visitor(&taker));
@@ -184,12 +187,43 @@ impl Array {
         Ok(known.read(ArrayRead { once_begun, ..read })?.statistics)
     }
 
-    /// As [`Array::visit`], in blocks that are read one after the other.
+    /// As [`Array::visit`], from the array itself: the read is neither followed nor recorded, and
+    /// no replica serves it.
+    ///
+    /// # Errors
+    /// As [`Array::visit`].
+    pub(super) fn visit_unrecorded(
+        &self,
+        selection: &Selection,
+        visitor: &Visitor<'_>,
+    ) -> Result<ReadStatistics> {
+        let known = self.known()?;
+        if known.has_large_raw_chunks(WHOLE_BYTES_MAX) {
+            return self.visit_blocks(&known, selection, visitor, &|selection, buffer| {
+                known.with_plan(selection, |plan| {
+                    execute(plan, Deliver::Buffer(CopyTarget::new(buffer)))
+                })
+            });
+        }
+        let taker = VisitorAdapter { visitor, has_begun: AtomicBool::new(false) };
+        // A visitor that has seen a chunk may not see it again.
+        let outcome = known.with_plan(selection, |plan| {
+            let done = execute(plan, Deliver::Visitor(&taker));
+            match taker.has_begun.load(Ordering::Relaxed) {
+                true => Ok(done),
+                false => done.map(Ok),
+            }
+        });
+        outcome?
+    }
+
+    /// As [`Array::visit`], in blocks that `read` reads one after the other.
     fn visit_blocks(
         &self,
         known: &ArrayAtRead<'_>,
         selection: &Selection,
         visitor: &Visitor<'_>,
+        read: &dyn Fn(&Selection, &mut [u8]) -> Result<ReadStatistics>,
     ) -> Result<ReadStatistics> {
         let layout = known.layout();
         let item = layout.item_size;
@@ -203,7 +237,7 @@ impl Array {
                 let region = grid.chunk_region_clipped(&geometry.chunk_coordinates(cell, task));
                 let selection = whole_region(&region)?;
                 buffer.resize(usize::try_from(self.result_bytes(&selection)?).unwrap_or(0), 0);
-                statistics += self.read_known(known, &selection, &mut buffer)?;
+                statistics += read(&selection, &mut buffer)?;
                 let elements = VisitedElements::Bytes(&buffer);
                 let geometry = &geometry;
                 visitor(&VisitedChunk { geometry, cell, task, region, item_size: item, elements })?;

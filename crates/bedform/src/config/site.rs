@@ -63,7 +63,8 @@ impl SidecarSite {
     fn read(section: &SettingsTable<'_>, start: usize) -> Result<Self> {
         section.check_keys(&["root", "sidecars", "owners"])?;
         let directory = "an absolute path without . and .., such as \"/archive/era5\"";
-        let owners = "a list of names or numbers of users, such as [\"root\", 1001]";
+        let owners =
+            "a list of users by name, or by number without quotes, such as [\"root\", 1001]";
         let lacks = |key: &str, what: &str| {
             at_line(section.text, start, format!("[[sidecars]] lacks {key}: it takes {what}"))
         };
@@ -102,7 +103,9 @@ impl SidecarOwner {
             let id = u32::try_from(integer(value)?).ok().filter(|id| *id != u32::MAX)?;
             return Some(Self::Id(id));
         };
-        let is_name = !name.is_empty() && name.len() <= TEXT_BYTES_MAX && !name.contains('\0');
+        // A quoted number would name a user that no machine knows, and count for nobody in silence.
+        let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+        let is_name = !is_number && name.len() <= TEXT_BYTES_MAX && !name.contains('\0');
         is_name.then(|| Self::Name(name.to_owned()))
     }
 
@@ -213,7 +216,7 @@ mod tests {
         assert_eq!(sites[0].owners[0].id(), Some(0));
         assert_eq!(SidecarOwner::Name("no user has this name".to_owned()).id(), None);
         let path = "an absolute path without . and .., such as \"/archive/era5\"";
-        let list = "a list of names or numbers of users, such as [\"root\", 1001]";
+        let list = "a list of users by name, or by number without quotes, such as [\"root\", 1001]";
         let with = |root: &str, owners: &str| {
             format!("[[sidecars]]\nroot = {root}\nsidecars = \"/s\"\nowners = {owners}\n")
         };
@@ -227,7 +230,8 @@ mod tests {
         let error = Configuration::parse(&with(&long, "[0]")).unwrap_err().to_string();
         assert!(error.starts_with("line 2: [[sidecars]] root is") && error.ends_with(path));
         let many = format!("[{}]", ["1"; OWNERS_MAX + 1].join(", "));
-        for owners in ["[]", "\"root\"", "[-1]", "[4294967295]", "[1.5]", "[\"\"]", "[[0]]", &many]
+        for owners in
+            ["[]", "\"root\"", "[-1]", "[4294967295]", "[1.5]", "[\"\"]", "[\"0\"]", "[[0]]", &many]
         {
             let error = Configuration::parse(&with("\"/a\"", owners)).unwrap_err().to_string();
             let said = format!("line 4: [[sidecars]] owners is {owners}; it takes {list}");

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bedform_format::DataType;
+use bedform_format::shown::shell_quoted;
 use bedform_geometry::Order;
 use bedform_storage::Profile;
 use serde::Serialize;
@@ -11,7 +12,7 @@ use super::new_array::codecs_of;
 use super::regions::{RegionSizing, Regions};
 use super::source::{ConvertSource, SourceArray};
 use super::target::ConvertTarget;
-use super::words::{count_phrase, quoted, shell_quoted};
+use super::words::{count_phrase, quoted};
 use super::{ArrayLayoutChoice, CodecWish, ConvertOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::automatic::{NewArrayFacts, default_shards, request};

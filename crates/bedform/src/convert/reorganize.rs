@@ -34,6 +34,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bedform_format::shown::shell_path;
 use bedform_format::{DataType, ObjectPath};
 use bedform_storage::{
     Condition, Durability, Lock, Storage, StorageErrorKind, StorageExt as _, TreePublication,
@@ -114,7 +115,8 @@ pub fn keeps_layout(array: &Array) -> Result<Option<&'static str>> {
 pub fn check_reorganizable(path: &Path, cache_bytes: u64) -> Result<Store> {
     let shown = path.display().to_string();
     let refuse = |what: &str| {
-        let text = format!("{shown} {what}: 'bedform convert {shown} NEW' makes a store of it");
+        let pasted = shell_path(&shown);
+        let text = format!("{shown} {what}: 'bedform convert {pasted} NEW' makes a store of it");
         Err(Error::new(ErrorKind::Unsupported, text))
     };
     if url_of(path).is_some() {
@@ -155,18 +157,19 @@ pub fn check_reorganizable(path: &Path, cache_bytes: u64) -> Result<Store> {
 /// Fails if there are unsettled commits or active writers.
 fn check_settled(opened: &OpenedStore, shown: &str) -> Result<()> {
     let conflict = |text: String| Err(Error::new(ErrorKind::Conflict, text));
+    let pasted = shell_path(shown);
     let root = opened.documents.read_root(opened)?;
     let log = root.map(|root| root.group.log).unwrap_or_default();
     if log.pending {
         return conflict(format!(
-            "{shown} has commits that are not settled: run 'bedform settle {shown}' first"
+            "{shown} has commits that are not settled: run 'bedform settle {pasted}' first"
         ));
     }
     let is_written = opened.log_summary()?.segments_open.is_none_or(|open| open > 0);
     if is_written || log.has_log() {
         return conflict(format!(
-            "{shown} is being written, or a writer of it has died: end the writers, run 'bedform recover {shown}' \
-             and 'bedform settle {shown}', then the same command"
+            "{shown} is being written, or a writer of it has died: end the writers, run 'bedform recover {pasted}' \
+             and 'bedform settle {pasted}', then the same command"
         ));
     }
     Ok(())
@@ -175,6 +178,7 @@ fn check_settled(opened: &OpenedStore, shown: &str) -> Result<()> {
 /// Fails if this user may not replace the directory of the store.
 fn check_owner(path: &Path, shown: &str) -> Result<()> {
     let denied = |text: String| Err(Error::new(ErrorKind::PermissionDenied, text));
+    let pasted = shell_path(shown);
     let failed =
         |error: std::io::Error| Error::new(ErrorKind::Io, format!("{}: {error}", path.display()));
     let real = path.canonicalize().map_err(failed)?;
@@ -184,7 +188,7 @@ fn check_owner(path: &Path, shown: &str) -> Result<()> {
     let (own, outer) = (fs::metadata(&real).map_err(failed)?, fs::metadata(above).map_err(failed)?);
     if own.dev() != outer.dev() {
         let text = format!(
-            "{shown} is the root of a file system, which cannot be replaced: 'bedform convert {shown} NEW' makes \
+            "{shown} is the root of a file system, which cannot be replaced: 'bedform convert {pasted} NEW' makes \
              a new store"
         );
         return Err(Error::new(ErrorKind::Unsupported, text));
@@ -192,14 +196,14 @@ fn check_owner(path: &Path, shown: &str) -> Result<()> {
     let user = rustix::process::geteuid();
     if !user.is_root() && own.uid() != user.as_raw() {
         return denied(format!(
-            "{shown} belongs to user {}, who alone reorganizes it: 'bedform convert {shown} NEW' makes a store of \
+            "{shown} belongs to user {}, who alone reorganizes it: 'bedform convert {pasted} NEW' makes a store of \
              your own",
             own.uid()
         ));
     }
     if access(above, Access::WRITE_OK | Access::EXEC_OK).is_err() {
         return denied(format!(
-            "{}: this user may not write there, where the new store grows: 'bedform convert {shown} NEW' makes one \
+            "{}: this user may not write there, where the new store grows: 'bedform convert {pasted} NEW' makes one \
              elsewhere",
             above.display()
         ));
@@ -377,7 +381,8 @@ impl Reorganization {
                 format!(
                     "{}: this file system cannot exchange two directories in one step, and readers might find no \
                      store: 'bedform convert {} NEW' makes a new one",
-                    self.shown, self.shown
+                    self.shown,
+                    shell_path(&self.shown)
                 ),
             ),
             _ => error.into(),

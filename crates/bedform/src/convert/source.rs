@@ -324,7 +324,7 @@ impl SourceArray {
             dimension_names: names.collect(),
             chunks: Some(metadata.inner_chunk_shape().to_vec()),
             fill_value: storable_fill(metadata.fill_value.clone(), metadata.data_type),
-            attributes: attributes::with_encoded_fill(attributes, metadata.data_type),
+            attributes: attributes::array_attributes(attributes, metadata.data_type),
             stored: metadata.data_type,
             shape: metadata.shape,
             reading: Box::new(array),

@@ -13,6 +13,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
+use bedform_format::shown::shell_path;
 use bedform_storage::is_own_name;
 use rustix::fs::{XattrFlags, getxattr, setxattr, syncfs};
 
@@ -97,8 +98,9 @@ pub(super) fn link(from: &Path, to: &Path, changed: &BTreeSet<&str>, shown: &str
         }
         if !found.is_file() {
             let text = format!(
-                "{shown} has {path}, which is neither a file nor a directory: 'bedform convert {shown} NEW' makes a \
-                 store without it"
+                "{shown} has {path}, which is neither a file nor a directory: 'bedform convert {} NEW' makes a \
+                 store without it",
+                shell_path(shown)
             );
             return Err(Error::new(ErrorKind::Unsupported, text));
         }

@@ -2,15 +2,6 @@
 
 pub(super) use crate::publication::quoted;
 
-/// Quotes a word for a shell where it needs quotes.
-pub(super) fn shell_quoted(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\"'\"'"))
-}
-
 /// Formats lengths as `50 x 100`.
 pub(super) fn count_phrase(lengths: &[u64]) -> String {
     let texts: Vec<String> = lengths.iter().map(u64::to_string).collect();
@@ -37,11 +28,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_quoted_for_people_and_for_shells() {
+    fn names_are_quoted_for_people() {
         assert_eq!((quoted("t"), quoted("it's")), ("'t'".to_owned(), "\"it's\"".to_owned()));
-        assert_eq!(shell_quoted("g/t_2"), "g/t_2");
-        assert_eq!(shell_quoted("a b"), "'a b'");
-        assert_eq!(shell_quoted("it's"), "'it'\"'\"'s'");
     }
 
     #[test]

@@ -297,6 +297,8 @@ impl CalledVariable {
             cache,
             tuning,
             replicas,
+            // Nor has it an index.
+            sidecar: None,
             follows,
         };
         Ok(Self { facts, called: Arc::new(called), described: None })
@@ -370,6 +372,11 @@ impl Source for CalledVariable {
 
     fn object_name(&self, _: &[u64]) -> String {
         self.facts.name.clone()
+    }
+
+    fn place_name(&self) -> String {
+        let file = self.called.file.as_ref();
+        file.map_or_else(|| self.facts.name.clone(), ForeignFile::own_name)
     }
 }
 

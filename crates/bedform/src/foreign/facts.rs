@@ -17,6 +17,7 @@ use crate::prefetch::HandleReads;
 use crate::replica::{Replicas, meaning_of};
 use crate::run::chunks::ChunkCache;
 use crate::run::read_source::ReadSource;
+use crate::sidecar::Sidecar;
 use crate::source::{Source, StoredLayout};
 
 /// The facts by which a variable is read.
@@ -38,6 +39,8 @@ pub(crate) struct VariableFacts {
     pub(crate) tuning: Tuning,
     /// Its replicas; `None` if there can be none.
     pub(crate) replicas: Option<Arc<Replicas>>,
+    /// The sidecar of its file; `None` if there is none.
+    pub(crate) sidecar: Option<Sidecar>,
     /// The follower of its reads; `None` if no reads are made ahead.
     pub(crate) follows: Option<Arc<HandleReads>>,
 }
@@ -63,6 +66,7 @@ impl VariableFacts {
             cache: file.cache.clone(),
             tuning: file.tuning.clone(),
             replicas: file.replicas.clone(),
+            sidecar: file.sidecar.clone(),
             follows: file.follows.clone(),
         }
     }

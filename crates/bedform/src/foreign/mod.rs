@@ -59,6 +59,7 @@ use crate::options::{Freshness, OpenOptions};
 use crate::plan::tuning::Tuning;
 use crate::prefetch::{HandleReads, PrefetchStatistics};
 use crate::replica::{ReplicaStatistics, Replicas};
+use crate::sidecar::Sidecar;
 
 pub use crate::sidecar::source_version;
 pub use archive::{ArchiveOptions, Compat, FileOrder, JoinOptions, MakeMap, archive_sidecar};
@@ -84,6 +85,8 @@ pub struct ForeignFile {
     pub(crate) follows: Option<Arc<HandleReads>>,
     /// Replicas of its variables, if there may be some.
     pub(crate) replicas: Option<Arc<Replicas>>,
+    /// Its sidecar, if it has one.
+    pub(crate) sidecar: Option<Sidecar>,
     pub(crate) cache: Arc<CacheHandle>,
     /// True if every read checks whether the file has changed.
     pub(super) checks: bool,
@@ -154,6 +157,7 @@ impl ForeignFile {
             tuning,
             follows,
             replicas,
+            sidecar: options.sidecar.clone(),
             cache,
             checks,
             kept: None,
@@ -209,8 +213,13 @@ impl ForeignFile {
     pub fn name(&self) -> String {
         match &self.archive {
             Some(archive) => archive.name().to_owned(),
-            None => format!("{}/{}", self.storage.name(), self.path),
+            None => self.own_name(),
         }
+    }
+
+    /// Returns the name of the file itself; of an archive, that of its first file.
+    pub(crate) fn own_name(&self) -> String {
+        format!("{}/{}", self.storage.name(), self.path)
     }
 
     /// Returns the error with the file's name in front, unless storage has put it there.

@@ -11,6 +11,7 @@ use std::time::SystemTime;
 
 use bedform_format::Limits;
 use bedform_format::chunk_map::{ChunkMap, SourceVersion};
+use bedform_format::shown::shell_path;
 use bedform_storage::StorageErrorKind;
 
 use super::ForeignFile;
@@ -64,8 +65,9 @@ pub(super) fn kept_map(
 pub(super) fn unknown_map(path: &Path) -> Error {
     let shown = path.display();
     let text = format!(
-        "{shown}: its chunk map is not known: run 'bedform info {shown}' once as this user, which makes it, and \
-         again whenever the file has changed"
+        "{shown}: its chunk map is not known: run 'bedform info {}' once as this user, which makes it, and again \
+         whenever the file has changed",
+        shell_path(&path.to_string_lossy())
     );
     Error::new(ErrorKind::Unsupported, text)
 }

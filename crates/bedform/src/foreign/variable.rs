@@ -164,6 +164,10 @@ impl Source for FileVariable {
         self.facts.name.clone()
     }
 
+    fn place_name(&self) -> String {
+        self.file.own_name()
+    }
+
     fn needs_lookups(&self) -> bool {
         false
     }

@@ -193,6 +193,9 @@ pub struct AdviseRequest {
     pub readers: Vec<Reader>,
     /// The chunk shape of the source, if the array is a copy: the search also starts from it.
     pub source_chunks: Option<Vec<u64>>,
+    /// True if the chunks lie in one file in row-major order, where a table that is in memory
+    /// locates them: a chunked variable of a NetCDF-4 or HDF5 file, with deflate and shuffle.
+    pub in_one_file: bool,
     /// True to search also the best layout for each read alone, which shows if no layout suits all.
     pub compare_alone: bool,
 }
@@ -218,6 +221,7 @@ impl AdviseRequest {
             cached: false,
             readers: Reader::ALL.to_vec(),
             source_chunks: None,
+            in_one_file: false,
             compare_alone: true,
         }
     }
@@ -316,6 +320,7 @@ pub fn advise(request: &AdviseRequest) -> Result<Advice, AdviseError> {
     model.compression_ratio = request.compression_ratio;
     model.codec = codec_of(request);
     model.checksummed = request.checksummed;
+    model.indexed = !request.in_one_file;
     model.cached = request.cached;
     let mix = match request.reads.reads.is_empty() {
         true => ReadMix::default_for(&extents).reads,
@@ -360,6 +365,17 @@ pub fn advise(request: &AdviseRequest) -> Result<Advice, AdviseError> {
 
 /// Returns the decoding times that the request implies.
 fn codec_of(request: &AdviseRequest) -> CodecTimes {
+    if request.in_one_file && request.compression_ratio > 1.0 {
+        let processor = &request.profile.processor;
+        let (deflate, shuffle) = (processor.codec("zlib"), processor.codec("shuffle"));
+        return CodecTimes {
+            chunk_seconds: deflate.chunk_seconds + shuffle.chunk_seconds,
+            decoded_byte_seconds: deflate.decoded_byte_seconds
+                + shuffle.decoded_byte_seconds
+                + shuffle.encoded_byte_seconds,
+            ..deflate
+        };
+    }
     let name = match (request.compression_ratio > 1.0, request.checksummed) {
         (true, _) => USUAL_CODEC,
         (false, true) => "crc32c",

@@ -78,7 +78,10 @@ impl Search {
         let shard_bytes =
             (4.0 * total / SHARDS_MAX).min(SHARD_BYTES_MAX).max(request.shard_bytes as f64);
         let (least, most) = (request.chunk_bytes_min as f64, request.chunk_bytes_max as f64);
-        let least = least.max(2.0 * shard_bytes / CURVE_CELLS_MAX as f64).min(most);
+        let least = match model.indexed {
+            true => least.max(2.0 * shard_bytes / CURVE_CELLS_MAX as f64).min(most),
+            false => least,
+        };
         let unit = request.appendable.map(|append| AppendUnit {
             axis: append.axis,
             unit: greatest_common_divisor(append.append_len, request.shape[append.axis]),
@@ -163,7 +166,7 @@ impl Search {
                 compared.push(curved);
             }
         }
-        for order in [Order::RowMajor, Order::ColumnMajor] {
+        for order in self.orders() {
             let layout = Layout { order, ..best.layout.clone() };
             if compared.iter().all(|known| known.layout != layout) && layout != best.layout {
                 compared.push(self.priced("", layout));
@@ -233,7 +236,16 @@ impl Search {
         simple
     }
 
+    /// Returns the straight orders of chunks that are priced: a file has its writer's.
+    fn orders(&self) -> [Order; 2] {
+        [Order::RowMajor, if self.model.indexed { Order::ColumnMajor } else { Order::RowMajor }]
+    }
+
     fn shard(&self, chunk: &[u64], growth: &ShardGrowth, share: f64) -> Vec<u64> {
+        if !self.model.indexed {
+            let whole = self.space.extents.iter().zip(chunk);
+            return whole.map(|(extent, length)| extent.next_multiple_of(*length)).collect();
+        }
         self.space.shard(chunk, self.shard_bytes * share, CURVE_CELLS_MAX, growth)
     }
 
@@ -268,7 +280,7 @@ impl Search {
                 least = if without.is_less(&least) { without } else { least };
                 continue;
             }
-            let orders = [Order::RowMajor, Order::ColumnMajor];
+            let orders = self.orders();
             let reads = self.reads.iter();
             let costs = reads.map(|(read, _)| self.model.price_orders(&layout, orders, read));
             let (rows, columns): (Vec<_>, Vec<_>) =
@@ -328,7 +340,7 @@ impl Search {
             if seen.contains(&shard_shape) || self.too_many(&shard_shape) && !seen.is_empty() {
                 continue;
             }
-            for order in [Order::RowMajor, Order::ColumnMajor] {
+            for order in self.orders() {
                 let chunk_shape = chunk.to_vec();
                 let layout = Layout { chunk_shape, shard_shape: shard_shape.clone(), order };
                 let priced = self.priced(name, layout);
@@ -373,7 +385,7 @@ impl Search {
     /// Returns true if shards of one chunk may pay off: a server returns all of one in a single
     /// request.
     fn may_be_alone(&self, chunk: &[u64]) -> bool {
-        self.model.profile.is_remote && !self.too_many(chunk)
+        self.model.profile.is_remote && self.model.indexed && !self.too_many(chunk)
     }
 
     fn shards(&self, shard: &[u64]) -> f64 {
@@ -392,7 +404,7 @@ impl Search {
         let long = inner.iter().filter(|&&size| size > 1).count();
         let walkable = bytes_of(&inner, 1) <= CURVE_CELLS_MAX as f64;
         // Along fewer than two axes every order is the same.
-        (long > 1 && long <= bedform_geometry::CURVE_RANK_MAX && walkable)
+        (self.model.indexed && long > 1 && long <= bedform_geometry::CURVE_RANK_MAX && walkable)
             .then(|| self.priced("", Layout { order, ..layout.clone() }))
     }
 

@@ -147,6 +147,8 @@ pub struct CostModel {
     pub checksummed: bool,
     /// True if seconds are those of reads whose data are in the page cache.
     pub cached: bool,
+    /// True if each shard has an index, which is read first.
+    pub indexed: bool,
     curves: RefCell<CurveCache>,
 }
 
@@ -166,6 +168,7 @@ impl CostModel {
             cores,
             checksummed: true,
             cached: false,
+            indexed: true,
             curves: RefCell::default(),
         }
     }
@@ -358,12 +361,12 @@ impl CostModel {
             for (cost, order) in costs.iter_mut().zip(orders) {
                 let runs = self.runs(order, &grid, combination, gap_max);
                 cost.objects += shards;
-                cost.requests += shards * (1.0 + runs.count);
+                cost.requests += shards * (self.index_requests() + runs.count);
                 cost.bytes += shards * runs.cells * stored;
             }
         });
         for cost in &mut costs {
-            cost.bytes += cost.objects * index_bytes(&grid);
+            cost.bytes += cost.objects * self.index_bytes(&grid);
             cost.decoded_bytes = chunks * self.raw_chunk_bytes(layout);
         }
         (costs, present)
@@ -372,11 +375,11 @@ impl CostModel {
     /// Returns the cost of the same read if the reader would fetch its shards whole. They have
     /// `present` chunks together.
     fn opened(&self, layout: &Layout, cost: ReadCost, present: f64) -> ReadCost {
-        if !self.profile.is_remote || cost.chunks == 0.0 {
+        if !self.profile.is_remote || cost.chunks == 0.0 || !self.indexed {
             return cost;
         }
         let (grid, stored) = (inner_grid(layout), self.stored_chunk_bytes(layout));
-        let (chunks, end_bytes) = (bytes_of(&grid, 1), index_bytes(&grid));
+        let (chunks, end_bytes) = (bytes_of(&grid, 1), self.index_bytes(&grid));
         let shard = ShardSize { chunks, bytes: chunks * stored + end_bytes, end_bytes };
         let need = Need {
             chunks: whole_number((cost.chunks / cost.objects).round()),
@@ -411,9 +414,9 @@ impl CostModel {
             cost.requests += chunks * runs.count;
             cost.decoded_bytes += chunks * runs.cells * self.item_size as f64;
         });
-        cost.bytes = cost.decoded_bytes + whole.objects * index_bytes(&inner_grid(layout));
+        cost.bytes = cost.decoded_bytes + whole.objects * self.index_bytes(&inner_grid(layout));
         cost.objects = whole.objects;
-        cost.requests += whole.objects;
+        cost.requests += whole.objects * self.index_requests();
         (cost.result_bytes, cost.runs) = (whole.result_bytes, whole.runs);
         // Where shards are fetched whole, the price of whole chunks applies, and it is the smaller
         // one.
@@ -464,8 +467,8 @@ impl CostModel {
                 let again = sum.objects - shards.len() as f64;
                 let present = present * shards.len() as f64 / sum.objects;
                 sum.objects -= again;
-                sum.requests -= again;
-                sum.bytes -= again * index_bytes(&inner);
+                sum.requests -= again * self.index_requests();
+                sum.bytes -= again * self.index_bytes(&inner);
                 let taken =
                     ResultRuns { bytes: count as f64 * self.item_size as f64, runs: count as f64 };
                 self.finish(taken.of(self.opened(layout, sum, present)))
@@ -494,7 +497,7 @@ impl CostModel {
             requests,
             bytes: cost.bytes,
             streams: at_once,
-            index_requests: (cost.objects - cost.whole_objects).max(0.0),
+            index_requests: (cost.objects - cost.whole_objects).max(0.0) * self.index_requests(),
             ..StorageDemand::default()
         };
         let encoded = cost.decoded_bytes / self.compression_ratio;
@@ -524,10 +527,10 @@ impl CostModel {
         }
         // A contiguous range is split over several requests where that is faster. A shard that is
         // fetched whole is not split, nor is a chunk.
-        let runs = cost.requests - cost.objects;
+        let runs = cost.requests - cost.objects * self.index_requests();
         let most = if self.profile.is_remote { cost.chunks } else { f64::INFINITY };
         let parts = self.profile.streams_for(cost.bytes).min(most);
-        (2.0, cost.whole_objects + runs.max(parts))
+        (1.0 + self.index_requests(), cost.whole_objects + runs.max(parts))
     }
 
     /// Returns the number of requests that fit the read's memory, if `streams` requests fetch most
@@ -539,6 +542,16 @@ impl CostModel {
         let decoded = whole_number(cost.decoded_bytes / cost.chunks);
         let scratch = decoded.saturating_mul(u64::from(self.cores));
         requests_at_once(SERVER_BUFFER_BYTES, scratch, cost.bytes / streams.max(1.0))
+    }
+
+    /// Returns the requests for the index of a shard.
+    fn index_requests(&self) -> f64 {
+        f64::from(u8::from(self.indexed))
+    }
+
+    /// Returns the bytes of the index of a shard with this grid of chunks.
+    fn index_bytes(&self, grid: &[u64]) -> f64 {
+        self.index_requests() * (bytes_of(grid, 1) * INDEX_ENTRY_BYTES + 4.0)
     }
 
     fn raw_chunk_bytes(&self, layout: &Layout) -> f64 {
@@ -607,10 +620,6 @@ fn chunk_of_point(coords: &[Vec<u64>], chunk_shape: &[u64], point: u64) -> Vec<u
 fn inner_grid(layout: &Layout) -> PerAxis<u64> {
     let sizes = layout.shard_shape.iter().zip(&layout.chunk_shape);
     sizes.map(|(shard, chunk)| (shard / chunk).max(1)).collect()
-}
-
-fn index_bytes(grid: &[u64]) -> f64 {
-    bytes_of(grid, 1) * INDEX_ENTRY_BYTES + 4.0
 }
 
 pub(crate) fn bytes_of(shape: &[u64], item_size: u64) -> f64 {

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use bedform_format::ObjectPath;
 use bedform_format::log::SegmentHeader;
 use bedform_format::metadata::hex;
+use bedform_format::shown::shell_path;
 use bedform_storage::{Condition, Durability, LocalStorage, Mode, Storage, StorageExt as _};
 
 use super::place::{LogPlace, lock_of_dead};
@@ -236,8 +237,9 @@ impl BurstPlace {
                     ErrorKind::Conflict,
                     format!(
                         "the burst tier {tier} may hold commits that a writer of this store promised \
-                         before it died; 'bedform recover --burst {tier}' makes them visible: they \
-                         come before what is written now"
+                         before it died; 'bedform recover --burst {}' makes them visible: they \
+                         come before what is written now",
+                        shell_path(&tier)
                     ),
                 ));
             }

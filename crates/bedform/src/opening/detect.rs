@@ -9,6 +9,7 @@ use bedform_format::ObjectPath;
 use bedform_format::header::format_of;
 use bedform_format::netcdf_classic::shown;
 use bedform_format::references::looks_like_references;
+use bedform_format::web_page;
 use bedform_storage::{LocalStorage, Mode, Storage, StorageErrorKind};
 
 use super::file_at_url::{FrontCachedFile, has_query, kind_at, names_file};
@@ -42,8 +43,8 @@ pub enum PlaceKind {
 pub(crate) const NO_FILE: &str = "a device, a socket or a pipe";
 /// The description of a set of references where a file is expected.
 pub(crate) const REFERENCES: &str = "a set of references: open it by itself";
-/// Bytes of a JSON document in which references are recognized.
-const REFERENCES_BYTES: u64 = 8 << 10;
+/// Bytes of a document in which references and web pages are recognized.
+const FRONT_BYTES: u64 = web_page::FRONT_BYTES as u64;
 /// The signature of HDF5, at byte 0, 512, 1,024, 2,048, ...: the bytes before it belong to the
 /// user.
 const HDF5_SIGNATURE: &[u8; 8] = b"\x89HDF\r\n\x1a\n";
@@ -64,7 +65,7 @@ const OTHERS: [(&[u8], &str); 13] = [
     (b"\x93NUMPY", "a NumPy file: use numpy.load"),
     (b"SIMPLE  =", "a FITS file: use astropy"),
     (b"PAR1", "a Parquet file"),
-    (b"<", "a page or XML document: a download that failed, perhaps"),
+    (b"<", "an XML document: a download that failed, perhaps"),
     (b"{", "a JSON document"),
 ];
 
@@ -206,11 +207,15 @@ pub(super) fn kind_of_bytes(size: u64, read: ReadBytes<'_>) -> Result<PlaceKind>
             return Ok(PlaceKind::Hdf5);
         }
     }
-    if start.trim_ascii_start().starts_with(b"{") {
-        let mut front = vec![0; usize::try_from(size.min(REFERENCES_BYTES)).unwrap_or(0)];
+    // A page may begin with a byte order mark.
+    if matches!(start.trim_ascii_start().first(), Some(b'{' | b'<' | 0xef)) {
+        let mut front = vec![0; usize::try_from(size.min(FRONT_BYTES)).unwrap_or(0)];
         read(0, &mut front)?;
         if looks_like_references(&front) {
             return Ok(PlaceKind::References);
+        }
+        if let Some(page) = web_page::description(&front) {
+            return Ok(PlaceKind::OtherFile(page));
         }
     }
     let known = OTHERS.iter().find(|(first, _)| start.starts_with(first));
@@ -269,6 +274,8 @@ mod tests {
         };
         assert_eq!(looks(b""), "empty");
         assert!(looks(b"GRIB....").contains("GRIB"));
+        assert!(looks(b"\n\n\n<html><title>Log in</title>").contains("a web page, \"Log in\""));
+        assert!(looks(b"<Error>").contains("XML"));
         assert!(looks(b"CDF\x03").contains("43 44 46 03"));
         assert!(looks(&[&[0; 513][..], HDF5_SIGNATURE].concat()).contains("unknown"));
     }

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bedform_format::ObjectPath;
+use bedform_storage::ProfileOrigin;
 use serde::Serialize;
 
 use super::building::drop_of_replaced;
@@ -34,6 +35,8 @@ const GAIN_MIN: f64 = 0.1;
 pub struct LayoutPlan {
     /// The store as the user named it.
     pub source: String,
+    /// The profile of the store's storage, by which seconds are predicted.
+    pub profile: ProfileOrigin,
     /// Arrays that have reads.
     pub arrays: Vec<PlannedLayout>,
     /// Kinds of reads, with their predicted seconds.
@@ -154,6 +157,7 @@ pub fn plan_layouts(place: &SourcePlace, options: &OptimizeOptions) -> Result<La
     let bytes = changed.map(|array| array.bytes).sum();
     Ok(LayoutPlan {
         source: place.shown(),
+        profile: source.store.profile().into(),
         arrays,
         reads,
         bytes,

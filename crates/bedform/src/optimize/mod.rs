@@ -63,6 +63,7 @@ use std::sync::Arc;
 
 use bedform_format::Limits;
 use bedform_format::chunk_map::SourceVersion;
+use bedform_storage::ProfileOrigin;
 use serde::Serialize;
 
 use crate::convert::TaskExchange;
@@ -206,6 +207,8 @@ pub struct OptimizePlan {
     state: SourceVersion,
     /// Stored bytes of the source.
     pub source_bytes: u64,
+    /// The profile of the source's storage, by which seconds are predicted.
+    pub profile: ProfileOrigin,
     /// Bytes that replicas may take.
     pub budget_bytes: u64,
     /// Predicted bytes of all replicas after the plan.
@@ -413,6 +416,7 @@ pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePl
     notes.extend(of_arrays);
     Ok(OptimizePlan {
         source: place.shown(),
+        profile: source.store.profile().into(),
         state: source.state,
         source_bytes: source.bytes,
         budget_bytes,
@@ -431,6 +435,7 @@ fn plan_without_reads(place: &SourcePlace, options: &OptimizeOptions) -> Result<
     let source = OptimizedSource::open(place, options)?;
     let shown = place.shown();
     Ok(OptimizePlan {
+        profile: source.store.profile().into(),
         source_bytes: source.bytes,
         budget_bytes: options.budget.bytes(source.bytes, source.existing_bytes()),
         bytes: source.existing_bytes(),
@@ -440,8 +445,8 @@ fn plan_without_reads(place: &SourcePlace, options: &OptimizeOptions) -> Result<
         drop: source.dead,
         unused: Vec::new(),
         notes: vec![format!(
-            "no reads were learnt, so resting replicas were compared and none were planned; 'bedform watch {shown}' \
-             records reads"
+            "no reads were learnt, so resting replicas were compared and none were planned; {} records reads",
+            place.command("watch")
         )],
         state: source.state,
         source: shown,

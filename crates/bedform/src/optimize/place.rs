@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use bedform_format::shown::shell_path;
+
 use crate::error::Result;
 use crate::foreign::{ArchiveOptions, JoinOptions, archive, archive_sidecar};
 use crate::options::OpenOptions;
@@ -34,6 +36,15 @@ impl SourcePlace {
         match self {
             Self::One(path) => path.display().to_string(),
             Self::Archive { paths, .. } => archive::shown(paths),
+        }
+    }
+
+    /// Returns a command of the command line with the source, for messages: it can be pasted, but
+    /// for a list of files, which only the user knows in full.
+    pub(super) fn command(&self, name: &str) -> String {
+        match self {
+            Self::One(path) => format!("'bedform {name} {}'", shell_path(&path.to_string_lossy())),
+            Self::Archive { .. } => format!("'bedform {name}' of the same pattern or list"),
         }
     }
 

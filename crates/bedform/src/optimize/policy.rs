@@ -4,6 +4,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
+use bedform_format::shown::shell_path;
 use bedform_storage::Lock;
 
 use super::building::directory_of;
@@ -89,7 +90,8 @@ pub fn run_policy(path: &Path) -> Result<Option<PolicyOutcome>> {
     let none = || {
         let shown = path.display();
         let text = format!(
-            "{shown}: nothing says when to optimise it: 'bedform watch {shown} --optimize-after 1000' does"
+            "{shown}: nothing says when to optimise it: 'bedform watch {} --optimize-after 1000' does",
+            shell_path(&path.to_string_lossy())
         );
         Error::new(ErrorKind::NotFound, text)
     };

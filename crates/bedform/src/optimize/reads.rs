@@ -294,10 +294,13 @@ fn learnt(
 ) -> Result<Vec<PricedReadKind>> {
     let known = known_reads(source, place, like)?;
     let (sidecar, knowledge) = known.ok_or_else(|| {
-        let shown = like.unwrap_or(place).shown();
+        let from = like.unwrap_or(place);
         let text = format!(
-            "{shown}: no reads were learnt: turn recording on with 'bedform watch {shown}', read, then \
-             'bedform learn {shown}'; or say what will be read, as --reads time=1"
+            "{}: no reads were learnt: turn recording on with {}, read, then {}; or say what will be read, as \
+             --reads time=1",
+            from.shown(),
+            from.command("watch"),
+            from.command("learn")
         );
         Error::new(ErrorKind::NotFound, text)
     })?;

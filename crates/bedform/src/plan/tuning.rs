@@ -132,6 +132,12 @@ impl Tuning {
         tuning
     }
 
+    /// Returns the same limits with the prices of `profile`, as it is stored.
+    pub(crate) fn priced_by(&self, profile: &Profile) -> Self {
+        let gap_bytes = profile.merge_gap_bytes;
+        Self { profile: profile.clone(), gap_bytes, experience: None, ..self.clone() }
+    }
+
     /// Returns the rules by which a read of `chunks` chunks in `objects` objects merges them into
     /// requests.
     pub(crate) fn merging(&self, chunks: u64, objects: u64) -> MergeRules<'_> {

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use bedform_geometry::{AxisRange, AxisSelection, Region, Selection, strides};
+use bedform_geometry::{AxisRange, AxisSelection, Region, Selection, element_count, strides};
 use bedform_query::{ValueSlice, ValueType};
 use zerocopy::IntoBytes;
 
@@ -18,10 +18,14 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Elements of an array, boxes behind each other.
 #[derive(Debug)]
-pub(super) struct Column {
+pub(super) struct QueryColumn {
     value_type: ValueType,
     /// For each axis of the frame, the axis of the array; `None` where the array repeats.
     axes: Vec<Option<usize>>,
+    /// The start of the part of the array that the query sees.
+    first: Vec<u64>,
+    /// Bytes of the array in the whole region.
+    pass_bytes: u64,
     /// The elements, in memory that is aligned to each type.
     words: Vec<u64>,
     /// Bytes of the elements in `words`.
@@ -42,7 +46,7 @@ struct StoredBox {
 /// block, in elements.
 #[derive(Debug, Clone)]
 pub(super) struct BlockColumn<'c> {
-    column: &'c Column,
+    column: &'c QueryColumn,
     offset: usize,
     steps: Vec<usize>,
     /// True if the block's elements lie in its C order.
@@ -50,16 +54,30 @@ pub(super) struct BlockColumn<'c> {
     shape: Vec<usize>,
 }
 
-impl Column {
+impl QueryColumn {
     /// Makes an empty column of an array in a frame.
     pub(super) fn new(operand: &QueryOperand, frame: &Frame) -> Self {
         let axis = |dim: &String| operand.dims.iter().position(|known| known == dim);
         let axes = frame.dims.iter().map(axis).collect();
         let value_type = operand.decoding.stored();
-        Self { value_type, axes, words: Vec::new(), bytes: 0, boxes: HashMap::new() }
+        let first = operand.start.clone();
+        let region =
+            BlockBox { start: frame.region.start().to_vec(), shape: frame.region.shape().to_vec() };
+        let (_, shape) = operand.region_in(frame, &region);
+        let elements = element_count(&shape).unwrap_or(u64::MAX);
+        let pass_bytes = elements.saturating_mul(value_type.bytes() as u64);
+        Self {
+            value_type,
+            axes,
+            first,
+            pass_bytes,
+            words: Vec::new(),
+            bytes: 0,
+            boxes: HashMap::new(),
+        }
     }
 
-    /// Reads what these blocks need of the array, in place of what the column had.
+    /// Reads the elements of the array that these blocks need, in place of the earlier ones.
     ///
     /// # Errors
     /// Those of reads; `LimitExceeded` if memory lacks.
@@ -71,7 +89,7 @@ impl Column {
         self.boxes.clear();
         let (mut regions, mut elements) = (Vec::new(), 0_usize);
         for block in blocks {
-            let region = self.region_of(block, operand.dims.len())?;
+            let region = self.region_of(block)?;
             if self.boxes.contains_key(region.start()) {
                 continue;
             }
@@ -86,23 +104,25 @@ impl Column {
             push_region(&mut regions, region)?;
         }
         let bytes = elements.checked_mul(self.value_type.bytes()).ok_or_else(too_large)?;
-        self.words.clear();
-        self.words.try_reserve_exact(bytes.div_ceil(8)).map_err(|_| too_large())?;
-        self.words.resize(bytes.div_ceil(8), 0);
+        let missing = bytes.div_ceil(8).saturating_sub(self.words.len());
+        self.words.try_reserve_exact(missing).map_err(|_| too_large())?;
+        // Earlier elements stay below: the read overwrites them.
+        self.words.resize(self.words.len() + missing, 0);
         self.bytes = bytes;
         if bytes > 0 {
             let buffer = &mut self.words.as_mut_bytes()[..bytes];
-            operand.array.read_as_known(&selection_of(regions)?, buffer)?;
+            operand.array.read_part(&selection_of(regions)?, buffer, self.pass_bytes)?;
         }
         Ok(())
     }
 
     /// Returns the region of the array that a block takes.
-    fn region_of(&self, block: &BlockBox, rank: usize) -> Result<Region> {
-        let (mut start, mut shape) = (vec![0; rank], vec![0; rank]);
+    fn region_of(&self, block: &BlockBox) -> Result<Region> {
+        let (mut start, mut shape) = (self.first.clone(), vec![0; self.first.len()]);
         for (axis, own) in self.axes.iter().enumerate() {
             if let Some(own) = own {
-                (start[*own], shape[*own]) = (block.start[axis], block.shape[axis]);
+                start[*own] += block.start[axis];
+                shape[*own] = block.shape[axis];
             }
         }
         Ok(Region::new(start, shape)?)
@@ -117,8 +137,7 @@ impl Column {
     /// Returns the elements that a block takes: of the box that was read for it, or of the one box
     /// that contains it.
     pub(super) fn of_block(&self, block: &BlockBox) -> Result<BlockColumn<'_>> {
-        let rank = self.axes.iter().flatten().count();
-        let region = self.region_of(block, rank)?;
+        let region = self.region_of(block)?;
         let missing = || Error::new(ErrorKind::Internal, "a block of a query was not read");
         let of_block = self.boxes.get(region.start());
         let found = of_block.filter(|found| found.shape == region.shape());

@@ -15,11 +15,12 @@ const BLOCKS_MAX: u64 = 1 << 27;
 #[derive(Debug, Clone)]
 pub(super) struct Frame {
     pub(super) dims: Vec<String>,
-    /// Lengths of the dimensions.
-    pub(super) shape: Vec<u64>,
     pub(super) region: Region,
-    /// Lengths of a block; blocks begin at multiples of them.
+    /// Lengths of a block.
     block: Vec<u64>,
+    /// Blocks begin at multiples of their lengths, less this: a part of an array begins anywhere in
+    /// a chunk.
+    offset: Vec<u64>,
     /// Blocks of the region along each dimension.
     counts: Vec<u64>,
 }
@@ -59,11 +60,14 @@ impl Frame {
         }
         let shape: Vec<u64> = lengths.iter().map(|(length, _)| *length).collect();
         let region = region_of(&dims, &shape, region)?;
-        let block = block_of(&dims, &shape, operands);
+        let (block, offset) = block_of(&dims, &shape, operands);
         let counts: Vec<u64> = (0..dims.len())
-            .map(|axis| region.end(axis).div_ceil(block[axis]) - region.start()[axis] / block[axis])
+            .map(|axis| {
+                let (start, end) = (region.start()[axis], region.end(axis));
+                (end + offset[axis]).div_ceil(block[axis]) - (start + offset[axis]) / block[axis]
+            })
             .collect();
-        let frame = Self { dims, shape, region, block, counts };
+        let frame = Self { dims, region, block, offset, counts };
         if frame.block_count() > BLOCKS_MAX {
             return Err(Error::new(
                 ErrorKind::LimitExceeded,
@@ -87,10 +91,11 @@ impl Frame {
         let at = delinearize(number, &self.counts);
         let (mut start, mut shape) = (at, Vec::with_capacity(self.dims.len()));
         for (axis, first) in start.iter_mut().enumerate() {
-            let block = self.block[axis];
-            let from = (self.region.start()[axis] / block + *first) * block;
-            let begin = from.max(self.region.start()[axis]);
-            shape.push((from.saturating_add(block)).min(self.region.end(axis)) - begin);
+            let (block, offset) = (self.block[axis], self.offset[axis]);
+            let from = ((self.region.start()[axis] + offset) / block + *first) * block;
+            let begin = from.max(self.region.start()[axis] + offset) - offset;
+            let end = from.saturating_add(block) - offset;
+            shape.push(end.min(self.region.end(axis)) - begin);
             *first = begin;
         }
         BlockBox { start, shape }
@@ -156,23 +161,25 @@ fn region_of(
     Ok(Region::new(start, lengths)?)
 }
 
-/// Returns the shape of blocks. Along each dimension it is that of the largest array with that
-/// dimension, so that its chunks are read once.
-fn block_of(dims: &[String], shape: &[u64], operands: &[QueryOperand]) -> Vec<u64> {
+/// Returns the shape of blocks, and the offset of their grid. Along each dimension they are those of
+/// the largest array with that dimension, so that its chunks are read once.
+fn block_of(dims: &[String], shape: &[u64], operands: &[QueryOperand]) -> (Vec<u64>, Vec<u64>) {
     let mut sorted: Vec<&QueryOperand> = operands.iter().collect();
     sorted.sort_by_key(|operand| std::cmp::Reverse(operand.bytes()));
-    let mut block: Vec<u64> = dims
-        .iter()
-        .map(|dim| {
-            let of = |operand: &&QueryOperand| {
-                let axis = operand.dims.iter().position(|known| known == dim)?;
-                operand.block.get(axis).copied()
-            };
-            sorted.iter().find_map(of).unwrap_or(1).max(1)
-        })
-        .collect();
-    for (length, whole) in block.iter_mut().zip(shape) {
-        *length = (*length).min((*whole).max(1));
+    let along = dims.iter().map(|dim| {
+        let of = |operand: &&QueryOperand| {
+            let axis = operand.dims.iter().position(|known| known == dim)?;
+            let length = (*operand.block.get(axis)?).max(1);
+            Some((length, operand.start[axis] % length))
+        };
+        sorted.iter().find_map(of).unwrap_or((1, 0))
+    });
+    let (mut block, mut offset): (Vec<u64>, Vec<u64>) = along.unzip();
+    for axis in 0..block.len() {
+        let whole = shape[axis].max(1);
+        if offset[axis] == 0 {
+            block[axis] = block[axis].min(whole);
+        }
     }
     // Blocks of arrays that share no dimension multiply.
     for axis in 0..block.len() {
@@ -182,6 +189,7 @@ fn block_of(dims: &[String], shape: &[u64], operands: &[QueryOperand]) -> Vec<u6
         }
         let rest = (elements / block[axis]).max(1);
         block[axis] = (BLOCK_ELEMENTS_MAX / rest).clamp(1, block[axis]);
+        offset[axis] = 0;
     }
-    block
+    (block, offset)
 }

@@ -1,6 +1,6 @@
 //! Queries: the elements of arrays at which a condition on their values holds.
 //!
-//! A [`Query`] has an expression, the arrays that it names, and a region. Each call plans, reads and
+//! A [`ValueQuery`] has an expression, the arrays that it names, and a region. Each call plans, reads and
 //! evaluates: `count`, `points`, `values`, `mask`, statistics, histograms, `explain`.
 //!
 //! # Promises
@@ -27,6 +27,7 @@
 //! | `packing` | attributes that say how stored elements become values |
 //! | `operand` | the arrays of a query |
 //! | `frame` | their common dimensions, the region, the blocks |
+//! | `indexed` | ranges of blocks from the value index of an array |
 //! | `columns` | the stored elements of an array over the blocks of a batch |
 //! | `plan` | the blocks that may match, and batches of them |
 //! | `scan` | the execution: threads, batches, evaluation |
@@ -35,6 +36,7 @@
 
 mod columns;
 mod frame;
+mod indexed;
 mod operand;
 mod packing;
 mod plan;
@@ -50,14 +52,15 @@ use bedform_query::{Expression, ExpressionError, Operand, Predicate, Values};
 use serde::Serialize;
 
 use self::frame::Frame;
+use self::indexed::IndexRanges;
 use self::operand::QueryOperand;
-use self::plan::{BlockRanges, QueryPlan, Residents};
+use self::plan::{QueryPlan, Residents};
 use self::reduce::{CountCollector, HistogramCollector, Kept, StatisticsCollector};
-use self::rows::{MaskCollector, RowCollector, Rows};
-use self::scan::{Collector, Scan};
-use crate::array::Array;
+use self::rows::{MaskCollector, MatchedRows, RowCollector};
+use self::scan::{Collector, QueryScan};
 use crate::error::{Error, ErrorKind, Result};
 
+pub use self::operand::QueryArray;
 pub use self::reduce::{Extreme, ValueStatistics};
 
 /// The most regions whose read is explained exactly.
@@ -88,7 +91,7 @@ impl Default for QueryOptions {
 
 /// The elements of arrays at which a condition holds; see the module.
 #[derive(Debug, Clone)]
-pub struct Query {
+pub struct ValueQuery {
     expression: Expression,
     predicate: Predicate,
     operands: Vec<QueryOperand>,
@@ -106,7 +109,7 @@ pub struct QueryPoints {
     pub values: Vec<Values>,
 }
 
-/// What a query would read.
+/// The plan of a query, for people.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct QueryExplanation {
@@ -142,7 +145,7 @@ pub struct QueryExplanation {
     pub not_indexed: Vec<String>,
 }
 
-impl Query {
+impl ValueQuery {
     /// Makes a query of the expression `text` over `arrays`, which have the names of the expression. Reads
     /// no elements.
     ///
@@ -151,14 +154,14 @@ impl Query {
     /// the types of its arrays; for dimensions that do not fit each other; for a region of unknown
     /// dimensions. `NotFound` for a name without an array. `Unsupported` for arrays of text and
     /// times.
-    pub fn new(text: &str, arrays: &[(String, Array)], options: QueryOptions) -> Result<Self> {
+    pub fn new(text: &str, arrays: &[QueryArray], options: QueryOptions) -> Result<Self> {
         let expression = Expression::parse(text).map_err(|error| refusal(text, &error))?;
         let operands = expression.names().into_iter().map(|name| {
-            let found = arrays.iter().find(|(known, _)| known == name);
-            let (_, array) = found.ok_or_else(|| {
+            let found = arrays.iter().find(|array| array.name == name);
+            let array = found.ok_or_else(|| {
                 Error::new(ErrorKind::NotFound, format!("the query names {name:?}, no array"))
             })?;
-            QueryOperand::new(name, array.clone(), options.decode)
+            QueryOperand::new(array, options.decode)
         });
         let operands = operands.collect::<Result<Vec<_>>>()?;
         let bound: Vec<Operand> = operands
@@ -201,10 +204,10 @@ impl Query {
         self.counted(over, false)
     }
 
-    /// Whether any element matches, as counts that are 0 or more: see [`Query::count`].
+    /// Whether any element matches, as counts that are 0 or more: see [`ValueQuery::count`].
     ///
     /// # Errors
-    /// As [`Query::count`].
+    /// As [`ValueQuery::count`].
     pub fn any(&self, over: Option<&[String]>) -> Result<(Vec<u64>, Vec<u64>)> {
         self.counted(over, true)
     }
@@ -221,14 +224,15 @@ impl Query {
     ///
     /// # Errors
     /// Those of reads; `LimitExceeded` if they take more memory than the query may use.
-    pub fn points(&self, values: &[(String, Array)], limit: Option<u64>) -> Result<QueryPoints> {
+    pub fn points(&self, values: &[QueryArray], limit: Option<u64>) -> Result<QueryPoints> {
         let prepared = self.with(values)?;
         let empty = prepared.wanted.iter();
-        let empty = empty.map(|at| Values::new(prepared.operands[*at].decoding.decoded())).collect();
+        let empty =
+            empty.map(|at| Values::new(prepared.operands[*at].decoding.decoded())).collect();
         let frame = &prepared.frame;
         let collector = RowCollector::new(frame, empty, limit, self.options.memory);
         prepared.run(&self.predicate, &collector)?;
-        let Rows { places, values } = collector.finish();
+        let MatchedRows { places, values } = collector.finish();
         Ok(QueryPoints { positions: positions_of(&places, frame), values })
     }
 
@@ -251,10 +255,10 @@ impl Query {
     /// `over`, for each position along the other dimensions.
     ///
     /// # Errors
-    /// As [`Query::count`].
+    /// As [`ValueQuery::count`].
     pub fn statistics(
         &self,
-        array: (String, Array),
+        array: QueryArray,
         over: Option<&[String]>,
     ) -> Result<(Vec<u64>, Vec<ValueStatistics>)> {
         let prepared = self.with(&[array])?;
@@ -267,8 +271,8 @@ impl Query {
     /// which ascend. The last class contains its upper edge; values outside are not counted.
     ///
     /// # Errors
-    /// As [`Query::count`]; `InvalidArgument` for edges that do not ascend.
-    pub fn histogram(&self, array: (String, Array), edges: &[f64]) -> Result<Vec<u64>> {
+    /// As [`ValueQuery::count`]; `InvalidArgument` for edges that do not ascend.
+    pub fn histogram(&self, array: QueryArray, edges: &[f64]) -> Result<Vec<u64>> {
         let ascend = edges.windows(2).all(|pair| matches!(pair, [one, next] if one <= next));
         if edges.len() < 2 || !ascend || edges.iter().any(|edge| !edge.is_finite()) {
             return Err(Error::invalid("edges of a histogram ascend, and are two or more"));
@@ -288,7 +292,7 @@ impl Query {
     pub fn explain(&self) -> Result<QueryExplanation> {
         let prepared = self.with(&[])?;
         let residents = prepared.residents(Some(&self.predicate))?;
-        let indexes = prepared.indexes();
+        let indexes = prepared.indexes(&self.predicate, &residents)?;
         let plan = prepared.plan(&self.predicate, &residents, &indexes);
         let (bytes, seconds) = prepared.price(&plan, &residents, &self.predicate)?;
         let everything = QueryPlan::new(
@@ -296,7 +300,7 @@ impl Query {
             &prepared.frame,
             None,
             &Residents::none(prepared.operands.len(), prepared.frame.dims.len()),
-            &[],
+            &[] as &[Option<IndexRanges>],
         );
         let scan = everything.undecided();
         let (bytes_of_scan, seconds_of_scan) =
@@ -326,16 +330,15 @@ impl Query {
     }
 
     /// Returns the query with the arrays whose values are asked for.
-    fn with(&self, values: &[(String, Array)]) -> Result<PreparedQuery> {
+    fn with(&self, values: &[QueryArray]) -> Result<PreparedQuery> {
         let mut operands = self.operands.clone();
         let mut wanted = Vec::with_capacity(values.len());
-        for (name, array) in values {
-            let known = operands.iter().position(|operand| operand.name == *name);
+        for array in values {
+            let known = operands.iter().position(|operand| operand.name == array.name);
             wanted.push(match known {
                 Some(at) => at,
                 None => {
-                    let decode = self.options.decode;
-                    operands.push(QueryOperand::new(name, array.clone(), decode)?);
+                    operands.push(QueryOperand::new(array, self.options.decode)?);
                     operands.len() - 1
                 }
             });
@@ -363,24 +366,39 @@ impl PreparedQuery {
         Residents::read(&self.operands, &self.frame, predicate)
     }
 
-    /// Returns the value index of each array that has one.
-    fn indexes(&self) -> Vec<Option<Box<dyn BlockRanges>>> {
-        Vec::new()
+    /// Opens the value index of each array of the condition that has one and is not read whole.
+    ///
+    /// # Errors
+    /// Those of looking up the arrays again.
+    fn indexes(
+        &self,
+        predicate: &Predicate,
+        residents: &Residents,
+    ) -> Result<Vec<Option<IndexRanges>>> {
+        let used = predicate.operands_used();
+        let open = |(at, operand): (usize, &QueryOperand)| match used.contains(&at)
+            && residents.columns[at].is_none()
+        {
+            true => IndexRanges::open(operand),
+            false => Ok(None),
+        };
+        self.operands.iter().enumerate().map(open).collect()
     }
 
     fn plan(
         &self,
         predicate: &Predicate,
         residents: &Residents,
-        indexes: &[Option<Box<dyn BlockRanges>>],
+        indexes: &[Option<IndexRanges>],
     ) -> QueryPlan {
         QueryPlan::new(&self.operands, &self.frame, Some(predicate), residents, indexes)
     }
 
     fn run<C: Collector>(&self, predicate: &Predicate, collector: &C) -> Result<()> {
         let residents = self.residents(Some(predicate))?;
-        let plan = self.plan(predicate, &residents, &self.indexes());
-        let scan = Scan {
+        let indexes = self.indexes(predicate, &residents)?;
+        let plan = self.plan(predicate, &residents, &indexes);
+        let scan = QueryScan {
             frame: &self.frame,
             operands: &self.operands,
             predicate: Some(predicate),
@@ -394,7 +412,7 @@ impl PreparedQuery {
 
     /// Returns the bytes and predicted cold seconds of the reads that the blocks of a plan need to
     /// be evaluated.
-    #[allow(clippy::cast_precision_loss)]
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
     fn price(
         &self,
         plan: &QueryPlan,

@@ -81,7 +81,9 @@ pub(super) fn of_stored(
     let text = |name: &str| attributes.get(name).and_then(Value::as_str);
     let one = |name: &'static str| match attributes.get(name) {
         None | Some(Value::Null) => Ok(None),
-        Some(value) => json_numbers(value).first().copied().map(Some).ok_or_else(|| no_number(name)),
+        Some(value) => {
+            json_numbers(value).first().copied().map(Some).ok_or_else(|| no_number(name))
+        }
     };
     let fill_value = match (fill, attributes.get("_FillValue")) {
         (Some(FillValue::Bytes(bytes)), _) => numbers_of_bytes(stored, bytes),
@@ -163,9 +165,5 @@ fn numbers_of_bytes(value_type: ValueType, bytes: &[u8]) -> Vec<AttributeNumber>
         room.get_mut(..element.len())?.copy_from_slice(element);
         ValueSlice::of_bytes(value_type, &room[..element.len()])?.get(0)
     };
-    bytes
-        .chunks_exact(value_type.bytes())
-        .filter_map(scalar)
-        .map(AttributeNumber::Typed)
-        .collect()
+    bytes.chunks_exact(value_type.bytes()).filter_map(scalar).map(AttributeNumber::Typed).collect()
 }

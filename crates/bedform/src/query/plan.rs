@@ -8,7 +8,7 @@
 
 use bedform_query::{Decision, Predicate, PredicateScratch, ValueRange, ValueSlice, range_of};
 
-use super::columns::{Column, SpreadBuffer};
+use super::columns::{QueryColumn, SpreadBuffer};
 use super::frame::{BlockBox, Frame};
 use super::operand::QueryOperand;
 use crate::error::Result;
@@ -17,8 +17,10 @@ use crate::error::Result;
 const BATCH_BYTES: u64 = 8 << 20;
 /// The most blocks of a batch.
 const BATCH_BLOCKS_MAX: usize = 1 << 12;
-/// The largest array that is read whole before the first block.
-const RESIDENT_BYTES_MAX: u64 = 4 << 20;
+/// The largest array that is read whole before the first block: one that spans all dimensions, and
+/// one that repeats along some, whose elements many blocks need.
+const RESIDENT_BYTES_MAX: u64 = 64 << 10;
+const REPEATED_BYTES_MAX: u64 = 8 << 20;
 
 /// A block that may match.
 #[derive(Debug, Clone)]
@@ -40,11 +42,11 @@ pub(super) struct QueryPlan {
     pub(super) pruned: u64,
 }
 
-/// The arrays of a query that are read whole, and what the plan needs of them.
+/// The arrays of a query that are read whole, and the conditions that they decide.
 #[derive(Debug)]
 pub(super) struct Residents {
     /// For each operand, its elements in the region, if it is small.
-    pub(super) columns: Vec<Option<Column>>,
+    pub(super) columns: Vec<Option<QueryColumn>>,
     /// For each dimension, a byte for each index of the region that is 1 if conditions on this
     /// dimension alone hold there; `None` if there are no such conditions.
     masks: Vec<Option<Vec<u8>>>,
@@ -67,16 +69,18 @@ impl Residents {
         frame: &Frame,
         predicate: Option<&Predicate>,
     ) -> Result<Self> {
-        let whole = BlockBox {
-            start: frame.region.start().to_vec(),
-            shape: frame.region.shape().to_vec(),
-        };
+        let whole =
+            BlockBox { start: frame.region.start().to_vec(), shape: frame.region.shape().to_vec() };
         let mut columns = Vec::with_capacity(operands.len());
         for operand in operands {
-            let is_small = operand.bytes() <= RESIDENT_BYTES_MAX && !frame.region.is_empty();
+            let most = match operand.dims.len() < frame.dims.len() {
+                true => REPEATED_BYTES_MAX,
+                false => RESIDENT_BYTES_MAX,
+            };
+            let is_small = operand.bytes() <= most && !frame.region.is_empty();
             columns.push(match is_small {
                 true => {
-                    let mut column = Column::new(operand, frame);
+                    let mut column = QueryColumn::new(operand, frame);
                     column.read(operand, std::iter::once(&whole))?;
                     Some(column)
                 }
@@ -112,13 +116,12 @@ impl Residents {
             return Ok(());
         }
         let axis = frame.axis(first)?;
-        let mut along = BlockBox {
-            start: frame.region.start().to_vec(),
-            shape: vec![1; frame.dims.len()],
-        };
+        let mut along =
+            BlockBox { start: frame.region.start().to_vec(), shape: vec![1; frame.dims.len()] };
         along.shape[axis] = frame.region.shape()[axis];
         let count = along.len();
-        let mut rooms: Vec<SpreadBuffer> = operands.iter().map(|_| SpreadBuffer::default()).collect();
+        let mut rooms: Vec<SpreadBuffer> =
+            operands.iter().map(|_| SpreadBuffer::default()).collect();
         let mut slices = vec![ValueSlice::Bool(&[]); operands.len()];
         for (at, room) in rooms.iter_mut().enumerate().filter(|(at, _)| used.contains(at)) {
             if let Some(column) = &self.columns[at] {
@@ -163,12 +166,12 @@ impl Residents {
 
 impl QueryPlan {
     /// Plans a query. Without a predicate every block matches whole.
-    pub(super) fn new(
+    pub(super) fn new<I: BlockRanges>(
         operands: &[QueryOperand],
         frame: &Frame,
         predicate: Option<&Predicate>,
         residents: &Residents,
-        indexes: &[Option<Box<dyn BlockRanges + '_>>],
+        indexes: &[Option<I>],
     ) -> Self {
         let mut plan = Self { total: frame.block_count(), ..Self::default() };
         for number in 0..plan.total {

@@ -72,9 +72,8 @@ impl Kept {
         for_each_row(bounds, |at, position| {
             let kept = position.iter().zip(&self.axes).filter(|(_, kept)| **kept);
             let place = kept.zip(own.start.iter().zip(&own.shape));
-            let entry = place.fold(0, |entry, ((at, _), (start, length))| {
-                entry * length + (at - start)
-            });
+            let entry =
+                place.fold(0, |entry, ((at, _), (start, length))| entry * length + (at - start));
             act(at, length, usize::try_from(entry).unwrap_or(usize::MAX), step);
         });
     }

@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Matching elements: the places in the C order of the region, and values.
 #[derive(Debug, Default)]
-pub(super) struct Rows {
+pub(super) struct MatchedRows {
     pub(super) places: Vec<u64>,
     pub(super) values: Vec<Values>,
 }
@@ -24,8 +24,8 @@ pub(super) struct RowCollector<'f> {
     /// The most bytes that rows may take.
     memory: u64,
     row_bytes: u64,
-    rows: Mutex<Rows>,
-    /// Rows behind this place do not count: so many before it are known as the limit allows.
+    rows: Mutex<MatchedRows>,
+    /// MatchedRows behind this place do not count: so many before it are known as the limit allows.
     last: AtomicU64,
 }
 
@@ -38,27 +38,27 @@ impl<'f> RowCollector<'f> {
     ) -> Self {
         let bytes = |values: &Values| values.as_slice().value_type().bytes() as u64;
         let row_bytes = 8 + values.iter().map(bytes).sum::<u64>();
-        let rows = Mutex::new(Rows { places: Vec::new(), values });
+        let rows = Mutex::new(MatchedRows { places: Vec::new(), values });
         Self { frame, limit, memory, row_bytes, rows, last: AtomicU64::new(u64::MAX) }
     }
 
     /// Returns the rows in C order of the region.
-    pub(super) fn finish(self) -> Rows {
+    pub(super) fn finish(self) -> MatchedRows {
         let mut rows = self.rows.into_inner().unwrap_or_else(PoisonError::into_inner);
         rows.sort(self.limit);
         rows
     }
 
-    fn rows(&self) -> MutexGuard<'_, Rows> {
+    fn rows(&self) -> MutexGuard<'_, MatchedRows> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Collector for RowCollector<'_> {
-    type Part = Rows;
+    type Part = MatchedRows;
 
-    fn collect(&self, block: &MatchedBlock<'_>) -> Result<Rows> {
-        let mut rows = Rows { places: Vec::new(), values: Vec::new() };
+    fn collect(&self, block: &MatchedBlock<'_>) -> Result<MatchedRows> {
+        let mut rows = MatchedRows { places: Vec::new(), values: Vec::new() };
         let count = usize::try_from(block.count).unwrap_or(usize::MAX);
         rows.places.try_reserve_exact(count).map_err(|_| no_room(self.memory))?;
         for_each_match(block, self.frame, |_, place| rows.places.push(place));
@@ -66,7 +66,7 @@ impl Collector for RowCollector<'_> {
         Ok(rows)
     }
 
-    fn merge(&self, part: Rows) -> Result<()> {
+    fn merge(&self, part: MatchedRows) -> Result<()> {
         let mut rows = self.rows();
         rows.append(part);
         let count = rows.places.len() as u64;
@@ -101,7 +101,7 @@ fn no_room(memory: u64) -> Error {
     )
 }
 
-impl Rows {
+impl MatchedRows {
     fn append(&mut self, part: Self) {
         self.places.extend(part.places);
         for (values, more) in self.values.iter_mut().zip(part.values) {

@@ -2,14 +2,14 @@
 //!
 //! Several threads take batches. Each reads the arrays of the expression for the blocks that are
 //! not decided, evaluates these, then reads the arrays whose values are asked for, of the blocks
-//! with matches alone. What a collector makes of a block is merged in the order of the blocks, so
-//! that sums of floats come out the same each time.
+//! with matches alone. The parts that a collector makes of blocks are merged in the order of the
+//! blocks, so that sums of floats come out the same each time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bedform_query::{Predicate, PredicateScratch, ValueSlice, Values};
 
-use super::columns::{Column, SpreadBuffer};
+use super::columns::{QueryColumn, SpreadBuffer};
 use super::frame::{BlockBox, Frame};
 use super::operand::QueryOperand;
 use super::plan::{PlannedBlock, QueryPlan, Residents};
@@ -33,7 +33,7 @@ pub(super) struct MatchedBlock<'b> {
 
 /// A taker of the matches of a query.
 pub(super) trait Collector: Sync {
-    /// What it makes of one block.
+    /// The contribution of one block.
     type Part: Send;
 
     /// Makes the part of a block; called by several threads.
@@ -61,7 +61,7 @@ pub(super) trait Collector: Sync {
 }
 
 /// Everything that the threads of a query share.
-pub(super) struct Scan<'s> {
+pub(super) struct QueryScan<'s> {
     pub(super) frame: &'s Frame,
     /// The arrays of the expression, then those whose values are asked for.
     pub(super) operands: &'s [QueryOperand],
@@ -75,14 +75,14 @@ pub(super) struct Scan<'s> {
 
 /// The memory of one thread.
 struct Worker {
-    columns: Vec<Column>,
+    columns: Vec<QueryColumn>,
     rooms: Vec<SpreadBuffer>,
     scratch: PredicateScratch,
     masks: Vec<Vec<u8>>,
     values: Vec<Values>,
 }
 
-impl Scan<'_> {
+impl QueryScan<'_> {
     /// Runs the query.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl Scan<'_> {
         let batches = self.plan.batches(item_bytes);
         let is_done = AtomicBool::new(false);
         let start = || Worker {
-            columns: self.operands.iter().map(|of| Column::new(of, self.frame)).collect(),
+            columns: self.operands.iter().map(|of| QueryColumn::new(of, self.frame)).collect(),
             rooms: self.operands.iter().map(|_| SpreadBuffer::default()).collect(),
             scratch: PredicateScratch::default(),
             masks: Vec::new(),
@@ -110,7 +110,8 @@ impl Scan<'_> {
             }
             self.run_batch(&self.plan.blocks[batches[at].clone()], worker, collector)
         };
-        let take = |parts: Vec<C::Part>| parts.into_iter().try_for_each(|part| collector.merge(part));
+        let take =
+            |parts: Vec<C::Part>| parts.into_iter().try_for_each(|part| collector.merge(part));
         in_order(batches.len(), self.threads, 2 * self.threads, start, make, take)
     }
 
@@ -219,7 +220,5 @@ impl Scan<'_> {
 /// Counts bytes that are 1; all others are 0.
 fn count_ones(mask: &[u8]) -> u64 {
     // Sums of 255 bytes fit a byte, and are added by vectors of bytes.
-    mask.chunks(255 * 64)
-        .map(|part| part.iter().map(|byte| u64::from(*byte)).sum::<u64>())
-        .sum()
+    mask.chunks(255 * 64).map(|part| part.iter().map(|byte| u64::from(*byte)).sum::<u64>()).sum()
 }

@@ -8,6 +8,7 @@
 use bedform_format::DataType;
 use bedform_format::chunk_map::{ForeignArray, ForeignAttribute};
 use bedform_format::json::NUMBER;
+use bedform_format::metadata::FillValue;
 use serde_json::Value;
 
 use super::ReferenceForm;
@@ -26,6 +27,8 @@ pub(super) struct FillRule {
     pub(super) is_written: bool,
     /// True if the attribute `_FillValue` stays among the attributes.
     pub(super) keeps_attribute: bool,
+    /// True if xarray takes the fill value for a mask, which the file does not have.
+    pub(super) is_mask_by_mistake: bool,
 }
 
 impl FillRule {
@@ -43,23 +46,20 @@ impl FillRule {
             return Ok(Self::of_stored(variable, form));
         }
         let (file, fill) = fill_of_parts(variable)?;
-        let mask = mask_of(variable.array);
         if form == ReferenceForm::Icechunk {
-            return Ok(Self { bytes: fill, is_written: true, keeps_attribute: true });
+            return Ok(Self::beside_mask(fill));
         }
         let is_zero = fill.iter().all(|byte| *byte == 0);
-        match mask {
-            Some(mask) if mask == fill => {
-                Ok(Self { bytes: fill, is_written: true, keeps_attribute: false })
-            }
-            _ if is_zero => Ok(Self { bytes: fill, is_written: false, keeps_attribute: true }),
-            // xarray masks elements that were never written.
+        match mask_of(variable.array) {
+            Some(mask) if mask == fill => Ok(Self::as_mask(fill)),
+            _ if is_zero => Ok(Self::unwritten(fill)),
             None if !has_mask(variable.array) => {
-                Ok(Self { bytes: fill, is_written: true, keeps_attribute: true })
+                let is_mask_by_mistake = !is_nan(&fill, variable.array.data_type);
+                Ok(Self { is_mask_by_mistake, ..Self::as_mask(fill) })
             }
             _ => {
                 let reason = "has unwritten chunks with another fill value than _FillValue";
-                Err(Misfit { file, reason: reason.to_owned() })
+                Err(Misfit::new(file, reason))
             }
         }
     }
@@ -68,14 +68,25 @@ impl FillRule {
     pub(super) fn of_stored(variable: &StoredVariable<'_>, form: ReferenceForm) -> Self {
         let own = own_fill(variable.array);
         match (mask_of(variable.array), form) {
-            (Some(mask), ReferenceForm::Kerchunk) => {
-                Self { bytes: mask, is_written: true, keeps_attribute: false }
-            }
-            (None, ReferenceForm::Kerchunk) => {
-                Self { bytes: own, is_written: false, keeps_attribute: true }
-            }
-            _ => Self { bytes: own, is_written: true, keeps_attribute: true },
+            (Some(mask), ReferenceForm::Kerchunk) => Self::as_mask(mask),
+            (None, ReferenceForm::Kerchunk) => Self::unwritten(own),
+            (_, ReferenceForm::Icechunk) => Self::beside_mask(own),
         }
+    }
+
+    /// The fill value is the mask.
+    fn as_mask(bytes: Vec<u8>) -> Self {
+        Self { bytes, is_written: true, keeps_attribute: false, is_mask_by_mistake: false }
+    }
+
+    /// The document has null, and the attribute alone masks.
+    fn unwritten(bytes: Vec<u8>) -> Self {
+        Self { bytes, is_written: false, keeps_attribute: true, is_mask_by_mistake: false }
+    }
+
+    /// The format has both, a fill value and a mask.
+    fn beside_mask(bytes: Vec<u8>) -> Self {
+        Self { bytes, is_written: true, keeps_attribute: true, is_mask_by_mistake: false }
     }
 }
 
@@ -87,7 +98,7 @@ fn fill_of_parts(variable: &StoredVariable<'_>) -> Fit<(usize, Vec<u8>)> {
         match &found {
             Some((_, first)) if *first != fill => {
                 let reason = "has unwritten chunks with another fill value";
-                return Err(Misfit { file: part.file, reason: reason.to_owned() });
+                return Err(Misfit::new(part.file, reason));
             }
             Some(_) => {}
             None => found = Some((part.file, fill)),
@@ -99,7 +110,7 @@ fn fill_of_parts(variable: &StoredVariable<'_>) -> Fit<(usize, Vec<u8>)> {
 /// True if some chunks of a part are not stored.
 fn has_gaps(part: &StoredPart<'_>) -> bool {
     match &part.blocks {
-        StoredBlocks::Absent => true,
+        StoredBlocks::Absent => !part.array.shape.contains(&0),
         StoredBlocks::Table(table) => {
             let grid = grid_shape(&part.array.shape, &super::grid::block_shape(part));
             (table.len() as u64) < grid.iter().product()
@@ -142,6 +153,17 @@ fn mask_of(array: &ForeignArray) -> Option<Vec<u8>> {
         }
         _ => None,
     }
+}
+
+/// True for NaN, which readers show as NaN with and without a mask.
+fn is_nan(element: &[u8], data_type: Option<DataType>) -> bool {
+    let Some(float @ (DataType::Float16 | DataType::Float32 | DataType::Float64)) = data_type
+    else {
+        return false;
+    };
+    // Zarr has the bits of an unusual NaN as a number in base 16.
+    let is_nan = |text: &str| text == "NaN" || text.starts_with("0x");
+    FillValue::Bytes(element.to_vec()).to_json(float).as_str().is_some_and(is_nan)
 }
 
 /// True if an attribute has a number that JSON lacks.

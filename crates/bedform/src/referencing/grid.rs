@@ -16,12 +16,18 @@ const CUT_BYTES: u64 = 16 << 20;
 /// The most candidates for the divisor of a length.
 const DIVISORS_TRIED: u64 = 1 << 20;
 
-/// The reason why the parts of a variable have no common chunk grid, with the index of the file
-/// that does not fit.
+/// The reason why references cannot express a variable, with the index of the file that does not
+/// fit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Misfit {
     pub(super) file: usize,
     pub(super) reason: String,
+}
+
+impl Misfit {
+    pub(super) fn new(file: usize, reason: impl Into<String>) -> Self {
+        Self { file, reason: reason.into() }
+    }
 }
 
 /// A result for a variable, or the misfit of one of its parts.
@@ -91,7 +97,7 @@ pub(super) fn chunk_form(variable: &StoredVariable<'_>) -> Fit<ChunkForm> {
     }
     if let Some(other) = other {
         let reason = format!("has chunks {}, not {}", shown(&other.shape), shown(&first.shape));
-        return Err(Misfit { file: other.file, reason });
+        return Err(Misfit::new(other.file, reason));
     }
     match uneven {
         Some(misfit) => Err(misfit),
@@ -103,7 +109,7 @@ pub(super) fn chunk_form(variable: &StoredVariable<'_>) -> Fit<ChunkForm> {
 fn blocks_of<'p>(variable: &'p StoredVariable<'p>) -> Fit<Vec<BlockForm<'p>>> {
     let mut blocks = Vec::new();
     for part in &variable.parts {
-        let misfit = |reason: &str| Misfit { file: part.file, reason: reason.to_owned() };
+        let misfit = |reason: &str| Misfit::new(part.file, reason);
         if part.array.shape.contains(&0) {
             continue;
         }
@@ -116,8 +122,15 @@ fn blocks_of<'p>(variable: &'p StoredVariable<'p>) -> Fit<Vec<BlockForm<'p>>> {
                 if table.is_empty() {
                     continue;
                 }
-                let codecs = applied(codecs, table);
-                codecs.ok_or_else(|| misfit("has chunks to which some filters were not applied"))?
+                let codecs = applied(codecs, table)
+                    .ok_or_else(|| misfit("has chunks to which some filters were not applied"))?;
+                let chunk_bytes = bytes_of(&block_shape(part), item_size(variable));
+                if !shuffles_elements(&codecs, chunk_bytes) {
+                    return Err(misfit(
+                        "shuffles bytes that are no elements, as after compression",
+                    ));
+                }
+                codecs
             }
             _ => Vec::new(),
         };
@@ -136,8 +149,19 @@ fn applied(codecs: &[BytesCodec], table: &ChunkTable) -> Option<Vec<BytesCodec>>
     Some((0..codecs.len()).filter(|number| is_applied(*number)).map(|at| codecs[at]).collect())
 }
 
+/// Returns true if each shuffle takes whole elements. HDF5 leaves the rest of a buffer as it is,
+/// other readers refuse it.
+fn shuffles_elements(codecs: &[BytesCodec], chunk_bytes: u64) -> bool {
+    codecs.iter().enumerate().all(|(number, codec)| match codec {
+        BytesCodec::Shuffle { element_size } => {
+            number == 0 && chunk_bytes.is_multiple_of(u64::from(*element_size))
+        }
+        _ => true,
+    })
+}
+
 fn check_alike(first: &BlockForm<'_>, block: &BlockForm<'_>) -> Fit<()> {
-    let misfit = |reason: &str| Err(Misfit { file: block.file, reason: reason.to_owned() });
+    let misfit = |reason: &str| Err(Misfit::new(block.file, reason));
     let (of, own) = (first.part.array, block.part.array);
     let has_order = of.data_type.is_some_and(|data_type| data_type.swap_size() > 1);
     if has_order && of.endian != own.endian {
@@ -169,7 +193,7 @@ fn uneven_file(variable: &StoredVariable<'_>, chunk: &[u64]) -> Option<Misfit> {
     let chunk = chunk[axis].max(1);
     let (file, length) = lengths.into_iter().find(|(_, length)| length % chunk != 0)?;
     let reason = format!("has length {length} on the joined axis and chunks of {chunk}");
-    Some(Misfit { file, reason })
+    Some(Misfit::new(file, reason))
 }
 
 /// Returns the lengths along the joined axis of all files that have some, but for the last one.

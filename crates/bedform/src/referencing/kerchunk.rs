@@ -16,8 +16,6 @@ use crate::opening::storage_of;
 use crate::options::OpenOptions;
 use crate::publication::{exists, has_name, split_target};
 
-/// The first characters of a template in a path, which readers would fill in.
-const TEMPLATE: &str = "{{";
 /// Bytes that are handed to storage at a time.
 const BUFFER_BYTES: usize = 1 << 20;
 /// Chunks that are written between two polls for cancellation.
@@ -51,17 +49,9 @@ impl ReferenceSet {
     /// Writes the set as JSON to `writer`.
     ///
     /// # Errors
-    /// `InvalidArgument` for a file whose path has the form of a template; `Io`; `Interrupted`.
+    /// `Io`; `Interrupted`.
     pub fn write_kerchunk(&self, writer: &mut dyn Write) -> Result<()> {
-        let mut names = Vec::with_capacity(self.files.len());
-        for file in &self.files {
-            if file.name.contains(TEMPLATE) {
-                let text =
-                    format!("{}: kerchunk's JSON takes {TEMPLATE} for a template", file.name);
-                return Err(Error::invalid(text));
-            }
-            names.push(quoted(&file.name));
-        }
+        let names: Vec<String> = self.files.iter().map(|file| quoted(&file.name)).collect();
         writer.write_all(b"{\"version\":1,\"refs\":{").map_err(failed)?;
         for (number, (key, document)) in self.documents_v2().iter().enumerate() {
             let comma = if number == 0 { "" } else { "," };

@@ -1,6 +1,6 @@
 //! The steps from a file, or an archive, to a set of references.
 
-use bedform_format::chunk_map::{ForeignArray, ForeignStorage};
+use bedform_format::chunk_map::{ForeignArray, ForeignStorage, RefusedMember};
 use bedform_format::{DataType, Endian};
 use bedform_geometry::{AxisRange, AxisSelection, Selection};
 use serde_json::{Map, Value};
@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::document;
 use super::fill::{FillRule, has_marked_number};
 use super::grid::{ChunkForm, Fit, Misfit, bytes_of, chunk_form, item_size};
+use super::limits::{SetLimits, VARIABLE_BYTES_MAX, chunk_count};
 use super::names::file_names;
 use super::table::{chunk_references, grid_shape};
 use super::{
@@ -21,12 +22,8 @@ use crate::foreign::stored::StoredVariable;
 use crate::options::ProgressCallback;
 use crate::threads::workers::check_cancelled;
 
-/// The largest variable in bytes that is stored in a set because references cannot express it.
-const STORED_BYTES_MAX: u64 = 16 << 20;
 /// Chunks that are cut smaller than this cost more to reference than to store.
 const CUT_BYTES_MIN: u64 = 4 << 10;
-/// The most chunks of a set, as for readers of sets.
-const CHUNKS_MAX: u64 = 1 << 25;
 /// Names of registered HDF5 filters that neither numcodecs nor the engine decodes.
 const FILTERS: [(u32, &str); 10] = [
     (4, "szip"),
@@ -41,31 +38,34 @@ const FILTERS: [(u32, &str); 10] = [
     (32028, "jpegls"),
 ];
 
+/// Names of documents of Zarr, which no array and no group can have.
+const DOCUMENTS: [&str; 5] = ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"];
+
 /// The state of making a set.
 pub(super) struct Maker<'m> {
     file: &'m ForeignFile,
     options: &'m ReferenceOptions,
     files: Vec<SetFile>,
+    limits: SetLimits,
     left_out: Vec<(String, String)>,
 }
 
 impl<'m> Maker<'m> {
     pub(super) fn new(file: &'m ForeignFile, options: &'m ReferenceOptions) -> Result<Self> {
         let files = file_names(file, options)?;
-        Ok(Self { file, options, files, left_out: Vec::new() })
+        let limits = SetLimits::of(file);
+        Ok(Self { file, options, files, limits, left_out: Vec::new() })
     }
 
     pub(super) fn make(mut self, progress: ProgressCallback<'_>) -> Result<ReferenceSet> {
         self.check_excluded()?;
-        let paths = self.referenced_paths();
-        check_chunk_count(self.file, &paths)?;
+        let paths = self.referenced_paths()?;
+        self.limits.check_chunks(self.file, &paths)?;
         let variables = self.file.stored_variables(&paths, progress)?;
         let mut arrays = Vec::with_capacity(variables.len());
-        let mut left = CHUNKS_MAX;
         for variable in &variables {
             check_cancelled("making the references was stopped")?;
-            let array = self.array(variable, &mut left)?;
-            arrays.push(array);
+            arrays.push(self.array(variable)?);
         }
         let groups = self.groups();
         let Self { files, left_out, .. } = self;
@@ -84,7 +84,10 @@ impl<'m> Maker<'m> {
     }
 
     /// Returns the paths of all variables that references can express, and notes the others.
-    fn referenced_paths(&mut self) -> Vec<&'m str> {
+    ///
+    /// # Errors
+    /// `Unsupported` if there is none.
+    fn referenced_paths(&mut self) -> Result<Vec<&'m str>> {
         let file = self.file;
         let mut paths = Vec::new();
         for array in &file.map().arrays {
@@ -97,20 +100,28 @@ impl<'m> Maker<'m> {
             }
         }
         for group in &file.map().groups {
-            for member in &group.refused {
-                let inside = if group.path.is_empty() { "" } else { "/" };
-                let path = format!("{}{inside}{}", group.path, member.name);
-                self.left_out.push((path, member.reason.clone()));
-            }
+            let refused = group.refused.iter();
+            self.left_out.extend(refused.map(|RefusedMember { name, reason }| {
+                (document::key(&group.path, name), reason.clone())
+            }));
         }
-        paths
+        if paths.is_empty() { Err(self.nothing_left()) } else { Ok(paths) }
+    }
+
+    /// Returns the error for a file without any variable that references express.
+    fn nothing_left(&self) -> Error {
+        let reasons = self.left_out.iter().map(|(path, reason)| format!("{path:?}: {reason}"));
+        let reasons = reasons.collect::<Vec<_>>().join("; ");
+        let why = if reasons.is_empty() { "it has none".to_owned() } else { reasons };
+        let text = format!("{}: no variable is left for the set: {why}", self.file.name());
+        Error::new(ErrorKind::Unsupported, text)
     }
 
     fn groups(&mut self) -> Vec<SetGroup> {
         let map = self.file.map();
         let style = AttributeStyle::of(map);
         let mut groups = Vec::with_capacity(map.groups.len());
-        for group in &map.groups {
+        for group in map.groups.iter().filter(|group| !is_document(&group.path)) {
             let mut attributes = group_attributes(&group.attributes, style);
             self.drop_unwritable(&group.path, &mut attributes);
             groups.push(SetGroup { path: group.path.clone(), attributes });
@@ -138,24 +149,27 @@ impl<'m> Maker<'m> {
         }
     }
 
-    fn array(&mut self, variable: &StoredVariable<'_>, left: &mut u64) -> Result<SetArray> {
-        let described = variable.array;
-        let bytes = bytes_of(&described.shape, item_size(variable));
-        let is_wanted = bytes <= self.options.inline_bytes
-            || self.options.inline_bytes > 0 && self.is_joined_coordinate(variable);
-        let referenced = match is_wanted && bytes <= STORED_BYTES_MAX {
-            true => None,
-            false => match self.referenced(variable, left) {
-                Ok(found) => Some(found),
-                Err(_) if bytes <= STORED_BYTES_MAX => None,
-                Err(misfit) => return Err(self.refusal(&described.path, &misfit)),
+    /// Makes the array of a variable: of references, or with its elements.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a variable that fits neither; `LimitExceeded`; those of reading.
+    fn array(&mut self, variable: &StoredVariable<'_>) -> Result<SetArray> {
+        let is_small = variable_bytes(variable) <= VARIABLE_BYTES_MAX;
+        let chunked = match is_small && self.is_inline(variable) {
+            true => self.stored(variable)?,
+            false => match self.referenced(variable)? {
+                Ok(found) => found,
+                Err(_) if is_small => self.stored(variable)?,
+                Err(misfit) => return Err(self.refusal(&variable.array.path, &misfit)),
             },
         };
-        let found = match referenced {
-            Some(found) => found,
-            None => self.stored(variable)?,
-        };
-        self.described_array(described, found)
+        self.described_array(variable.array, chunked)
+    }
+
+    /// True for a variable that the options say to store, whether or not references express it.
+    fn is_inline(&self, variable: &StoredVariable<'_>) -> bool {
+        let inline = self.options.inline_bytes;
+        variable_bytes(variable) <= inline || inline > 0 && self.is_joined_coordinate(variable)
     }
 
     /// True for the coordinate of the joined dimension: every program reads it first, and would
@@ -167,28 +181,35 @@ impl<'m> Maker<'m> {
     }
 
     /// Returns references to the chunks of a variable.
-    fn referenced(&self, variable: &StoredVariable<'_>, left: &mut u64) -> Fit<ChunkedVariable> {
-        let form = chunk_form(variable)?;
-        let misfit = |reason: &str| Misfit { file: 0, reason: reason.to_owned() };
-        let item_size = item_size(variable);
-        let bytes = bytes_of(&variable.array.shape, item_size);
-        let is_small = form.is_cut && bytes_of(&form.shape, item_size) < CUT_BYTES_MIN;
-        if is_small && bytes <= STORED_BYTES_MAX {
-            return Err(misfit("has chunks that would be cut very small"));
-        }
-        let grid = grid_shape(&variable.array.shape, &form.shape);
-        let count = grid.iter().fold(1_u64, |count, length| count.saturating_mul(*length));
-        *left = left.checked_sub(count).ok_or_else(|| misfit(TOO_MANY))?;
+    ///
+    /// # Errors
+    /// `LimitExceeded` for too many chunks.
+    fn referenced(&mut self, variable: &StoredVariable<'_>) -> Result<Fit<ChunkedVariable>> {
+        let form = match wanted_form(variable) {
+            Ok(form) => form,
+            Err(misfit) => return Ok(Err(misfit)),
+        };
+        let count = chunk_count(&grid_shape(&variable.array.shape, &form.shape));
+        self.limits.take_chunks(count)?;
         let references = chunk_references(variable, &form.shape);
         let is_full = references.len() as u64 == count;
-        let fill = FillRule::of(variable, is_full, self.options.form)?;
-        Ok(ChunkedVariable { form, fill, chunks: ArrayChunks::Referenced(references) })
+        let fill = FillRule::of(variable, is_full, self.options.form);
+        Ok(fill.and_then(|fill| match fill.is_mask_by_mistake {
+            true if variable_bytes(variable) <= VARIABLE_BYTES_MAX => {
+                Err(Misfit::new(0, "has a fill value that readers would take for a mask"))
+            }
+            _ => Ok(ChunkedVariable { form, fill, chunks: ArrayChunks::Referenced(references) }),
+        }))
     }
 
     /// Returns a variable with its elements, in the byte order of this machine.
-    fn stored(&self, variable: &StoredVariable<'_>) -> Result<ChunkedVariable> {
+    ///
+    /// # Errors
+    /// `LimitExceeded` for too many stored elements; those of reading.
+    fn stored(&mut self, variable: &StoredVariable<'_>) -> Result<ChunkedVariable> {
+        let bytes = variable_bytes(variable);
+        self.limits.take_bytes(bytes)?;
         let array = Array::of_file(self.file, &variable.array.path)?;
-        let bytes = bytes_of(&variable.array.shape, item_size(variable));
         let mut elements = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
         let axes = variable.array.shape.iter();
         let axes = axes.map(|length| Ok(AxisSelection::Range(AxisRange::contiguous(0, *length)?)));
@@ -210,6 +231,11 @@ impl<'m> Maker<'m> {
         let ChunkedVariable { form, fill, chunks } = found;
         let mut attributes = document::attributes(array, style, self.options.form, &fill);
         self.drop_unwritable(&array.path, &mut attributes);
+        if fill.is_mask_by_mistake {
+            let reason = "where chunks were never written its elements have the fill value, which xarray masks in \
+                 kerchunk's sets; Icechunk's keep fill value and mask apart";
+            self.left_out.push((format!("{}:_FillValue", array.path), reason.to_owned()));
+        }
         let metadata = document::metadata(array, form, &fill, &attributes, self.options.form)?;
         Ok(SetArray {
             path: array.path.clone(),
@@ -222,13 +248,10 @@ impl<'m> Maker<'m> {
 
     /// Returns the error for a variable that is too large to be stored in the set.
     fn refusal(&self, path: &str, misfit: &Misfit) -> Error {
-        if misfit.reason == TOO_MANY {
-            return too_many_chunks(self.file);
-        }
         let file = self.files.get(misfit.file).map_or("", |file| file.name.as_str());
         let text = format!(
-            "{path:?}: {file} {}: references need one chunk shape and one list of filters for all files: exclude \
-             the variable, or copy the files with bedform convert",
+            "{path:?}: references cannot express it: {file} {}: exclude the variable, or copy the files with bedform \
+             convert",
             misfit.reason
         );
         Error::new(ErrorKind::InvalidArgument, text)
@@ -242,30 +265,26 @@ struct ChunkedVariable {
     chunks: ArrayChunks,
 }
 
-const TOO_MANY: &str = "has too many chunks";
-
-fn too_many_chunks(file: &ForeignFile) -> Error {
-    let text = format!(
-        "{}: more than {CHUNKS_MAX} chunks: make references to fewer files or variables",
-        file.name()
-    );
-    Error::new(ErrorKind::LimitExceeded, text)
+/// Returns the common chunk form of all parts, unless its chunks are cut very small.
+fn wanted_form(variable: &StoredVariable<'_>) -> Fit<ChunkForm> {
+    let form = chunk_form(variable)?;
+    let is_tiny = form.is_cut && bytes_of(&form.shape, item_size(variable)) < CUT_BYTES_MIN;
+    if is_tiny && variable_bytes(variable) <= VARIABLE_BYTES_MAX {
+        return Err(Misfit::new(0, "has chunks that would be cut very small"));
+    }
+    Ok(form)
 }
 
-/// Fails for variables with more chunks than a set may have, before their tables are read.
-fn check_chunk_count(file: &ForeignFile, paths: &[&str]) -> Result<()> {
-    let arrays = paths.iter().filter_map(|path| file.described(path));
-    let count = arrays.fold(0_u64, |count, array| {
-        let ForeignStorage::Chunked { chunk_shape, .. } = &array.storage else { return count };
-        let grid = grid_shape(&array.shape, chunk_shape);
-        let chunks = grid.iter().fold(1_u64, |chunks, length| chunks.saturating_mul(*length));
-        count.saturating_add(chunks)
-    });
-    if count > CHUNKS_MAX { Err(too_many_chunks(file)) } else { Ok(()) }
+/// Returns the bytes of all elements of a variable.
+fn variable_bytes(variable: &StoredVariable<'_>) -> u64 {
+    bytes_of(&variable.array.shape, item_size(variable))
 }
 
 /// Returns the reason why references cannot express a variable; `None` if they can.
 fn not_referable(array: &ForeignArray) -> Option<String> {
+    if is_document(&array.path) {
+        return Some("its path has the name of a document of Zarr".into());
+    }
     let unknown = array.encoding.filters.iter().find_map(|filter| {
         let (_, name) = FILTERS.iter().find(|(id, _)| *id == filter.id)?;
         Some(format!("its filter {name} is none that readers of references have"))
@@ -280,4 +299,9 @@ fn not_referable(array: &ForeignArray) -> Option<String> {
             _ => Some(format!("elements of type {}", array.encoding.dtype)),
         },
     }
+}
+
+/// True for a path that has the name of a document of Zarr.
+fn is_document(path: &str) -> bool {
+    path.split('/').any(|name| DOCUMENTS.contains(&name))
 }

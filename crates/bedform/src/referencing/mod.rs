@@ -18,6 +18,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `maker` | the steps from a file to a set |
+//! | `limits` | the limits of a set |
 //! | `grid` | the chunk grid of a variable of many files |
 //! | `table` | the chunk references of a variable |
 //! | `fill` | fill values and masks of both formats |
@@ -29,9 +30,12 @@ mod document;
 mod fill;
 mod grid;
 mod kerchunk;
+mod limits;
 mod maker;
 mod names;
 mod table;
+
+use std::ops::Range;
 
 use bedform_format::metadata::ArrayMetadata;
 use serde_json::{Map, Value, json};
@@ -39,6 +43,7 @@ use serde_json::{Map, Value, json};
 use crate::error::{Error, Result};
 use crate::foreign::ForeignFile;
 use crate::options::ProgressCallback;
+use limits::{VARIABLE_BYTES_MAX, chunk_count};
 use table::{ChunkReference, grid_shape, set_coordinates};
 
 pub use names::FileNames;
@@ -59,8 +64,8 @@ pub enum ReferenceForm {
 pub struct ReferenceOptions {
     /// The format.
     pub form: ReferenceForm,
-    /// The largest variable in bytes, of all files together, that is stored in the set. With 0 only
-    /// variables are that references cannot express.
+    /// The largest variable in bytes, of all files together, that is stored in the set; at most 16
+    /// MiB. With 0 only variables are that references cannot express.
     pub inline_bytes: u64,
     /// Paths of variables to leave out.
     pub exclude: Vec<String>,
@@ -90,7 +95,12 @@ impl ReferenceOptions {
                         _ => return Err(bad()),
                     }
                 }
-                "inline_bytes" => options.inline_bytes = value.as_u64().ok_or_else(bad)?,
+                "inline_bytes" => {
+                    let bytes = value.as_u64().filter(|bytes| *bytes <= VARIABLE_BYTES_MAX);
+                    options.inline_bytes = bytes.ok_or_else(|| {
+                        Error::invalid(format!("inline is at most 16 MiB, not {value} bytes"))
+                    })?;
+                }
                 "exclude" => {
                     let names = value.as_array().ok_or_else(bad)?.iter();
                     let names = names.map(|name| name.as_str().map(str::to_owned));
@@ -168,8 +178,8 @@ impl ReferenceSet {
     ///
     /// # Errors
     /// `InvalidArgument` for a variable whose files have no common chunk grid, naming the file;
-    /// `LimitExceeded` for too many chunks; those of reading chunk tables and elements;
-    /// `Interrupted`.
+    /// `Unsupported` if references express no variable; `LimitExceeded` for too many chunks or
+    /// stored elements; those of reading chunk tables and elements; `Interrupted`.
     pub fn of_file(
         file: &ForeignFile,
         options: &ReferenceOptions,
@@ -183,8 +193,8 @@ impl ReferenceSet {
         &self.left_out
     }
 
-    /// Returns a summary: `files`, `references`, `stored_bytes`, and for each array its `path`,
-    /// `shape`, `chunks`, `dtype`, number of `references` and `stored_bytes`.
+    /// Returns a summary: the number of `files`, and for each of the `arrays` its `path`, `shape`,
+    /// `chunks`, `dtype`, number of `references` and `stored_bytes`.
     pub fn summary(&self) -> Value {
         let arrays = self.arrays.iter().map(|array| {
             let (references, stored) = match &array.chunks {
@@ -209,25 +219,36 @@ impl ReferenceSet {
         self.files.iter().map(|file| (file.name.as_str(), file.modified_ns)).collect()
     }
 
-    /// Returns the path of each array, the number of its chunks, and the elements of one that the
-    /// set stores as one chunk.
-    pub fn arrays(&self) -> impl Iterator<Item = (&str, u64, Option<&[u8]>)> {
-        self.arrays.iter().map(|array| match &array.chunks {
-            ArrayChunks::Stored(bytes) => (array.path.as_str(), 1, Some(bytes.as_slice())),
-            ArrayChunks::Referenced(_) => (array.path.as_str(), array.chunk_count(), None),
-        })
+    /// Returns the number of chunks of array `number`, stored in files or not.
+    pub fn chunk_count(&self, number: usize) -> u64 {
+        self.arrays.get(number).map_or(0, SetArray::chunk_count)
     }
 
-    /// Returns the references of array `number`: with `rows` one row for each position in the range,
-    /// without indexes; else those that exist, with indexes.
-    pub fn columns(&self, number: usize, rows: Option<std::ops::Range<u64>>) -> ReferenceColumns {
-        let array = &self.arrays[number];
-        let ArrayChunks::Referenced(references) = &array.chunks else {
-            return ReferenceColumns::default();
-        };
-        match rows {
-            Some(rows) => dense_columns(references, rows),
-            None => sparse_columns(references, &array.grid()),
+    /// Returns the elements of array `number`, if the set stores them as one chunk.
+    pub fn elements(&self, number: usize) -> Option<&[u8]> {
+        match &self.arrays.get(number)?.chunks {
+            ArrayChunks::Stored(bytes) => Some(bytes),
+            ArrayChunks::Referenced(_) => None,
+        }
+    }
+
+    /// Returns one row for each chunk of array `number` whose position is in the range, without
+    /// indexes.
+    pub fn rows(&self, number: usize, positions: Range<u64>) -> ReferenceColumns {
+        dense_columns(self.references(number), positions)
+    }
+
+    /// Returns a range of the references of array `number`, with the indexes of their chunks.
+    pub fn indexed(&self, number: usize, range: Range<usize>) -> ReferenceColumns {
+        let references = self.references(number).get(range).unwrap_or_default();
+        let grid = self.arrays.get(number).map(SetArray::grid).unwrap_or_default();
+        sparse_columns(references, &grid)
+    }
+
+    fn references(&self, number: usize) -> &[ChunkReference] {
+        match self.arrays.get(number).map(|array| &array.chunks) {
+            Some(ArrayChunks::Referenced(references)) => references,
+            _ => &[],
         }
     }
 }
@@ -238,11 +259,11 @@ impl SetArray {
     }
 
     fn chunk_count(&self) -> u64 {
-        self.grid().iter().product()
+        chunk_count(&self.grid())
     }
 }
 
-fn dense_columns(references: &[ChunkReference], rows: std::ops::Range<u64>) -> ReferenceColumns {
+fn dense_columns(references: &[ChunkReference], rows: Range<u64>) -> ReferenceColumns {
     let mut columns = ReferenceColumns::default();
     let first = references.partition_point(|found| found.position < rows.start);
     let mut rest = references[first..].iter().peekable();

@@ -7,10 +7,13 @@ use serde_json::Value;
 use super::{ReferenceForm, ReferenceOptions, SetFile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::ForeignFile;
-use crate::opening::url_of;
+use crate::foreign::stored::SourceFile;
+use crate::opening::{has_query, url_of};
 
 /// Characters that stand for themselves in the path of a URL.
 const PLAIN: &[u8] = b"-._~/!$&'()*+,;=:@";
+/// The first characters of templates and expressions, which readers of kerchunk's sets fill in.
+const TEMPLATES: [&str; 2] = ["{{", "{%"];
 
 /// The names that files get in a set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -41,39 +44,83 @@ impl FileNames {
 /// Returns the files of a source, with their names in the set.
 ///
 /// # Errors
-/// `InvalidArgument` for a path that is not UTF-8, and for a file at a URL that is to have another
-/// name; those of resolving links.
+/// `InvalidArgument` for a path that is not UTF-8 or that readers refuse, and for a file at a URL with
+/// a query or that is to have another name; those of resolving links.
 pub(super) fn file_names(file: &ForeignFile, options: &ReferenceOptions) -> Result<Vec<SetFile>> {
     let sources = file.source_files();
     let given = options.source.clone().unwrap_or_else(|| file.name());
-    if let Some(url) = url_of(Path::new(&given)) {
-        let plain = url.split(['?', '#']).next().unwrap_or_default().to_owned();
-        if options.names != FileNames::Absolute {
-            let text = format!("{plain}: a file at a URL keeps its URL: paths is \"absolute\"");
-            return Err(Error::invalid(text));
+    let files = match url_of(Path::new(&given)) {
+        Some(url) => {
+            let modified_ns = sources.first().map_or(0, |source| source.version.modified_ns);
+            vec![SetFile { name: url_name(url, &options.names)?, modified_ns }]
         }
-        let modified_ns = sources.first().map_or(0, |source| source.version.modified_ns);
-        return Ok(vec![SetFile { name: plain, modified_ns }]);
-    }
+        None => local_files(&sources, Path::new(&given), options)?,
+    };
+    check_readable(&files, options.form)?;
+    Ok(files)
+}
+
+/// Returns the files of a source on this machine; `given` is the path of one that was opened alone.
+fn local_files(
+    sources: &[SourceFile],
+    given: &Path,
+    options: &ReferenceOptions,
+) -> Result<Vec<SetFile>> {
     let mut paths = Vec::with_capacity(sources.len());
-    for source in &sources {
+    for source in sources {
         paths.push(match &source.path {
             Some(path) => path.clone(),
-            None => resolved(Path::new(&given))?,
+            None => resolved(given)?,
         });
     }
     let shared = shared_directory(&paths);
-    let named = paths.iter().zip(&sources).map(|(path, source)| {
+    let named = paths.iter().zip(sources).map(|(path, source)| {
         let name = name_of(path, &shared, options)?;
-        Ok(SetFile { name, modified_ns: source.version.modified_ns })
+        // A copy of a file at a URL was changed last when it was copied there.
+        let is_copy = matches!(options.names, FileNames::Below(_));
+        let modified_ns = if is_copy { 0 } else { source.version.modified_ns };
+        Ok(SetFile { name, modified_ns })
     });
     named.collect()
+}
+
+/// Returns the name of a file at a URL.
+fn url_name(url: &str, names: &FileNames) -> Result<String> {
+    let address = url.split('#').next().unwrap_or_default();
+    let plain = address.split('?').next().unwrap_or_default();
+    if *names != FileNames::Absolute {
+        let text = format!("{plain}: a file at a URL keeps its URL: names is \"absolute\"");
+        return Err(Error::invalid(text));
+    }
+    if has_query(url) {
+        let text = format!(
+            "{plain}: its URL has a query, which may be a secret, and a set is for others to read: give a URL without \
+             one"
+        );
+        return Err(Error::invalid(text));
+    }
+    Ok(plain.to_owned())
 }
 
 #[allow(clippy::disallowed_methods, reason = "it resolves the path of a file that is open")]
 fn resolved(path: &Path) -> Result<PathBuf> {
     path.canonicalize()
         .map_err(|error| Error::new(ErrorKind::Io, format!("{}: {error}", path.display())))
+}
+
+/// Fails for names that readers of the format refuse or change.
+fn check_readable(files: &[SetFile], form: ReferenceForm) -> Result<()> {
+    let is_template = |name: &str| TEMPLATES.iter().any(|start| name.contains(start));
+    for SetFile { name, .. } in files {
+        let what = match form {
+            _ if name.contains(char::is_control) => "no control characters in names",
+            ReferenceForm::Kerchunk if is_template(name) => "{{ and {% in names as templates",
+            _ => continue,
+        };
+        let text = format!("{name}: readers of references take {what}: rename the file");
+        return Err(Error::invalid(text));
+    }
+    Ok(())
 }
 
 fn name_of(path: &Path, shared: &Path, options: &ReferenceOptions) -> Result<String> {

@@ -88,6 +88,10 @@ impl Source for ReplicaSource<'_> {
         self.source.object_name(coordinates)
     }
 
+    fn place_name(&self) -> String {
+        self.source.place_name()
+    }
+
     fn is_remote(&self) -> bool {
         self.source.is_remote()
     }

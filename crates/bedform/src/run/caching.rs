@@ -1,7 +1,7 @@
 //! The choice of the decoded chunks that a read takes from the cache and puts there.
 //!
-//! Not cached are raw elements, which the page cache has, texts, and chunks of a read that would
-//! evict most of the cache. A large read caches only chunks that are dear to decode, and chunks
+//! Not cached are raw elements, which the page cache has, texts, and chunks of a read, or of a pass
+//! of many reads, that would evict most of the cache. A large read caches only chunks that are dear to decode, and chunks
 //! that it takes in part.
 
 use bedform_codec::ChunkCodec;
@@ -34,7 +34,7 @@ impl<'a> ChunkCaching<'a> {
     /// Makes the choice for a plan. `is_admitted` says that the read is made for the cache, with a
     /// budget of its own.
     pub(super) fn new(plan: &ReadPlan<'a>, is_admitted: bool) -> Self {
-        let decoded = plan.decoded_bytes();
+        let decoded = plan.decoded_bytes().max(plan.pass_bytes());
         let is_text = plan.pieces().iter().any(|piece| piece.layout.is_text());
         let mut caches = plan.pieces().iter().filter_map(|piece| piece.cache);
         let mut is_small = || caches.all(|cache| decoded <= cache.limit() / 2);
@@ -44,6 +44,11 @@ impl<'a> ChunkCaching<'a> {
             uses_caches: !plan.is_raw() && !is_text && (is_admitted || is_small()),
             leaves_whole: is_large && !is_admitted,
         }
+    }
+
+    /// Returns true if the read looks up chunks in the caches of its pieces and puts its own there.
+    pub(super) fn uses_caches(&self) -> bool {
+        self.uses_caches
     }
 
     /// Returns the cache for the decoded chunks of a cell, if the read uses it.

@@ -46,5 +46,5 @@ mod thread_policy;
 mod unit;
 pub(crate) mod workload;
 
-pub use explain::{Explanation, FollowedReads, RedirectedRead};
+pub use explain::{Explanation, FollowedReads, PlaceReads, ReadsExplanation, RedirectedRead};
 pub use statistics::ReadStatistics;

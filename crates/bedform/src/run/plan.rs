@@ -103,6 +103,8 @@ pub(crate) struct ReadPlan<'a> {
     /// Cells and chunks of all pieces, which may be thousands.
     cells: u64,
     chunks: u64,
+    /// Bytes of the pass over the array that this read is a part of; 0 for a read of its own.
+    pass_bytes: u64,
 }
 
 /// A cell of a plan: an object that a piece touches.
@@ -119,7 +121,17 @@ impl<'a> ReadPlan<'a> {
     pub(crate) fn new(pieces: &'a [PlanPiece<'a>], tuning: &'a Tuning) -> Self {
         let cells = pieces.iter().map(|piece| piece.geometry.cell_count()).sum();
         let chunks = pieces.iter().map(|piece| piece.geometry.chunk_count()).sum();
-        Self { pieces, tuning, cells, chunks }
+        Self { pieces, tuning, cells, chunks, pass_bytes: 0 }
+    }
+
+    /// Returns the plan as a part of a pass that reads so many bytes.
+    pub(crate) fn of_pass(self, bytes: u64) -> Self {
+        Self { pass_bytes: bytes, ..self }
+    }
+
+    /// Returns the bytes of the pass that this read is a part of; 0 for a read of its own.
+    pub(crate) fn pass_bytes(&self) -> u64 {
+        self.pass_bytes
     }
 
     pub(crate) fn pieces(&self) -> &'a [PlanPiece<'a>] {

@@ -116,6 +116,10 @@ impl Source for Halves {
     fn object_name(&self, _: &[u64]) -> String {
         "object".to_owned()
     }
+
+    fn place_name(&self) -> String {
+        "place".to_owned()
+    }
 }
 
 /// The chunks that a visitor has seen: their piece, and their elements if they were written.

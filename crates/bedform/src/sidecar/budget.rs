@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bedform_format::ObjectPath;
 use bedform_storage::{Condition, Durability, Storage};
 
-use super::REPLICAS;
 use super::place::is_key;
+use super::{INDEX, REPLICAS};
 
 /// The name of an empty object whose modification time is that of the last use.
 const USED: &str = "used";
@@ -64,12 +64,14 @@ fn sidecars(storage: &dyn Storage) -> Vec<KeptSidecar> {
 }
 
 /// Measures the sidecar in `path`. `None` for a directory without a note of its use, and for one
-/// with replicas: those have a budget of their own.
+/// with replicas or indexes: the user has asked for those.
 fn measured(storage: &dyn Storage, path: ObjectPath) -> Option<KeptSidecar> {
     let used_ns = storage.modified_ns(&path.join(USED).ok()?).ok()?;
-    let replicas = storage.list(&path.join(REPLICAS).ok()?).unwrap_or_default();
-    if replicas.iter().any(|entry| entry.is_directory) {
-        return None;
+    for asked_for in [REPLICAS, INDEX] {
+        let entries = storage.list(&path.join(asked_for).ok()?).unwrap_or_default();
+        if entries.iter().any(|entry| entry.is_directory) {
+            return None;
+        }
     }
     let (mut bytes, mut objects) = (0_u64, 0);
     let mut directories = vec![(path.clone(), 0)];

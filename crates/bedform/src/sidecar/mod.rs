@@ -43,8 +43,8 @@
 //! - **Budget.** All sidecars below one directory with keys share a budget of bytes:
 //!   `BEDFORM_SIDECAR_BYTES`, 1 GiB by default. After each write, the least recently used sidecars
 //!   are removed until the rest fits. A reader notes its use in the object `used`, at most once an
-//!   hour. A sidecar with replicas has a budget of its own, which the user gave; it neither counts
-//!   nor is removed.
+//!   hour. A sidecar with replicas or a value index was made by a call of the user's; it neither
+//!   counts nor is removed.
 //! - **Renewal.** A helper file of another state of the source is never renewed: it is ignored, and
 //!   made again. Replicas, which are large, rest until they have been compared: `optimize/waking`.
 //! - **Trust.** All files are opened beneath the directory that holds the sidecar, through no link,
@@ -91,6 +91,8 @@ pub use warnings::take_warnings;
 
 /// The directory of the replicas in a sidecar.
 pub(crate) const REPLICAS: &str = "replicas";
+/// The directory of the value indexes in a sidecar.
+pub(crate) const INDEX: &str = "index";
 
 /// A kind of helper file.
 ///
@@ -196,6 +198,14 @@ impl Sidecar {
     /// Searches the sidecar again: a program may have made one in another place since.
     pub(crate) fn found_again(&self) -> Option<Self> {
         Self::find(self.name.as_deref()?, None).ok().flatten()
+    }
+
+    /// As [`Sidecar::make_for_replicas`], for the source that this sidecar was found by.
+    ///
+    /// # Errors
+    /// As [`Sidecar::make`].
+    pub(crate) fn made_for_contents(&self) -> Result<Option<Self>> {
+        self.name.as_deref().map_or(Ok(None), |name| Self::make_for_replicas(name, None))
     }
 
     /// Returns this user's sidecar of this name, and makes its directory if it is missing. The

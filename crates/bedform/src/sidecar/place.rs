@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use bedform_format::ObjectPath;
 use bedform_format::checksum::Fingerprint;
+use bedform_format::shown::shell_path;
 use bedform_storage::{LocalStorage, Mode, OwnedRoot, Storage};
 
 use super::registry::{self, SidecarStanding};
@@ -224,7 +225,7 @@ impl SidecarName {
     /// Returns the command that accepts the sidecar. Lists of any length share that of an archive.
     fn trust_command(&self) -> String {
         if self.path == self.source {
-            format!("'bedform trust {}'", self.source.display())
+            format!("'bedform trust {}'", shell_path(&self.source.to_string_lossy()))
         } else {
             "'bedform trust' with the same list or pattern of files".to_owned()
         }

@@ -59,6 +59,9 @@ pub(crate) trait Source: Sync {
     /// Returns the object's name for messages.
     fn object_name(&self, coordinates: &[u64]) -> String;
 
+    /// Returns the name of the file or store that holds the objects.
+    fn place_name(&self) -> String;
+
     /// Returns true if reading an object makes its bytes, by a callback. The callback always makes
     /// all of them, so that a part of an object costs as much as the whole, and decoded chunks are
     /// worth caching.

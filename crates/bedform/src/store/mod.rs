@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
-use bedform_storage::Storage;
+use bedform_storage::{Profile, Storage};
 use serde_json::{Map, Value};
 
 use crate::array::Array;
@@ -75,6 +75,14 @@ impl Store {
         match &self.backing {
             StoreBacking::Zarr(_) => None,
             StoreBacking::File(store) => Some(&store.file),
+        }
+    }
+
+    /// The profile that predicts the times of reads.
+    pub(crate) fn profile(&self) -> &Profile {
+        match &self.backing {
+            StoreBacking::Zarr(opened) => &opened.tuning.profile,
+            StoreBacking::File(store) => &store.file.tuning.profile,
         }
     }
 

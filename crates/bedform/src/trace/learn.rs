@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use bedform_format::shown::shell_path;
 use bedform_format::trace::knowledge::Knowledge;
 use bedform_format::trace::{blocks, whole_bytes};
 use serde::Serialize;
@@ -57,7 +58,8 @@ pub fn learn_in(
     progress: ProgressCallback<'_>,
 ) -> Result<Learned> {
     let none = || {
-        let text = format!("{shown}: no reads were recorded: 'bedform watch {shown}' turns it on");
+        let pasted = shell_path(shown);
+        let text = format!("{shown}: no reads were recorded: 'bedform watch {pasted}' turns it on");
         Error::new(ErrorKind::NotFound, text)
     };
     let sidecar = sidecar.ok_or_else(none)?;

@@ -529,6 +529,10 @@ impl Source for ZarrSource<'_> {
         self.object_name_of(coordinates)
     }
 
+    fn place_name(&self) -> String {
+        self.hierarchy.storage.name()
+    }
+
     fn is_remote(&self) -> bool {
         self.hierarchy.storage.is_remote()
     }

@@ -67,6 +67,10 @@ impl Source for OpenedOnce<'_> {
         self.source.object_name(coordinates)
     }
 
+    fn place_name(&self) -> String {
+        self.source.place_name()
+    }
+
     fn makes_chunks(&self) -> bool {
         self.source.makes_chunks()
     }

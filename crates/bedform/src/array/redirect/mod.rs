@@ -36,7 +36,7 @@ use self::base::{BaseArray, ReadPart, ReadPartSource};
 use self::cutting::{BoxDivision, Choice, DivisionContext, axes_of, eighths, key_of, made_for};
 use self::kinds::{ReadKindHash, kind_of};
 use self::objects::{ArrayObjects, StoredObjects};
-pub(crate) use self::objects::{BoundObjects, Standings};
+pub(crate) use self::objects::{BoundObjects, PinnedObjects, Standings};
 use self::points::asks_for_points;
 use super::known::ArrayAtRead;
 use crate::error::Result;

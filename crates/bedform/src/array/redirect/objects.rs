@@ -1,26 +1,28 @@
 //! The objects of an array that replicas are made of, and checks that each is unchanged.
 //!
-//! A replica is made of an object only under three conditions. Its version is the same before and
+//! A replica or an index is made of an object only under three conditions. Its version is the same before and
 //! after, and is older than a step of its file system's clock; no commit lies over it
 //! ([`Array::bound`]). Other objects are not listed, and reads take their elements from the array
 //! itself.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
 use bedform_format::chunk_map::SourceVersion;
 use bedform_format::metadata::hex;
-use bedform_geometry::{PlacedAxis, Region, Selection};
+use bedform_geometry::{ChunkGrid, PlacedAxis, Region, Selection, delinearize};
 
-use super::super::Array;
 use super::super::known::ArrayAtRead;
+use super::super::{Array, ArrayBacking};
 use super::base::BaseArray;
 use crate::cache::{clock_step, is_young};
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::archive::JoinedVariable;
 use crate::foreign::facts::{ForeignVariable, Sources};
-use crate::log::snapshot::PinnedArray;
+use crate::log::array::ArrayHandle;
+use crate::log::snapshot::{PinnedArray, Snapshot};
 use crate::plan::opening::Need;
 use crate::plan::tuning::Tuning;
 use crate::replica::{OBJECTS_MAX, ReplicaObject, SourceObject, SourceObjects, Standing};
@@ -28,6 +30,7 @@ use crate::run::read_source::ReadSource;
 use crate::sidecar::source_version;
 use crate::source::{Moment as _, Source as _, StoredLayout};
 use crate::threads::workers::check_cancelled;
+use crate::zarr::state::ArrayState;
 
 /// Longer than a clock step of most file systems: two writes so far apart have different times.
 const LEAST_STEP: Duration = Duration::from_millis(20);
@@ -223,11 +226,28 @@ impl<'a> ArrayObjects<'a> {
     }
 }
 
+/// The coordinates of the objects of an array that a region touches, in C order; `None` for too
+/// many.
+fn objects_of_region(layout: &StoredLayout, region: &Region) -> Option<Vec<Vec<u64>>> {
+    let lengths = layout.grid.chunk_shape().iter().zip(&layout.per_object);
+    let lengths: Vec<u64> = lengths.map(|(chunk, count)| chunk.saturating_mul(*count)).collect();
+    let whole = ChunkGrid::new(layout.grid.array_shape(), lengths).ok()?;
+    let Some(touched) = whole.chunks_of_region(region) else { return Some(Vec::new()) };
+    let count = touched.len().filter(|count| *count <= OBJECTS_MAX as u64)?;
+    let place = |number| {
+        let mut at = delinearize(number, touched.shape());
+        at.iter_mut().zip(touched.start()).for_each(|(at, start)| *at += start);
+        at
+    };
+    Some((0..count).map(place).collect())
+}
+
 fn check_count(count: u64) -> Result<()> {
     if count <= OBJECTS_MAX as u64 {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::LimitExceeded, format!("a replica of {count} objects")))
+    let text = format!("{count} objects of an array are over the limit of {OBJECTS_MAX}");
+    Err(Error::new(ErrorKind::LimitExceeded, text))
 }
 
 impl BaseArray<'_> {
@@ -250,6 +270,96 @@ impl BaseArray<'_> {
                 Some(stretches.into_iter().map(|(start, end)| vec![start, end]).collect())
             }
         }
+    }
+}
+
+/// The objects of an array as of one moment, for comparisons that outlive one read. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) enum PinnedObjects {
+    Stored(ArrayHandle, Arc<ArrayState>, Snapshot),
+    Foreign(Arc<dyn ForeignVariable>),
+}
+
+impl PinnedObjects {
+    /// The objects of an array as it is now, or as of the snapshot at which its store stays; `None`
+    /// for an array without objects that can be compared.
+    ///
+    /// # Errors
+    /// Those of looking up the array again.
+    pub(crate) fn of(array: &Array) -> Result<Option<Self>> {
+        Ok(Some(match &array.backing {
+            ArrayBacking::Stored(handle) => {
+                let (state, snapshot) = handle.state_in_snapshot()?;
+                Self::Stored(handle.clone(), state, snapshot)
+            }
+            ArrayBacking::Foreign(variable) => {
+                if ArrayObjects::of_variable(&**variable).is_none() {
+                    return Ok(None);
+                }
+                Self::Foreign(variable.clone())
+            }
+        }))
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&ArrayObjects<'_>) -> Option<T>) -> Option<T> {
+        match self {
+            Self::Stored(handle, state, snapshot) => {
+                let pinned = handle.pinned_to(state, snapshot.clone());
+                act(&ArrayObjects::Store(StoredObjects::new(&pinned)))
+            }
+            Self::Foreign(variable) => act(&ArrayObjects::of_variable(&**variable)?),
+        }
+    }
+
+    /// Grid, codecs and fill value.
+    pub(crate) fn layout(&self) -> &StoredLayout {
+        match self {
+            Self::Stored(_, state, _) => &state.layout,
+            Self::Foreign(variable) => &variable.facts().layout,
+        }
+    }
+
+    /// The fingerprint of the array's metadata, and its key, as of a replica.
+    pub(crate) fn form_and_key(&self) -> (String, String) {
+        let found =
+            self.with(|objects| Some((objects.form().to_owned(), objects.key().to_owned())));
+        found.unwrap_or_default()
+    }
+
+    /// The coordinates of the objects that hold elements of a region; `None` for too many.
+    pub(crate) fn of_region(&self, region: &Region) -> Option<Vec<Vec<u64>>> {
+        match self {
+            // This is called for each of many blocks, and a geometry takes longer.
+            Self::Stored(_, state, _) => objects_of_region(&state.layout, region),
+            Self::Foreign(_) => {
+                self.with(|objects| objects.of_selection(&Selection::from(region)).ok())
+            }
+        }
+    }
+
+    /// True if an object has the recorded version, contains no commit of after this moment, and no
+    /// commit lies over it.
+    pub(crate) fn is_still(&self, then: &SourceObject) -> bool {
+        let is_still = self.with(|objects| {
+            let now = objects.version(&then.at, true).ok()?;
+            if Standing::of(then.version.as_ref(), now.as_ref()) != Standing::Same {
+                return Some(false);
+            }
+            let ArrayObjects::Store(stored) = objects else { return Some(true) };
+            let PinnedArray { source, moment } = stored.pinned;
+            if let Some(held) = &source.hierarchy.held {
+                // Writes without a session have no number: their time decides. The snapshot may
+                // have an earlier object, and an absent one may have been deleted.
+                let SourceVersion { changed_ns, modified_ns, .. } = then.version.as_ref()?;
+                let changed = if *changed_ns == 0 { modified_ns } else { changed_ns };
+                if *changed > held.since_ns {
+                    return Some(false);
+                }
+            }
+            let name = || source.object_name_of(&then.at);
+            Some(moment.cover(&then.at, then.commit, &name).ok()?.is_none())
+        });
+        is_still.unwrap_or(false)
     }
 }
 
@@ -287,6 +397,25 @@ impl Array {
         all: bool,
         act: impl FnOnce() -> Result<()>,
     ) -> Result<BoundObjects> {
+        let (bound, unbound) = self.bound_in_part(selection, act)?;
+        if !unbound.is_empty() && (all || bound.of.objects.is_empty()) {
+            let text = "it is being written, or commits that are not settled lie over it: run 'bedform settle', or try \
+                        again later";
+            return Err(Error::new(ErrorKind::Conflict, text).at(self.name()));
+        }
+        Ok(bound)
+    }
+
+    /// As [`Array::bound`], with the coordinates of the objects that were being written, or had
+    /// commits over them.
+    ///
+    /// # Errors
+    /// As [`Array::bound`], for objects only for too many.
+    pub(crate) fn bound_in_part(
+        &self,
+        selection: &Selection,
+        act: impl FnOnce() -> Result<()>,
+    ) -> Result<(BoundObjects, Vec<Vec<u64>>)> {
         let located = |error: Error| error.at(self.name());
         // Two writes in one clock step may leave the same time.
         sleep(LEAST_STEP);
@@ -297,40 +426,46 @@ impl Array {
         }
         act()?;
         let after = self.settled_objects(selection, SystemTime::now()).map_err(located)?.bound;
-        let (count, BoundObjects { meaning, mut of }) = (before.count, before.bound);
+        let SettledObjects { bound: BoundObjects { meaning, mut of }, mut left_out, .. } = before;
         if meaning != after.meaning || of.key != after.of.key {
             let text = "its metadata have changed meanwhile: try again";
             return Err(located(Error::new(ErrorKind::Conflict, text)));
         }
         let after = after.of.objects.into_iter().map(|object| (object.at.clone(), object));
         let after: HashMap<Vec<u64>, SourceObject> = after.collect();
-        of.objects.retain(|object| after.get(&object.at) == Some(object));
-        let found = of.objects.len();
-        if found < count && (all || found == 0) {
-            let text = "it is being written, or commits that are not settled lie over it: run 'bedform settle', or try \
-                        again later";
-            return Err(located(Error::new(ErrorKind::Conflict, text)));
-        }
-        Ok(BoundObjects { meaning, of })
+        of.objects.retain(|object| {
+            let is_same = after.get(&object.at) == Some(object);
+            if !is_same {
+                left_out.push(object.at.clone());
+            }
+            is_same
+        });
+        Ok((BoundObjects { meaning, of }, left_out))
     }
 
     /// The current objects of a selection, except those of which no replica may be made at `time`.
     fn settled_objects(&self, selection: &Selection, time: SystemTime) -> Result<SettledObjects> {
         self.with_objects(|objects| {
             let coordinates = objects.of_selection(selection)?;
-            let (count, mut young) = (coordinates.len(), None);
-            let mut found = Vec::with_capacity(count);
+            let (mut young, mut left_out) = (None, Vec::new());
+            let mut found = Vec::with_capacity(coordinates.len());
             for coordinates in coordinates {
-                check_cancelled("making replicas was stopped")?;
-                let Some(object) = objects.settled(&coordinates)? else { continue };
+                check_cancelled("looking at the objects of an array was stopped")?;
+                let Some(object) = objects.settled(&coordinates)? else {
+                    left_out.push(coordinates);
+                    continue;
+                };
                 match object.version.as_ref().filter(|version| is_young(version, time)) {
-                    Some(version) => young = young.max(Some(clock_step(version.changed_ns))),
+                    Some(version) => {
+                        young = young.max(Some(clock_step(version.changed_ns)));
+                        left_out.push(coordinates);
+                    }
                     None => found.push(object),
                 }
             }
             let of = SourceObjects { key: objects.key().to_owned(), objects: found };
             let bound = BoundObjects { meaning: objects.form().to_owned(), of };
-            Ok(SettledObjects { bound, count, young })
+            Ok(SettledObjects { bound, left_out, young })
         })
     }
 
@@ -457,8 +592,8 @@ impl Array {
 /// The outcome of [`Array::settled_objects`].
 struct SettledObjects {
     bound: BoundObjects,
-    /// The number of objects that the selection touches.
-    count: usize,
+    /// The coordinates of the other objects that the selection touches.
+    left_out: Vec<Vec<u64>>,
     /// The longest clock step by which some objects are too recent.
     young: Option<Duration>,
 }

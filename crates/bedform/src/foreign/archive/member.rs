@@ -278,4 +278,8 @@ impl Source for ArchiveMember<'_> {
     fn object_name(&self, _: &[u64]) -> String {
         format!("{}/{}", self.archive.file_name(self.file), self.form().array.path)
     }
+
+    fn place_name(&self) -> String {
+        self.archive.file_name(self.file)
+    }
 }

@@ -196,6 +196,10 @@ impl Source for OpenedVariable<'_> {
         self.name.clone()
     }
 
+    fn place_name(&self) -> String {
+        self.name.clone()
+    }
+
     fn needs_lookups(&self) -> bool {
         false
     }

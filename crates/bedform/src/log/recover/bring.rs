@@ -11,6 +11,7 @@ use std::path::Path;
 
 use bedform_format::ObjectPath;
 use bedform_format::log::SegmentName;
+use bedform_format::shown::shell_path;
 use bedform_storage::{Condition, Durability, Object, StorageExt as _, WriteHint};
 
 use super::scan::{Scan, known_epoch_now, scan};
@@ -42,8 +43,9 @@ pub(super) fn check_is_ours(log: &LogPlace, place: &BurstPlace) -> Result<()> {
         ErrorKind::Conflict,
         format!(
             "the burst tier holds what was promised to {store}, of which {} is the log of a copy: run \
-             'bedform recover {store}' first; nothing was taken",
-            log.name()
+             'bedform recover {}' first; nothing was taken",
+            log.name(),
+            shell_path(store)
         ),
     ))
 }

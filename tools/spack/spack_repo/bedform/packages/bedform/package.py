@@ -79,8 +79,7 @@ class Bedform(MakefilePackage):
 
     @run_after("install", when="+python")
     def install_python(self) -> None:
-        """Install the Python package with maturin, including the library of `bedform run`."""
-        self.module.make("preload")
+        """Install the Python package with maturin."""
         with working_dir("python"):
             options = PythonPipBuilder.std_args(self)
             self.module.pip(*options, f"--prefix={self.prefix}", ".")

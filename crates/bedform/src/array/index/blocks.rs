@@ -1,0 +1,132 @@
+//! The ranges of a box of blocks, by a read of their elements.
+//!
+//! The read is neither followed nor recorded, and no replica serves it: an index describes the
+//! objects of the array itself.
+
+use std::sync::{Mutex, PoisonError};
+
+use bedform_geometry::{ChunkGrid, Region, Selection, linearize};
+
+use crate::array::Array;
+use crate::array::visit::VisitedChunk;
+use crate::error::{Error, ErrorKind, Result};
+use crate::index::{BlockFold, FoldedPart, RangeFold};
+
+/// Attempts to read a box while the store is settled.
+const ATTEMPTS_MAX: usize = 8;
+
+/// The folds of the blocks of a box, which several threads fill.
+struct BoxFolds<'a> {
+    fold: &'a RangeFold,
+    grid: &'a ChunkGrid,
+    /// The box, in blocks.
+    blocks: &'a Region,
+    folds: Vec<Mutex<BlockFold>>,
+}
+
+impl Array {
+    /// Returns the ranges of a box of blocks of `grid`, in C order.
+    ///
+    /// # Errors
+    /// As [`Array::visit`]; `Conflict` if the store is settled all the time, or the array has
+    /// become smaller.
+    pub(crate) fn fold_blocks(
+        &self,
+        fold: &RangeFold,
+        grid: &ChunkGrid,
+        blocks: &Region,
+    ) -> Result<Vec<BlockFold>> {
+        let elements = elements_of(grid, blocks)?;
+        let selection = Selection::from(elements);
+        for _ in 0..ATTEMPTS_MAX {
+            let folds = BoxFolds::new(fold, grid, blocks)?;
+            match self.visit_unrecorded(&selection, &|chunk| folds.add(chunk)) {
+                Err(error) if error.kind() == ErrorKind::SnapshotMoved => {}
+                outcome => {
+                    outcome?;
+                    return folds.finished();
+                }
+            }
+        }
+        let text = "its store is settled again and again: try again later";
+        Err(Error::new(ErrorKind::Conflict, text).at(self.name()))
+    }
+}
+
+/// Returns the elements of a box of blocks.
+pub(crate) fn elements_of(grid: &ChunkGrid, blocks: &Region) -> Result<Region> {
+    let mut last = Vec::with_capacity(blocks.rank());
+    for axis in 0..blocks.rank() {
+        last.push(blocks.end(axis).saturating_sub(1));
+    }
+    let first = grid.chunk_region_clipped(blocks.start());
+    let last = grid.chunk_region_clipped(&last);
+    let axes = 0..blocks.rank();
+    let shape: Vec<u64> =
+        axes.map(|axis| last.end(axis).saturating_sub(first.start()[axis])).collect();
+    Ok(Region::new(first.start().to_vec(), shape)?)
+}
+
+impl<'a> BoxFolds<'a> {
+    fn new(fold: &'a RangeFold, grid: &'a ChunkGrid, blocks: &'a Region) -> Result<Self> {
+        let count = blocks.len().and_then(|count| usize::try_from(count).ok());
+        let count = count.ok_or_else(|| Error::invalid("a box of too many blocks"))?;
+        let folds = (0..count).map(|_| Mutex::default()).collect();
+        Ok(Self { fold, grid, blocks, folds })
+    }
+
+    /// Adds the elements of a chunk to the blocks that it touches.
+    fn add(&self, chunk: &VisitedChunk<'_>) -> Result<()> {
+        let region = chunk.region();
+        let touched = self.grid.chunks_of_region(region);
+        let Some(touched) = touched.and_then(|touched| touched.intersection(self.blocks)) else {
+            return Ok(());
+        };
+        let mut at = touched.start().to_vec();
+        loop {
+            self.add_part(chunk, &at);
+            let axes = (0..at.len()).rev();
+            let Some(axis) = axes.into_iter().find(|axis| at[*axis] + 1 < touched.end(*axis))
+            else {
+                return Ok(());
+            };
+            at[axis] += 1;
+            at[axis + 1..].copy_from_slice(&touched.start()[axis + 1..]);
+        }
+    }
+
+    /// Adds the elements of a chunk in the block at `block`.
+    fn add_part(&self, chunk: &VisitedChunk<'_>, block: &[u64]) {
+        let region = chunk.region();
+        let Some(part) = self.grid.chunk_region_clipped(block).intersection(region) else {
+            return;
+        };
+        let start = part.start().iter().zip(region.start()).map(|(at, first)| at - first);
+        let (start, elements): (Vec<u64>, _) = (start.collect(), chunk.bytes());
+        let part =
+            FoldedPart { elements, chunk: region.shape(), start: &start, shape: part.shape() };
+        let mut found = BlockFold::default();
+        self.fold.add(&part, &mut found);
+        let within = block.iter().zip(self.blocks.start()).map(|(at, start)| at - start);
+        let number = linearize(&within.collect::<Vec<_>>(), self.blocks.shape());
+        if let Some(fold) = usize::try_from(number).ok().and_then(|number| self.folds.get(number)) {
+            self.fold.merge(&found, &mut fold.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    /// Returns the folds, each of which must have all elements of its block.
+    fn finished(self) -> Result<Vec<BlockFold>> {
+        let mut folds = Vec::with_capacity(self.folds.len());
+        for (number, fold) in (0..).zip(self.folds) {
+            let fold = fold.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let mut block = bedform_geometry::delinearize(number, self.blocks.shape());
+            block.iter_mut().zip(self.blocks.start()).for_each(|(at, start)| *at += start);
+            if self.grid.chunk_region_clipped(&block).len() != Some(fold.count) {
+                let text = format!("block {block:?} has other elements than were read");
+                return Err(Error::new(ErrorKind::Conflict, text));
+            }
+            folds.push(fold);
+        }
+        Ok(folds)
+    }
+}

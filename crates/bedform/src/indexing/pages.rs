@@ -1,0 +1,222 @@
+//! The values of one page of blocks, and the boxes of its blocks that are still to be read.
+
+use bedform_format::DataType;
+use bedform_geometry::{Region, delinearize, linearize};
+
+use crate::array::index::ValueIndex;
+use crate::index::BlockFold;
+
+/// The values of a page, in the machine's byte order.
+pub(super) struct PageValues {
+    /// The page, in blocks.
+    blocks: Region,
+    item_size: usize,
+    pub(super) least: Vec<u8>,
+    pub(super) greatest: Vec<u8>,
+    pub(super) missing: Vec<u8>,
+    /// True for blocks that have their values.
+    known: Vec<bool>,
+}
+
+/// Returns the value of a block without values: NaN, or zero for a type without it.
+pub(super) fn absent(data_type: DataType) -> Vec<u8> {
+    #[allow(clippy::host_endian_bytes, reason = "elements in memory")]
+    match data_type {
+        DataType::Float16 => 0x7e00_u16.to_ne_bytes().to_vec(),
+        DataType::Float32 => f32::NAN.to_ne_bytes().to_vec(),
+        DataType::Float64 => f64::NAN.to_ne_bytes().to_vec(),
+        other => vec![0; other.item_size().unwrap_or(0)],
+    }
+}
+
+impl PageValues {
+    pub(super) fn new(data_type: DataType, blocks: &Region) -> Self {
+        let count = blocks.len().and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+        let absent = absent(data_type);
+        let empty = absent.repeat(count);
+        Self {
+            blocks: blocks.clone(),
+            item_size: absent.len(),
+            least: empty.clone(),
+            greatest: empty,
+            missing: vec![0; count * size_of::<u32>()],
+            known: vec![false; count],
+        }
+    }
+
+    /// The number of blocks.
+    pub(super) fn len(&self) -> u64 {
+        self.known.len() as u64
+    }
+
+    /// The number of blocks that do not have their values yet.
+    pub(super) fn unread(&self) -> u64 {
+        self.known.iter().filter(|known| !**known).count() as u64
+    }
+
+    /// Takes the values of all blocks that an index knows.
+    pub(super) fn copy_from(&mut self, old: &ValueIndex) {
+        for number in 0..self.known.len() {
+            let mut block = delinearize(number as u64, self.blocks.shape());
+            block.iter_mut().zip(self.blocks.start()).for_each(|(at, start)| *at += start);
+            let Some(range) = old.range(&block) else { continue };
+            let values = range.least_and_greatest.as_ref();
+            let values = values.map(|(least, greatest)| (least.as_slice(), greatest.as_slice()));
+            self.put(number, values, range.missing);
+        }
+    }
+
+    /// Sets the values of a box of blocks of the page.
+    pub(super) fn set(&mut self, part: &Region, folds: &[BlockFold]) {
+        for (number, fold) in (0..).zip(folds) {
+            let mut within = delinearize(number, part.shape());
+            let starts = part.start().iter().zip(self.blocks.start());
+            within.iter_mut().zip(starts).for_each(|(at, (part, page))| *at += part - page);
+            let number = linearize(&within, self.blocks.shape());
+            if let Ok(number) = usize::try_from(number) {
+                self.put(number, fold.values(self.item_size), fold.missing);
+            }
+        }
+    }
+
+    fn put(&mut self, number: usize, values: Option<(&[u8], &[u8])>, missing: u64) {
+        let place = number * self.item_size..(number + 1) * self.item_size;
+        if let Some((least, greatest)) = values {
+            self.least[place.clone()].copy_from_slice(least);
+            self.greatest[place].copy_from_slice(greatest);
+        }
+        #[allow(clippy::host_endian_bytes, reason = "elements in memory")]
+        let missing = u32::try_from(missing).unwrap_or(u32::MAX).to_ne_bytes();
+        self.missing[number * missing.len()..(number + 1) * missing.len()]
+            .copy_from_slice(&missing);
+        self.known[number] = true;
+    }
+
+    /// Divides the blocks without values into boxes of at most about `most` blocks each, cut
+    /// between chunks of `unit` blocks where that is possible.
+    pub(super) fn unread_boxes(&self, unit: &[u64], most: u64) -> Vec<Region> {
+        let (shape, start) = (self.blocks.shape(), self.blocks.start());
+        let mut left: Vec<bool> = self.known.iter().map(|known| !known).collect();
+        let mut boxes = Vec::new();
+        for first in 0..left.len() {
+            if !left[first] {
+                continue;
+            }
+            let from = delinearize(first as u64, shape);
+            let length = largest_box(&left, shape, &from);
+            each_of(&from, &length, shape, &mut |number| left[number] = false);
+            let begin = from.iter().zip(start).map(|(at, start)| at + start);
+            if let Ok(whole) = Region::new(begin.collect::<Vec<_>>(), length) {
+                cut(whole, unit, most, &mut boxes);
+            }
+        }
+        boxes
+    }
+}
+
+/// Calls `act` with the number of each place of a box, until it has seen all.
+fn each_of(from: &[u64], length: &[u64], shape: &[u64], act: &mut dyn FnMut(usize)) {
+    let count: u64 = length.iter().product();
+    for number in 0..count {
+        let mut at = delinearize(number, length);
+        at.iter_mut().zip(from).for_each(|(at, from)| *at += from);
+        act(usize::try_from(linearize(&at, shape)).unwrap_or(usize::MAX));
+    }
+}
+
+/// Returns the shape of a box that begins at `from` and has only places that are left, grown along
+/// the fastest axis first.
+fn largest_box(left: &[bool], shape: &[u64], from: &[u64]) -> Vec<u64> {
+    let mut length = vec![1; from.len()];
+    for axis in (0..from.len()).rev() {
+        while from[axis] + length[axis] < shape[axis] {
+            // The next layer of the box along this axis.
+            let (mut next, mut layer) = (from.to_vec(), length.clone());
+            (next[axis], layer[axis]) = (from[axis] + length[axis], 1);
+            let mut is_left = true;
+            each_of(&next, &layer, shape, &mut |number| is_left &= left[number]);
+            if !is_left {
+                break;
+            }
+            length[axis] += 1;
+        }
+    }
+    length
+}
+
+/// Cuts a box into boxes of at most about `most` blocks, along the slowest axes first.
+fn cut(whole: Region, unit: &[u64], most: u64, boxes: &mut Vec<Region>) {
+    let count = whole.len().unwrap_or(u64::MAX);
+    let long = (0..whole.rank()).find(|axis| whole.shape()[*axis] > unit[*axis].max(1));
+    let Some(axis) = long.filter(|_| count > most) else { return boxes.push(whole) };
+    let (length, unit_length) = (whole.shape()[axis], unit[axis].max(1));
+    let layer = (count / length).max(1);
+    let step = (most / layer / unit_length).max(1).saturating_mul(unit_length);
+    let end = whole.end(axis);
+    let mut begin = whole.start()[axis];
+    while begin < end {
+        // Cuts lie between chunks.
+        let next = (begin / unit_length * unit_length).saturating_add(step).min(end);
+        let (mut start, mut shape) = (whole.start().to_vec(), whole.shape().to_vec());
+        (start[axis], shape[axis]) = (begin, next - begin);
+        if let Ok(part) = Region::new(start, shape) {
+            match step > unit_length || layer <= most {
+                true => boxes.push(part),
+                false => cut(part, unit, most, boxes),
+            }
+        }
+        begin = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(shape: &[u64], known: &[u64]) -> PageValues {
+        let start: Vec<u64> = shape.iter().map(|_| 10).collect();
+        let region = Region::new(start, shape.to_vec()).unwrap();
+        let mut page = PageValues::new(DataType::Float32, &region);
+        for number in known {
+            page.known[usize::try_from(*number).unwrap()] = true;
+        }
+        page
+    }
+
+    /// Every unread block lies in exactly one box, and no other.
+    fn check(page: &PageValues, boxes: &[Region]) {
+        let mut seen = vec![0; page.known.len()];
+        for region in boxes {
+            let from = region.start().iter().zip(page.blocks.start()).map(|(at, start)| at - start);
+            let from: Vec<u64> = from.collect();
+            each_of(&from, region.shape(), page.blocks.shape(), &mut |number| seen[number] += 1);
+        }
+        for (seen, known) in seen.iter().zip(&page.known) {
+            assert_eq!(*seen, i32::from(!known));
+        }
+    }
+
+    #[test]
+    fn unread_blocks_are_divided_into_boxes_of_at_most_a_step() {
+        let whole = page(&[6, 4, 5], &[]);
+        assert_eq!(whole.unread_boxes(&[1, 1, 1], 1000).len(), 1);
+        for (unit, most, count) in [([1, 1, 1], 20, 6), ([2, 1, 1], 20, 3), ([1, 1, 1], 10, 12)] {
+            let boxes = whole.unread_boxes(&unit, most);
+            check(&whole, &boxes);
+            assert_eq!(boxes.len(), count, "{unit:?} {most}");
+        }
+        let some = page(&[6, 4, 5], &[0, 7, 41, 42, 43, 119]);
+        check(&some, &some.unread_boxes(&[1, 1, 1], 1000));
+        check(&some, &some.unread_boxes(&[1, 2, 1], 7));
+        let one = page(&[], &[]);
+        check(&one, &one.unread_boxes(&[], 1));
+    }
+
+    #[test]
+    fn a_changed_row_alone_is_one_box() {
+        let known: Vec<u64> = (0..120).filter(|number| number / 20 != 3).collect();
+        let row = page(&[6, 4, 5], &known);
+        let boxes = row.unread_boxes(&[1, 1, 1], 1000);
+        assert_eq!(boxes, [Region::new([13, 10, 10], [1, 4, 5]).unwrap()]);
+    }
+}

@@ -1,0 +1,191 @@
+"""The function ``index``: value indexes of files and stores."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, Literal
+
+from bedform import _internal
+from bedform._errors import BedformError, UnsupportedError, WrongTypeError, engine_call
+from bedform._opening import open_place
+from bedform._sidecar import warn_of_sidecars
+from bedform._text import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+
+class IndexReport:
+    """The outcome of building indexes.
+
+    Attributes
+    ----------
+    arrays
+        For each array its path (``array``), the number of ``blocks``, how many of them were read
+        (``blocks_read``; the others were known already), ``objects_left_out`` because they were
+        being written or have unsettled commits over them, the bytes of its elements
+        (``raw_bytes``), the ``bytes`` of the index, and the ``seconds`` that it took.
+
+    Examples
+    --------
+    >>> IndexReport([]).blocks
+    0
+    """
+
+    def __init__(self, arrays: list[dict[str, Any]]) -> None:
+        self.arrays = arrays
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks of all arrays."""
+        return sum(array["blocks"] for array in self.arrays)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all indexes in storage."""
+        return sum(array["bytes"] for array in self.arrays)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that it took."""
+        return float(sum(array["seconds"] for array in self.arrays))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the report as plain values."""
+        sums = {"blocks": self.blocks, "bytes": self.bytes, "seconds": self.seconds}
+        return {"arrays": self.arrays, **sums}
+
+    def __repr__(self) -> str:
+        return f"<IndexReport: {self}>"
+
+    def __str__(self) -> str:
+        count = "1 array" if len(self.arrays) == 1 else f"{len(self.arrays):,} arrays"
+        read = sum(array["blocks_read"] for array in self.arrays)
+        raw = sum(array["raw_bytes"] for array in self.arrays)
+        share = f", {self.bytes / raw:.2%} of the data" if raw else ""
+        return (
+            f"{count}, {self.blocks:,} blocks, {read:,} of them read; "
+            f"{format_bytes(self.bytes)}{share}, in {format_seconds(self.seconds)}"
+        )
+
+
+def index(
+    path_or_store: Any,
+    arrays: str | Iterable[str] | None = None,
+    bins: Any = None,
+    *,
+    anew: bool = False,
+    concat_dim: str | None = None,
+    compat: Literal["equals", "override"] = "equals",
+    progress: Callable[[int, int], object] | None = None,
+) -> IndexReport:
+    """Build the value index of arrays: least and greatest values of blocks; the data do not change.
+
+    The index lies in the sidecar, takes about a thousandth of the bytes of the data, and may be
+    deleted at any time. A later call reads again only the objects that were written since: files,
+    shards, files of an archive. Blocks of objects that change after that count as unknown, and the
+    others still help. Each array's index is published as a whole; an interrupted call leaves the
+    earlier one.
+
+    The ranges are plain Zarr v3 arrays, ``minimum``, ``maximum`` and ``missing``, with an element
+    for each block. Missing elements are NaN, and those with the value of ``_FillValue`` or
+    ``missing_value``, as xarray decodes them.
+
+    Parameters
+    ----------
+    path_or_store
+        A NetCDF or HDF5 file, a Zarr store, a list or pattern of files that are opened as one; or
+        an opened store, file or array.
+    arrays
+        Paths of the arrays. The default is every array of numbers or booleans.
+    bins
+        Must be None: indexes have ranges of blocks only.
+    anew
+        Read all blocks, also those of unchanged objects.
+    concat_dim, compat
+        As in :func:`bedform.open`.
+    progress
+        Called with the bytes of elements done, and their total.
+
+    Returns
+    -------
+    IndexReport
+        For each array the blocks, the bytes of the index, and seconds.
+
+    Raises
+    ------
+    NotFoundError
+        An array of the list does not exist.
+    UnsupportedError
+        An array of the list has elements that are no numbers, or is read by a library of its own.
+    PermissionDeniedError
+        The index cannot lie beside the data: set ``BEDFORM_SIDECAR`` to a directory.
+    ConflictError
+        Another process builds the index of the array, or the array changes meanwhile.
+
+    Examples
+    --------
+    >>> import bedform as bf, numpy as np, tempfile, xarray as xr
+    >>> path = tempfile.mkdtemp() + "/era5.nc"
+    >>> values = np.arange(80000, dtype="f4").reshape(2, 200, 200)
+    >>> xr.Dataset({"t": (("time", "lat", "lon"), values)}).to_netcdf(path, engine="h5netcdf")
+    >>> report = bf.index(path)
+    >>> [(array["array"], array["blocks"]) for array in report.arrays]
+    [('t', 1)]
+    """
+    if bins is not None:
+        raise UnsupportedError("bins= is not supported yet: leave it out for ranges of blocks")
+    names = _names(arrays)
+    if not isinstance(path_or_store, (str, bytes, os.PathLike, list, tuple)):
+        own = getattr(path_or_store, "index", None)
+        if own is None or not hasattr(path_or_store, "_where"):
+            raise WrongTypeError(
+                f"index takes a path, a store or an array of Bedform, not {path_or_store!r:.100}"
+            )
+        report: IndexReport = (
+            own(anew=anew, progress=progress)
+            if names is None
+            else own(names, anew=anew, progress=progress)
+        )
+        return report
+    joined: dict[str, Any] = {"concat_dim": concat_dim, "compat": compat}
+    with open_place(path_or_store, **joined, replicas=False, prefetch=False) as store:
+        return index_opened(store, names, anew=anew, progress=progress)
+
+
+def index_opened(
+    store: Any,
+    names: Sequence[str] | None,
+    *,
+    anew: bool,
+    progress: Callable[[int, int], object] | None,
+) -> IndexReport:
+    """Builds the indexes of arrays of an opened store or file."""
+    names = _names(names)
+    where = str(store.store_path)
+    text = engine_call(_internal.index, where)(
+        store._inner, None if names is None else list(names), anew, progress
+    )
+    warn_of_sidecars()
+    return IndexReport(json.loads(text))
+
+
+def conditions_of_indexes(opened: _internal.Store | _internal.ForeignFile) -> list[dict[str, Any]]:
+    """Returns the existing indexes of a source; none if they cannot be listed."""
+    try:
+        text = engine_call(_internal.index_conditions)(opened)
+    except BedformError:
+        return []
+    found: list[dict[str, Any]] = json.loads(text)
+    return found
+
+
+def _names(arrays: str | Iterable[str] | None) -> list[str] | None:
+    if arrays is None:
+        return None
+    names = [arrays] if isinstance(arrays, str) else list(arrays)
+    for name in names:
+        if not isinstance(name, str):
+            raise WrongTypeError(f"arrays: a path or a list of paths, not {name!r:.100}")
+    return names
