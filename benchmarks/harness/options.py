@@ -21,6 +21,7 @@ BASELINE = "baseline"
 BASELINE_PACKAGE = os.environ.get("BEDFORM_BASELINE")
 PEERS = (BASELINE,) if BASELINE_PACKAGE else ("zarr-python", "zarrs", "tensorstore")
 REFERENCE = "tensorstore-plain"
+UNITS = {"MiB": 1 << 20, "GiB": 1 << 30}
 Choice = TypeVar("Choice")
 
 
@@ -68,6 +69,19 @@ class Options:
         return {"size": f"{self.size}^3 float64", "rounds": str(self.rounds), **chosen}
 
 
+def edge_of(text: str) -> int:
+    """Returns the edge of a cube of float64: as given, or the nearest for a number of bytes.
+
+    >>> edge_of("512"), edge_of("1GiB"), edge_of("64MiB")
+    (512, 512, 208)
+    """
+    for unit, factor in UNITS.items():
+        if text.endswith(unit):
+            elements = float(text.removesuffix(unit)) * factor / 8
+            return max(32, round(elements ** (1 / 3) / 16) * 16)
+    return int(text)
+
+
 def engines() -> list[str]:
     """Returns the engines that can run here: the peers, and Bedform if it is built."""
     references = [] if BASELINE_PACKAGE else [REFERENCE]
@@ -81,7 +95,9 @@ def parse(names: list[str], arguments: list[str]) -> tuple[str, Options]:
     )
     parser.add_argument("name", choices=[*names, "all"], help="the benchmark")
     parser.add_argument("--quick", action="store_true", help="small and short, to see that it runs")
-    parser.add_argument("--size", type=int, help=f"edge of the cube (default {FULL_SIZE})")
+    parser.add_argument(
+        "--size", type=edge_of, help=f"edge of the cube, or its bytes: 64MiB (default {FULL_SIZE})"
+    )
     parser.add_argument("--rounds", type=int, help=f"interleaved rounds (default {FULL_ROUNDS})")
     parser.add_argument(
         "--only",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,42 +32,55 @@ if TYPE_CHECKING:
     from benchmarks.queries.fields import Shape, Values
     from benchmarks.queries.readers import Answer
 
-#: Percent of the elements that are not missing, in the upper tail.
+#: Percent of the elements that are not missing, around the median or in the upper tail.
 SELECTIVITIES = (0.01, 0.1, 1.0, 10.0)
 WANTS = ("count", "values")
+MIDDLE, TAIL = "middle", "tail"
 BOX_SHARE, BOX_SELECTIVITY, BOXES = 0.01, 5.0, 5
 LITTLE = 64
 FIELD = "field.npy"
 SCANNED = "scan.zarr"
 
 
-def name_of(percent: float) -> str:
+def name_of(percent: float, where: str = TAIL) -> str:
     """Return the name of a selectivity in lines."""
-    return f"{percent:g} %"
+    return f"{where} {percent:g} %"
 
 
 def names(is_quick: bool = False) -> list[str]:
     """Returns the names of the lines of a field."""
     if is_quick:
-        return [f"{name_of(0.1)}/values", "region/count", "index"]
-    values = [f"{name_of(percent)}/{wants}" for percent in SELECTIVITIES for wants in WANTS]
+        return [f"{name_of(0.1)}/values", f"{name_of(1, MIDDLE)}/count", "region/count", "index"]
+    values = [
+        f"{name_of(percent, where)}/{wants}"
+        for where in (MIDDLE, TAIL)
+        for percent in SELECTIVITIES
+        for wants in WANTS
+    ]
     return [*values, *(f"region/{wants}" for wants in WANTS), "index", "writing"]
 
 
-def bounds_of(values: Values) -> dict[float, float]:
-    """Returns the bounds that so many percent of the elements exceed.
+def bounds_of(values: Values) -> dict[str, tuple[float, float | None]]:
+    """Returns the ends of the ranges, by the names of lines: above the first, up to the second.
 
     >>> found = bounds_of(np.arange(10_000.0).reshape(10, 10, 100))
-    >>> found[0.1]
-    9989.0
+    >>> found["tail 0.1 %"], found["middle 0.1 %"]
+    ((9989.0, None), (4994.0, 5004.0))
     """
     known = values[~np.isnan(values)]
-    kth = {
-        percent: known.size - 1 - round(known.size * percent / 100)
-        for percent in (*SELECTIVITIES, BOX_SELECTIVITY)
-    }
-    known.partition(sorted(kth.values()))
-    return {percent: float(known[at]) for percent, at in kth.items()}
+    last = known.size - 1
+    ranks: dict[str, tuple[int, int | None]] = {}
+    for percent in (*SELECTIVITIES, BOX_SELECTIVITY):
+        count = round(known.size * percent / 100)
+        ranks[name_of(percent)] = (last - count, None)
+        low = (last - count) // 2
+        ranks[name_of(percent, MIDDLE)] = (low, low + count)
+    known.partition(sorted({at for pair in ranks.values() for at in pair if at is not None}))
+
+    def value(at: int | None) -> float | None:
+        return None if at is None else float(known[at])
+
+    return {name: (float(known[low]), value(high)) for name, (low, high) in ranks.items()}
 
 
 def boxes_of(shape: Shape) -> list[tuple[tuple[int, int], ...]]:
@@ -84,14 +98,16 @@ def boxes_of(shape: Shape) -> list[tuple[tuple[int, int], ...]]:
     return [tuple((at, at + edge) for at, edge in zip(one, edges, strict=True)) for one in starts]
 
 
-def questions_of(name: str, bounds: Mapping[float, float], shape: Shape) -> list[Question]:
+def questions_of(
+    name: str, bounds: Mapping[str, tuple[float, float | None]], shape: Shape
+) -> list[Question]:
     """Returns the questions of a line."""
     which, wants = name.split("/")
     if which == "region":
-        bound = bounds[BOX_SELECTIVITY]
-        return [Question(bound, box, wants) for box in boxes_of(shape)]  # type: ignore[arg-type]
-    percent = next(one for one in SELECTIVITIES if name_of(one) == which)
-    return [Question(bounds[percent], None, wants)]  # type: ignore[arg-type]
+        bound, top = bounds[name_of(BOX_SELECTIVITY)]
+        return [Question(bound, box, wants, top) for box in boxes_of(shape)]  # type: ignore[arg-type]
+    bound, top = bounds[which]
+    return [Question(bound, None, wants, top)]  # type: ignore[arg-type]
 
 
 def answer(path: Path, question: Question) -> Answer:
@@ -99,11 +115,36 @@ def answer(path: Path, question: Question) -> Answer:
     return question.of(np.load(path, mmap_mode="r")[question.slices()])
 
 
+def cuts(start: int, stop: int, chunk: int) -> list[int]:
+    """Returns where the blocks of a range begin, counted from the range.
+
+    >>> cuts(3, 10, 4)
+    [0, 1, 5]
+    """
+    return [0, *(at - start for at in range((start // chunk + 1) * chunk, stop, chunk))]
+
+
+def matching_blocks(values: Values, question: Question, chunks: tuple[int, ...]) -> int:
+    """Returns the number of blocks with matches: no ranges of blocks can leave out more."""
+    part = values[question.slices()]
+    ends = [slice_.indices(n) for slice_, n in zip(question.slices(), values.shape, strict=True)]
+    first, *rest = (
+        cuts(start, stop, chunk) for (start, stop, _), chunk in zip(ends, chunks, strict=True)
+    )
+    found = 0
+    for start, stop in pairwise([*first, part.shape[0]]):
+        holds = question.holds(part[start:stop]).any(axis=0)
+        for axis, at in enumerate(rest):
+            holds = np.logical_or.reduceat(holds, at, axis=axis)
+        found += int(np.count_nonzero(holds))
+    return found
+
+
 def explained(path: Path, question: Question) -> dict[str, Any]:
-    """Return the plan of a query."""
+    """Return the plan of a query, and the chunks of the array."""
     with bf.open(path) as store:
-        condition = f"{ARRAY} > {question.bound!r}"
-        return dict(store.query(condition, region=question.slices()).explain().to_dict())
+        query = store.query(question.expression(), region=question.slices())
+        return {**query.explain().to_dict(), "chunks": list(store[ARRAY].chunks)}
 
 
 def installed() -> dict[str, Reader]:
@@ -195,5 +236,9 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
         result["matches"] = sum(int(answer(values, each)) for each in counted) // len(counted)
         ours_path = place / READERS[0].copy
         result["plan"] = in_child(explained, ours_path, questions[0])
+        chunks = tuple(result["plan"]["chunks"])
+        result["matching_blocks"] = matching_blocks(
+            np.load(values, mmap_mode="r"), questions[0], chunks
+        )
         found["lines"][line] = result
     return found

@@ -7,8 +7,9 @@ and noise in its last bits. The file is neither converted nor copied. The questi
 - *days/any*: on how many days some place of the region is hotter than the bound;
 - *days/each*: for each place of the region, on how many days.
 
-netCDF4 reads the region, either decoded by itself or packed, and NumPy compares: packed values with
-the packed bound, as a user does for speed. Every answer opens the file and, for Bedform, its index.
+A smaller `--size` shortens the file in proportion. netCDF4 reads the region, either decoded by
+itself or packed, and NumPy compares: packed values with the packed bound, as a user does for speed.
+Every answer opens the file and, for Bedform, its index.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "t2m"
 DIMS = ("time", "lat", "lon")
-MAP, DAYS = (721, 1440), 1640
+MAP, DAYS, DAYS_MIN = (721, 1440), 1640, 60
 QUICK_MAP, QUICK_DAYS = (91, 180), 120
 LITTLE_MAP, LITTLE_DAYS = (46, 90), 20
 #: Degrees of the region, both ends included, and the bound in kelvin: 30 degrees Celsius.
@@ -52,7 +53,7 @@ SCALE, OFFSET, FILL = 2.0**-9, 268.0, -32768
 #: The days from the coldest one of the north, in the middle of January, to the first of the file.
 FIRST_DAY = 136
 NOISE_KELVIN, WEATHER_KELVIN, WEATHER_DAYS = 0.02, 6.0, 5
-COPY, LINKED = "days.nc", "days-scan.nc"
+COPY, LINKED, REGION = "days.nc", "days-scan.nc", "region.npy"
 PEER = "netCDF4 + numpy"
 
 
@@ -146,15 +147,32 @@ def write(path: Path, shape: tuple[int, int], days: int) -> None:
             variable[day] = values
 
 
-def expected(path: Path, question: Hot) -> Counts:
-    """Returns the answer from the stored numbers, read by h5py one map at a time."""
+def write_region(target: Path, path: Path) -> None:
+    """Write the stored numbers of the region, read by h5py one map at a time."""
     import h5py
 
     with h5py.File(path) as file:
         stored: Any = file[VARIABLE]
         rows, columns = region(stored.shape[1:])
         packed = np.stack([stored[day, rows, columns] for day in range(len(stored))])
-    return question.of(packed * SCALE + OFFSET > BOUND)
+    with target.open("wb") as written:
+        np.save(written, packed)
+
+
+def expected(packed: Path, question: Hot) -> Counts:
+    """Returns the answer from the stored numbers of the region."""
+    return question.of(np.load(packed) * SCALE + OFFSET > BOUND)
+
+
+def sizes_of(edge: int, is_quick: bool) -> tuple[tuple[int, int], int]:
+    """Returns the map and the number of days.
+
+    >>> sizes_of(512, False), sizes_of(256, False)
+    (((721, 1440), 1640), ((721, 1440), 205))
+    """
+    if is_quick:
+        return QUICK_MAP, QUICK_DAYS
+    return MAP, max(DAYS_MIN, round(DAYS * (edge / 512) ** 3))
 
 
 def ask_bedform(path: Path, question: Hot) -> Counts:
@@ -208,7 +226,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     for module in ("netCDF4", "h5py"):
         importlib.import_module(module)
     place, readers = Path(job["place"]), dict(READERS)
-    sizes = (QUICK_MAP, QUICK_DAYS) if job["quick"] else (MAP, DAYS)
+    sizes = sizes_of(job["edge"], job["quick"])
     for at, (shape, days) in ((place, sizes), (place / "little", (LITTLE_MAP, LITTLE_DAYS))):
         # Keyword arguments of the loop, since the function outlives its turn.
         def build(path: Path, shape: tuple[int, int] = shape, days: int = days) -> None:
@@ -218,6 +236,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
         data.remove(at / LINKED)
         link_tree(at / LINKED, file)
     path = place / COPY
+    packed = data.ensure(place / REGION, lambda target: in_child(write_region, target, path))
     index = indexes.build_all(path, VARIABLE, place / SIDECARS)
     if index:
         bins = max(indexes.LEVELS[level] or 0 for level in index) or None
@@ -232,9 +251,9 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
         2 * sizes[1] * int(np.prod(sizes[0])),
     )
     for line in job["lines"]:
-        one = Line(line, [LINES[line]], LINES[line], partial(expected, path))
+        one = Line(line, [LINES[line]], LINES[line], partial(expected, packed))
         result = trial.compare(one, job["rounds"], job["tries"])
-        answer = expected(path, LINES[line])
+        answer = expected(packed, LINES[line])
         result["matches"] = answer if isinstance(answer, int) else int(answer.sum())
         found["lines"][line] = result
     return found

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import zlib
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -157,6 +158,14 @@ def planes_of(name: str, shape: Shape) -> Planes:
 
 
 FIELDS = ("smooth", "rough", "real")
+#: What the real field is grown from.
+SAMPLE = "iris_sample_data"
+
+
+def missing() -> dict[str, str]:
+    """Returns the fields that cannot be made here, and why."""
+    lacks = [name for name in (SAMPLE, "h5py") if find_spec(name) is None]
+    return {"real": f"left out, without {' and '.join(lacks)}"} if lacks else {}
 
 
 def write(path: Path, name: str, shape: Shape) -> None:

@@ -6,9 +6,11 @@ A build of Bedform without `bf.index` has no index; then nothing is measured her
 from __future__ import annotations
 
 import inspect
+import tempfile
 import time
 import warnings
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +20,6 @@ from benchmarks.harness.children import in_child
 from benchmarks.harness.rounds import interleave
 from benchmarks.queries.fields import DIMS
 from benchmarks.queries.readers import ARRAY
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: The levels of an index, and the bins of each: least and greatest values alone, or bins as well.
 LEVELS: dict[str, int | None] = {"ranges": None, "20 bins": 20}
@@ -33,6 +32,16 @@ MISSING = "not in this build"
 def has_index() -> bool:
     """Whether this build makes indexes."""
     return hasattr(bf, "index")
+
+
+def has_bins() -> bool:
+    """Whether this build makes indexes with bins."""
+    values = np.zeros(8)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "store.zarr"
+        with bf.create(path) as store:
+            store.create_array(ARRAY, data=values, dims=("x",))
+        return build(path, ARRAY, 2) is not None
 
 
 def has_index_while_writing() -> bool:

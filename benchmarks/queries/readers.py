@@ -41,11 +41,15 @@ BLOCK = 128
 
 @dataclass(frozen=True)
 class Question:
-    """Elements above a bound, in a box or everywhere: their number, or their values."""
+    """Elements above a bound, or up to a second one; their number, or their values.
+
+    They are those of a box, or of the whole array.
+    """
 
     bound: float
     box: tuple[tuple[int, int], ...] | None
     wants: Literal["count", "values"]
+    top: float | None = None
 
     def slices(self) -> tuple[slice, ...]:
         """Return the box as slices; the whole array without one."""
@@ -55,17 +59,32 @@ class Question:
 
     def of(self, part: Values) -> Answer:
         """Returns the answer for one part of the array."""
+        found = self.holds(part)
+        return int(np.count_nonzero(found)) if self.wants == "count" else part[found]
+
+    def holds(self, part: Any) -> Any:
+        """Returns where the condition holds, for NumPy's arrays and Dask's."""
         above = part > self.bound
-        return int(np.count_nonzero(above)) if self.wants == "count" else part[above]
+        return above if self.top is None else above & (part <= self.top)
 
     def joined(self, answers: list[Answer]) -> Answer:
         """Returns the answer of all parts together."""
         return int(sum(answers)) if self.wants == "count" else np.concatenate(answers)
 
-    def condition(self) -> str:
-        """Returns the condition as SQL."""
+    def expression(self) -> str:
+        """Returns the condition in Python's form."""
+        words = f"{ARRAY} > {self.bound!r}"
+        return words if self.top is None else f"{words} and {ARRAY} <= {self.top!r}"
+
+    def of_values(self) -> list[str]:
+        """Returns the conditions on values as SQL."""
         # With an exponent it is a number of 64 bits; without one, it is a decimal number.
         words = [f"{ARRAY} > {self.bound:.17e}"]
+        return words if self.top is None else [*words, f"{ARRAY} <= {self.top:.17e}"]
+
+    def condition(self) -> str:
+        """Returns the whole condition as SQL."""
+        words = self.of_values()
         for dim, (start, stop) in zip(DIMS, self.box or (), strict=False):
             words.append(f"{dim} >= {start} AND {dim} < {stop}")
         return " AND ".join(words)
@@ -121,7 +140,7 @@ def ask_bedform(path: Path, question: Question) -> Answer:
     import bedform as bf
 
     with bf.open(path) as store:
-        query = store.query(f"{ARRAY} > {question.bound!r}", region=question.slices())
+        query = store.query(question.expression(), region=question.slices())
         return query.count() if question.wants == "count" else query.values(ARRAY)
 
 
@@ -204,11 +223,13 @@ def by_zarrs(ask: Callable[[Path, Question], Answer]) -> Callable[[Path, Questio
 
 
 def filter_zarr(path: Path, question: Question) -> Answer:
-    """Read by zarr-python, and filter by NumPy."""
+    """Read by zarr-python, a row of shards at a time, and filter by NumPy."""
     import zarr
 
     array: Any = zarr.open_array(path / ARRAY, mode="r")
-    return question.of(np.asarray(array[question.slices()]))
+    return question.joined(
+        [question.of(np.asarray(array[part])) for part in parts(question, array.shape, SHARD)]
+    )
 
 
 def as_dataset(path: Path, question: Question) -> Any:
@@ -222,8 +243,8 @@ def as_dataset(path: Path, question: Question) -> Any:
 def ask_dask(path: Path, question: Question, edge: int) -> Answer:
     """Count or filter by Dask, with as many threads as cores."""
     blocks = as_dataset(path, question).chunk(dict.fromkeys(DIMS, edge))[ARRAY].data
-    above = blocks > question.bound
-    asked = above.sum() if question.wants == "count" else blocks[above]
+    holds = question.holds(blocks)
+    asked = holds.sum() if question.wants == "count" else blocks[holds]
     with ThreadPoolExecutor(cores()) as pool:
         found = asked.compute(scheduler="threads", pool=pool)
     return int(found) if question.wants == "count" else np.asarray(found)
@@ -237,7 +258,7 @@ def ask_xarray_sql(path: Path, question: Question) -> Answer:
     chunks = {DIMS[0]: BLOCK, DIMS[1]: BLOCK, DIMS[2]: BLOCK}
     context.from_dataset("f", as_dataset(path, question), chunks=chunks)
     # Its numbers are ordered with NaN at the end.
-    where = f"{ARRAY} > {question.bound:.17e} AND NOT isnan({ARRAY})"
+    where = " AND ".join([*question.of_values(), f"NOT isnan({ARRAY})"])
     found = context.sql(f"SELECT {question.columns()} FROM f WHERE {where}")  # noqa: S608
     column = found.to_arrow_table().column(0).to_numpy()
     return int(column[0]) if question.wants == "count" else column
@@ -300,7 +321,7 @@ def ask_tiledb(path: Path, question: Question, rows: int) -> Answer:
     import tiledb
 
     with tiledb.open(str(path)) as array:
-        query = array.query(attrs=[ARRAY], cond=f"{ARRAY} > {question.bound!r}")
+        query = array.query(attrs=[ARRAY], cond=question.expression())
         return question.joined(
             [question.of(query[part][ARRAY]) for part in parts(question, array.shape, rows)]
         )
@@ -407,6 +428,5 @@ READERS = (
         "cubes.zarr",
         write_cubes,
         {"zarr": filter_zarr, "zarrs": by_zarrs(filter_zarr)},
-        is_for_boxes=True,
     ),
 )

@@ -94,8 +94,10 @@ def test_a_map_that_is_not_grown_is_itself() -> None:
 def test_bounds_leave_the_wanted_share_of_the_elements(holed: Path) -> None:
     values = np.load(holed)
     known = np.count_nonzero(~np.isnan(values))
-    for percent, bound in cases.bounds_of(values).items():
-        assert np.count_nonzero(values > bound) == round(known * percent / 100)
+    for name, (bound, top) in cases.bounds_of(values).items():
+        percent = float(name.split()[1])
+        question = Question(bound, None, "count", top)
+        assert question.of(values) == round(known * percent / 100), name
 
 
 def test_boxes_are_a_hundredth_of_the_array() -> None:
@@ -119,7 +121,12 @@ def test_all_readers_answer_alike(tmp_path: Path, holed: Path, reader: Reader) -
     if path != holed:
         trials.in_child(trials.timed_writing, made, path, holed)
     boxes = [((3, 31), (2, 40), (1, 30)), None]
-    for question in [Question(1.0, box, wants) for box in boxes for wants in ("count", "values")]:
+    for question in [
+        Question(1.0, box, wants, top)
+        for box in boxes
+        for wants in ("count", "values")
+        for top in (None, 1.5)
+    ]:
         expected = cases.answer(holed, question)
         for way in reader.answers:
             # In a child, as in the benchmark: the libraries' threads stay there.
@@ -130,6 +137,18 @@ def test_all_readers_answer_alike(tmp_path: Path, holed: Path, reader: Reader) -
                 expected,
                 reader.is_ordered,
             )
+
+
+def test_matching_blocks_are_those_with_an_element_of_the_range(holed: Path) -> None:
+    values, chunks = np.load(holed), (7, 16, 36)
+    for box in [None, ((3, 31), (2, 40), (1, 30))]:
+        question = Question(1.8, box, "count", 1.9)
+        points = np.argwhere(question.holds(values))
+        if box is not None:
+            inside = [(a <= points[:, i]) & (points[:, i] < b) for i, (a, b) in enumerate(box)]
+            points = points[np.logical_and.reduce(inside)]
+        expected = len({tuple(point // chunks) for point in points})
+        assert cases.matching_blocks(values, question, chunks) == expected > 0
 
 
 def test_a_wrong_answer_ends_the_benchmark() -> None:
@@ -159,9 +178,12 @@ def producer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", days.READERS)
 @pytest.mark.parametrize("line", days.LINES)
-def test_hot_days_are_the_same_for_all_readers(producer: Path, name: str, line: str) -> None:
+def test_hot_days_are_the_same_for_all_readers(
+    producer: Path, tmp_path: Path, name: str, line: str
+) -> None:
     question = days.LINES[line]
-    expected: Any = days.expected(producer, question)
+    days.write_region(tmp_path / days.REGION, producer)
+    expected: Any = days.expected(tmp_path / days.REGION, question)
     assert np.sum(expected) > 0
     for answer in days.READERS[name].answers.values():
         trials.check(answer(producer, question), expected, is_ordered=True)
