@@ -109,6 +109,8 @@ class Trial:
             if seconds <= limit or not self.readers[name].may_stop
         ]
         taken.clear()
+        told = ", ".join(f"{name} {seconds:.2f} s" for name, (seconds, _) in tried.items())
+        tell(f"{line.name}: {told}")
         samples = interleave(left, rounds, lambda name: once(name, tried[name][1]))
         samples |= {name: [tried[name][0]] for name in tried if name not in left}
         return {"seconds": samples, "ways": {name: way for name, (_, way) in tried.items()}}
@@ -196,6 +198,12 @@ def link_tree(target: Path, source: Path) -> None:
 def copy_bytes(path: Path) -> int:
     """Returns the bytes of a copy."""
     return sum(file.stat().st_size for file in data.files_under(path)) if path.exists() else 0
+
+
+def tell(words: str) -> None:
+    """Shows the progress of a run that takes hours; the report is printed at its end."""
+    sys.stderr.write(f"{words}\n")
+    sys.stderr.flush()
 
 
 def queries_to_pay(seconds: float, without: list[float], with_it: list[float]) -> float | None:
