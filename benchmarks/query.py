@@ -42,7 +42,7 @@ BUILD_MIN, WRITING_MAX = 400e6, 1.15
 PAYING = f"{cases.name_of(0.1)}/count"
 WHOLE = [one.name for one in READERS if not one.is_for_boxes and one.name not in (OURS, SCAN)]
 BOXED = [one.name for one in READERS if one.is_for_boxes]
-BLOCKS = "Blocks: those that the plan reads, those with matches, all that the question is about."
+BLOCKS = "Blocks: the ones that the plan reads, the ones with matches, all of the question."
 #: The copy that is sorted.
 SORTED = next(one.copy for one in READERS if one.name == TABLE)
 PACKAGES = (

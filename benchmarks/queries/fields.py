@@ -158,7 +158,7 @@ def planes_of(name: str, shape: Shape) -> Planes:
 
 
 FIELDS = ("smooth", "rough", "real")
-#: What the real field is grown from.
+#: The package with the source of the real field.
 SAMPLE = "iris_sample_data"
 
 
