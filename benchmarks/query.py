@@ -136,6 +136,13 @@ def blocks(found: dict[str, Any]) -> str:
     return f"{plan['blocks_read']} / {found['matching_blocks']} / {inside}"
 
 
+def processor_row(line: str, found: dict[str, Any]) -> list[str]:
+    """Returns the processor's seconds of each reader of a line, in milliseconds."""
+    times = found["processor"]
+    names = (OURS, SCAN, *WHOLE, *BOXED)
+    return [line, *(milliseconds(median(times[name])) if name in times else "-" for name in names)]
+
+
 def heads(peers: list[str]) -> list[str]:
     """Return the columns of `row`."""
     ends = ["times a scan", "times the fastest peer"]
@@ -229,6 +236,7 @@ def add_case(
         name = f"{case}/{line}"
         table, peers = (tables[1], WHOLE + BOXED) if "region" in line else (tables[0], WHOLE)
         table.rows.append(row(name, result, peers))
+        tables[4].rows.append(processor_row(name, result))
         judge(name, field, result["seconds"], promises)
     tables[2].rows += copies_rows(case, found, size)
     tables[3].rows += index_rows(case, found, size, promises)
@@ -334,6 +342,11 @@ def run(options: Options) -> Report:
                 "queries until it has paid",
             ],
             note=f"Against a scan, by the line {PAYING}.",
+        ),
+        Table(
+            "Time of the processor, of all threads; milliseconds",
+            ["line", OURS, SCAN, *WHOLE, *BOXED],
+            note="Other programs of the machine change it less than the time that passes.",
         ),
     ]
     left_out = fields.missing()

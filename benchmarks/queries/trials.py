@@ -64,8 +64,10 @@ class Trial:
     little: Path
     readers: Mapping[str, Reader]
 
-    def once(self, name: str, way: str, line: Line[Any], question: Any, expected: Any) -> float:
-        """Returns the seconds of one cold answer."""
+    def once(
+        self, name: str, way: str, line: Line[Any], question: Any, expected: Any
+    ) -> tuple[float, float]:
+        """Returns the seconds of one cold answer, and those of the processor."""
         reader = self.readers[name]
         answer = reader.answers[way]
         path, small = self.place / reader.copy, self.little / reader.copy
@@ -74,12 +76,14 @@ class Trial:
                 cold.make_cold(one)
         first = partial(answer, small, line.little)
         ask = partial(answer, path, question)
-        return float(in_child(timed, ask, first, expected, reader.is_ordered))
+        seconds, busy = in_child(timed, ask, first, expected, reader.is_ordered)
+        return float(seconds), float(busy)
 
     def compare(self, line: Line[Any], rounds: int, tries: int) -> dict[str, Any]:
         """Measures the readers of a line in rounds, each by its fastest way."""
         answers: dict[int, Any] = {}
         taken = Counter[str]()
+        processor: dict[str, list[float]] = {}
 
         def once(name: str, way: str) -> float:
             number = taken[name] % len(line.questions)
@@ -87,7 +91,10 @@ class Trial:
             if number not in answers:  # One at a time: answers may be large.
                 answers.clear()
                 answers[number] = line.expected(line.questions[number])
-            return self.once(name, way, line, line.questions[number], answers[number])
+            question, expected = line.questions[number], answers[number]
+            seconds, busy = self.once(name, way, line, question, expected)
+            processor.setdefault(name, []).append(busy)
+            return seconds
 
         def trial(name: str) -> tuple[float, str]:
             """Returns the least seconds of the first question, and the way."""
@@ -109,11 +116,14 @@ class Trial:
             if seconds <= limit or not self.readers[name].may_stop
         ]
         taken.clear()
+        for name in left:
+            processor[name].clear()
         told = ", ".join(f"{name} {seconds:.2f} s" for name, (seconds, _) in tried.items())
         tell(f"{line.name}: {told}")
         samples = interleave(left, rounds, lambda name: once(name, tried[name][1]))
         samples |= {name: [tried[name][0]] for name in tried if name not in left}
-        return {"seconds": samples, "ways": {name: way for name, (_, way) in tried.items()}}
+        ways = {name: way for name, (_, way) in tried.items()}
+        return {"seconds": samples, "ways": ways, "processor": processor}
 
 
 def import_lazily_loaded(readers: Mapping[str, Reader], little: Path, question: Any) -> None:
@@ -138,15 +148,18 @@ def modules_of(ask: Callable[[], Any]) -> list[str]:
 
 def timed(
     ask: Callable[[], Any], first: Callable[[], Any], expected: Any, is_ordered: bool
-) -> float:
-    """Asks the small copy, then the other; returns the seconds, after a check of the answer."""
+) -> tuple[float, float]:
+    """Asks the small copy, then the other; returns the seconds, after a check of the answer.
+
+    The second number is the processor's seconds, of all threads.
+    """
     warnings.simplefilter("ignore")
     first()
-    began = time.perf_counter()
+    began, busy = time.perf_counter(), time.process_time()
     found = ask()
-    seconds = time.perf_counter() - began
+    seconds, busy = time.perf_counter() - began, time.process_time() - busy
     check(found, expected, is_ordered)
-    return seconds
+    return seconds, busy
 
 
 def check(found: Any, expected: Any, is_ordered: bool) -> None:
