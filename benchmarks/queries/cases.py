@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -40,6 +41,7 @@ BOX_SHARE, BOX_SELECTIVITY, BOXES = 0.01, 5.0, 5
 LITTLE = 64
 FIELD = "field.npy"
 SCANNED = "scan.zarr"
+SECONDS = "seconds.json"
 
 
 def name_of(percent: float, where: str = TAIL) -> str:
@@ -161,7 +163,10 @@ def installed() -> dict[str, Reader]:
 
 
 def copies(place: Path, name: str, shape: Shape, readers: Mapping[str, Reader]) -> dict[str, float]:
-    """Makes the field and its copies in a folder; returns the seconds of each that is new."""
+    """Makes the field and its copies in a folder; returns the seconds that each took.
+
+    They are kept beside the copies, for later runs.
+    """
     values = data.ensure(place / FIELD, lambda path: in_child(fields.write, path, name, shape))
     first = dict(readers)
     first.pop(SCAN)
@@ -172,11 +177,15 @@ def copies(place: Path, name: str, shape: Shape, readers: Mapping[str, Reader]) 
     if took.get(readers[OURS].copy) or not scan.exists():
         data.remove(scan)
         link_tree(scan, ours)
-    return took
+    kept = place / SECONDS
+    known: dict[str, float] = json.loads(kept.read_text()) if kept.exists() else {}
+    known |= took
+    kept.write_text(json.dumps(known))
+    return known
 
 
 def copies_of(place: Path, took: Mapping[str, float]) -> dict[str, Any]:
-    """Returns readers, bytes and seconds of each copy; an earlier run has made those without."""
+    """Returns readers, bytes and seconds of each copy."""
     names: dict[str, list[str]] = {}
     for reader in READERS:
         names.setdefault(reader.copy, []).append(reader.name)
