@@ -35,6 +35,7 @@ NAMES = {
     "codec-choice": "benchmarks.codec_choice",
     "convert-dask": "benchmarks.convert_dask",
     "advise-mixes": "benchmarks.advise_mixes",
+    "query": "benchmarks.query",
     "advice-commands": "benchmarks.advice_commands",
     "prefetch": "benchmarks.prefetch",
     "replica-series": "benchmarks.replicas.series",

@@ -21,6 +21,7 @@ BASELINE = "baseline"
 BASELINE_PACKAGE = os.environ.get("BEDFORM_BASELINE")
 PEERS = (BASELINE,) if BASELINE_PACKAGE else ("zarr-python", "zarrs", "tensorstore")
 REFERENCE = "tensorstore-plain"
+UNITS = {"MiB": 1 << 20, "GiB": 1 << 30}
 Choice = TypeVar("Choice")
 
 
@@ -47,6 +48,8 @@ class Options:
     # For `burst`.
     processes: int = 4
     capacity: Path | None = None
+    # For `query`.
+    keep: bool = False
 
     def wants(self, line: str) -> bool:
         """Whether the line was requested: a pattern matches it, or there is none."""
@@ -66,6 +69,19 @@ class Options:
         return {"size": f"{self.size}^3 float64", "rounds": str(self.rounds), **chosen}
 
 
+def edge_of(text: str) -> int:
+    """Returns the edge of a cube of float64: as given, or the nearest for a number of bytes.
+
+    >>> edge_of("512"), edge_of("1GiB"), edge_of("64MiB")
+    (512, 512, 208)
+    """
+    for unit, factor in UNITS.items():
+        if text.endswith(unit):
+            elements = float(text.removesuffix(unit)) * factor / 8
+            return max(32, round(elements ** (1 / 3) / 16) * 16)
+    return int(text)
+
+
 def engines() -> list[str]:
     """Returns the engines that can run here: the peers, and Bedform if it is built."""
     references = [] if BASELINE_PACKAGE else [REFERENCE]
@@ -79,7 +95,9 @@ def parse(names: list[str], arguments: list[str]) -> tuple[str, Options]:
     )
     parser.add_argument("name", choices=[*names, "all"], help="the benchmark")
     parser.add_argument("--quick", action="store_true", help="small and short, to see that it runs")
-    parser.add_argument("--size", type=int, help=f"edge of the cube (default {FULL_SIZE})")
+    parser.add_argument(
+        "--size", type=edge_of, help=f"edge of the cube, or its bytes: 64MiB (default {FULL_SIZE})"
+    )
     parser.add_argument("--rounds", type=int, help=f"interleaved rounds (default {FULL_ROUNDS})")
     parser.add_argument(
         "--only",
@@ -112,6 +130,7 @@ def parse(names: list[str], arguments: list[str]) -> tuple[str, Options]:
         megabytes=given.megabytes,
         processes=given.processes,
         capacity=given.capacity,
+        keep=given.keep,
     )
 
 
@@ -129,3 +148,5 @@ def add_parallel(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("burst")
     group.add_argument("--processes", type=int, default=4, help="a square number (default 4)")
     group.add_argument("--capacity", type=Path, help="where the slow tier lies (a place in memory)")
+    group = parser.add_argument_group("query")
+    group.add_argument("--keep", action="store_true", help="keep the copies of the fields")

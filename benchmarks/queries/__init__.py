@@ -1,0 +1,1 @@
+"""Parts of the benchmark `query`: fields, readers, measurements, a NetCDF-4 file."""
