@@ -184,7 +184,7 @@ mod tests {
     fn rows(points: &QueryPoints) -> Vec<(Vec<u64>, u8)> {
         let value = |at: usize| points.values[0].as_bytes()[at];
         let place = |at: usize| points.positions.iter().map(|axis| axis[at]).collect();
-        (0..points.count as usize).map(|at| (place(at), value(at))).collect()
+        (0..usize::try_from(points.count).unwrap()).map(|at| (place(at), value(at))).collect()
     }
 
     #[test]

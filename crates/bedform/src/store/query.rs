@@ -373,8 +373,8 @@ mod tests {
     fn a_region_lies_within_the_arrays_also_when_they_change() {
         let store = store();
         let within = |range: std::ops::Range<u64>| {
-            let mut options = QueryOptions::default();
-            options.region = vec![("time".to_owned(), range)];
+            let region = vec![("time".to_owned(), range)];
+            let options = QueryOptions { region, ..QueryOptions::default() };
             store.query("t == 1", &path("g"), options)
         };
         let error = within(2..5).unwrap_err();
