@@ -241,7 +241,7 @@ def index_written(store: Any, index: bool | Bins, arrays: Iterable[str]) -> None
 def renew_indexes(store: Any) -> None:
     """Renews the indexes that a store has, after its shards were written.
 
-    An index that cannot be renewed stays as it is: it counts for what has not changed.
+    An index that cannot be renewed stays as it is, and counts where nothing has changed.
     """
     for condition in conditions_of_indexes(store._inner):
         with suppress(BedformError):
