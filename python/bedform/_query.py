@@ -150,16 +150,17 @@ class Query:
 
         They are decoded, unless the query has ``decode=False``.
         """
-        _, [found] = self._rows([name], limit)
-        return found
+        limit = _limit(limit)
+        found = self._run(lambda inner, array: inner.values([(name, array(name))], limit))
+        [(dtype, raw)] = found
+        return np.frombuffer(raw, dtype)
 
     def _rows(self, names: list[str], limit: int | None) -> tuple[AnyArray, list[AnyArray]]:
-        if limit is not None:
-            limit = integer(limit, "limit", least=0)
+        limit = _limit(limit)
         positions, values = self._run(
             lambda inner, array: inner.points([(name, array(name)) for name in names], limit)
         )
-        columns = [np.frombuffer(axis, np.uint64).astype(np.int64) for axis in positions]
+        columns = [np.frombuffer(axis, np.int64) for axis in positions]
         count = len(columns[0]) if columns else self._scalar_count()
         table = np.stack(columns, axis=1) if columns else np.empty((count, 0), np.int64)
         return table, [np.frombuffer(raw, dtype) for dtype, raw in values]
@@ -398,6 +399,10 @@ def engine_array(group: Any, name: str) -> _internal.Array:
             raise UnsupportedError(f"{name} holds {found.dtype} elements: queries compare numbers")
         raise InvalidArgumentError(f"{name} is a group, no array")
     return inner
+
+
+def _limit(limit: int | None) -> int | None:
+    return None if limit is None else integer(limit, "limit", least=0)
 
 
 def _dims_of(over: str | Sequence[str] | None) -> list[str] | None:

@@ -107,11 +107,19 @@ impl EngineQuery {
         let values = arrays_of(values)?;
         let points = detached(py, || self.inner.points(&values, limit)).map_err(raise)?;
         let positions = points.positions.iter().map(|axis| PyBytes::new(py, axis.as_bytes()));
-        let typed = |values: &Values| {
-            let name = values.as_slice().value_type().name();
-            (name, PyBytes::new(py, values.as_bytes()))
-        };
-        Ok((PyList::new(py, positions)?, PyList::new(py, points.values.iter().map(typed))?))
+        Ok((PyList::new(py, positions)?, typed(py, &points.values)?))
+    }
+
+    /// Returns the values of each array as the name of their type and their bytes.
+    fn values<'py>(
+        &self,
+        py: Python<'py>,
+        values: Vec<NamedArray<'py>>,
+        limit: Option<u64>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let values = arrays_of(values)?;
+        let found = detached(py, || self.inner.values(&values, limit)).map_err(raise)?;
+        typed(py, &found.values)
     }
 
     /// Fills a mask of the region.
@@ -176,6 +184,15 @@ impl EngineQuery {
     fn explain(&self, py: Python<'_>) -> PyResult<String> {
         counts_json(&detached(py, || self.inner.explain()).map_err(raise)?)
     }
+}
+
+/// Returns values as the names of their types and their bytes.
+fn typed<'py>(py: Python<'py>, values: &[Values]) -> PyResult<Bound<'py, PyList>> {
+    let typed = |values: &Values| {
+        let name = values.as_slice().value_type().name();
+        (name, PyBytes::new(py, values.as_bytes()))
+    };
+    PyList::new(py, values.iter().map(typed))
 }
 
 /// Returns an extreme value as Python's int or float; `None` without values.

@@ -64,8 +64,7 @@ def index(
     Bins make the index larger, up to a tenth of the bytes of an array of 64-bit numbers: with them
     queries that compare with a value between two bins read the index alone.
 
-    Examples: [bold]bedform index era5.nc --array t2m[/bold],
-    [bold]bedform index era5.nc --array t2m --bins 273.15,310[/bold]
+    Example: [bold]bedform index era5.nc --array t2m --bins 273.15,310[/bold]
     """
     try:
         with (

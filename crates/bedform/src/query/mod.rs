@@ -260,6 +260,16 @@ impl ValueQuery {
         self.with(values)?.points(&self.predicate, limit, self.options.memory)
     }
 
+    /// As [`ValueQuery::points`], without their positions.
+    ///
+    /// # Errors
+    /// As [`ValueQuery::points`].
+    pub fn values(&self, values: &[QueryArray], limit: Option<u64>) -> Result<QueryPoints> {
+        let prepared = self.with(values)?;
+        let (found, _) = prepared.rows(&self.predicate, limit, self.options.memory)?;
+        Ok(found)
+    }
+
     /// The matching elements in C order, in batches of at most `memory` bytes, with decoded values
     /// as [`ValueQuery::points`] returns them. Each is read when it is asked for, all as of the
     /// moment of the arrays.
@@ -463,17 +473,25 @@ impl PreparedQuery {
         limit: Option<u64>,
         memory: u64,
     ) -> Result<QueryPoints> {
+        let (mut found, places) = self.rows(predicate, limit, memory)?;
+        found.positions = positions_of(&places, &self.frame);
+        Ok(found)
+    }
+
+    /// Returns the matching elements without their positions, and their places in the region.
+    fn rows(
+        &self,
+        predicate: &Predicate,
+        limit: Option<u64>,
+        memory: u64,
+    ) -> Result<(QueryPoints, Vec<u64>)> {
         let empty = |at: &usize| Values::new(self.operands[*at].decoding.decoded());
         let empty = self.wanted.iter().map(empty).collect();
         let collector = RowCollector::new(&self.frame, empty, self.row_bytes(), limit, memory);
         self.run(predicate, &collector)?;
         let MatchedRows { places, values } = collector.finish();
-        Ok(QueryPoints {
-            dims: self.frame.dims.clone(),
-            count: places.len() as u64,
-            positions: positions_of(&places, &self.frame),
-            values,
-        })
+        let (dims, count) = (self.frame.dims.clone(), places.len() as u64);
+        Ok((QueryPoints { dims, count, positions: Vec::new(), values }, places))
     }
 
     fn run<C: Collector>(&self, predicate: &Predicate, collector: &C) -> Result<()> {

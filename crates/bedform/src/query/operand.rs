@@ -137,8 +137,6 @@ pub(super) fn packing_of(array: &Array, stored: ValueType) -> Result<PackedMeani
     if let Some(described) = array.described_in_file() {
         return packing::of_foreign(described);
     }
-    // In Zarr v2 the fill value marks missing values; in v3 an attribute does.
-    let fill = array.stored().ok().map(|_| array.metadata()).transpose()?;
-    let fill = fill.filter(|metadata| metadata.zarr_format == 2).map(|of| of.fill_value);
+    let fill = array.missing_fill_value()?;
     packing::of_stored(&array.attributes()?, stored, fill.as_ref())
 }

@@ -136,7 +136,8 @@ impl QueryScan<'_> {
             blocks.iter().filter(|block| !collector.can_skip(&block.bounds)).collect();
         let used = self.predicate.map(Predicate::operands_used).unwrap_or_default();
         let mut counts = self.known_counts(&blocks, worker, collector)?;
-        let undecided = blocks.iter().zip(&counts).filter(|(_, count)| count.is_none());
+        let is_read: Vec<bool> = counts.iter().map(Option::is_none).collect();
+        let undecided = blocks.iter().zip(&is_read).filter(|(_, is_read)| **is_read);
         let undecided: Vec<&BlockBox> = undecided.map(|(block, _)| &block.bounds).collect();
         if !undecided.is_empty() {
             for &at in &used {
@@ -147,6 +148,10 @@ impl QueryScan<'_> {
         let counts: Vec<u64> = counts.into_iter().map(Option::unwrap_or_default).collect();
         let matched: Vec<usize> = (0..blocks.len()).filter(|at| counts[*at] > 0).collect();
         for &at in self.wanted {
+            // Its elements are there if the condition needed them in each of these blocks.
+            if used.contains(&at) && matched.iter().all(|number| is_read[*number]) {
+                continue;
+            }
             self.read(at, worker, matched.iter().map(|number| &blocks[*number].bounds))?;
         }
         let mut parts = Vec::with_capacity(matched.len());

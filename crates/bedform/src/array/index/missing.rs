@@ -10,6 +10,7 @@
 use bedform_format::DataType;
 use bedform_format::base64;
 use bedform_format::json::NUMBER;
+use bedform_format::metadata::FillValue;
 use serde_json::{Map, Number, Value};
 
 use crate::array::{Array, ArrayBacking};
@@ -33,23 +34,26 @@ impl Array {
     /// Those of looking up the array again.
     pub(crate) fn missing_values(&self) -> Result<Vec<Vec<u8>>> {
         let (data_type, mut attributes) = (self.data_type()?, self.attributes()?);
-        if let ArrayBacking::Stored(handle) = &self.backing {
-            let state = handle.state()?;
-            match state.metadata.zarr_format {
-                2 if !state.document["fill_value"].is_null() => {
-                    let fill = state.metadata.fill_value.to_json(data_type);
-                    attributes.insert(FILL_VALUE.to_owned(), fill);
-                }
-                2 => {}
-                _ => {
-                    let decoded = attributes.get(FILL_VALUE).and_then(fill_in_base64);
-                    if let Some(value) = decoded {
-                        attributes.insert(FILL_VALUE.to_owned(), value);
-                    }
-                }
-            }
+        if let Some(fill) = self.missing_fill_value()? {
+            attributes.insert(FILL_VALUE.to_owned(), fill.to_json(data_type));
+        } else if let ArrayBacking::Stored(_) = &self.backing
+            && let Some(value) = attributes.get(FILL_VALUE).and_then(fill_in_base64)
+        {
+            attributes.insert(FILL_VALUE.to_owned(), value);
         }
         Ok(stored_values(data_type, &attributes))
+    }
+
+    /// The fill value of the array if it means that an element is missing: in Zarr v2 it does,
+    /// unless it is null; in v3 attributes alone do.
+    ///
+    /// # Errors
+    /// Those of looking up the array again.
+    pub(crate) fn missing_fill_value(&self) -> Result<Option<FillValue>> {
+        let ArrayBacking::Stored(handle) = &self.backing else { return Ok(None) };
+        let state = handle.state()?;
+        let is_marking = state.metadata.zarr_format == 2 && !state.document["fill_value"].is_null();
+        Ok(is_marking.then(|| state.metadata.fill_value.clone()))
     }
 }
 
