@@ -1,10 +1,10 @@
-//! Builds and renews the value index of arrays: see [`crate::index`].
+//! Builds and renews the value index of arrays: see the module `index`.
 //!
 //! 1. *Lock*: one process at a time builds the index of an array.
 //! 2. *Pages*: for one page of blocks after the other, the objects of its elements are looked at,
 //!    blocks of unchanged objects are copied from the present index, the others are read and
 //!    folded, and the objects are looked at again. An object counts only if both looks agree
-//!    ([`Array::bound_in_part`]). Memory holds one page of ranges.
+//!    (`Array::bound_in_part`). Memory holds one page of ranges.
 //!    With bins, the numbers of its elements are written in place: readers of the present index find by
 //!    its checksums that these are others.
 //! 3. *Publication*: the arrays of level one are published under the next number, and then the

@@ -12,7 +12,7 @@
 //!
 //! # How it works
 //!
-//! The arrays span a [frame](frame::Frame) together, cut into blocks along the chunks of the largest
+//! The arrays span a frame together, cut into blocks along the chunks of the largest
 //! array. A plan leaves out blocks by conditions on coordinates and by ranges of stored values; the
 //! others are read in batches, many blocks at once, through the reads of arrays: so replicas serve
 //! them, the cache keeps their chunks, and traces record them. Values are compared as they are

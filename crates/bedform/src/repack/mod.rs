@@ -3,7 +3,7 @@
 //!
 //! Such a file has chunks with deflate and shuffle, which those tools write everywhere, in row-major
 //! order. Reads of the file that is not there yet are planned and priced as those of any other
-//! file, by a [source](planned) of chunks of the sampled size.
+//! file, by a source of chunks of the sampled size.
 //!
 //! Candidates are the shapes that [`advise`](crate::layout::advise()) compares, those of the array
 //! as it is, and that of cmip7-repack: the array's own chunks, longer along the first axis, of 4 MiB
