@@ -454,7 +454,8 @@ mod tests {
         assert_eq!(of(DataType::Int8, &[-128_i8, 127, 3], &[]), (Some((-128, 127)), 0));
         assert_eq!(of(DataType::UInt64, &[u64::MAX, 5], &[]), (Some((5, u64::MAX)), 0));
         assert_eq!(of(DataType::Int64, &[i64::MIN, 5], &[i64::MIN]), (Some((5, 5)), 1));
-        let many: Vec<i16> = (0..1000).map(|at| (at * 37 % 1000) - 500).collect();
+        let many: Vec<i16> =
+            (0..1000_i32).map(|at| i16::try_from(at * 37 % 1000 - 500).unwrap()).collect();
         assert_eq!(of(DataType::Int16, &many, &[-500]), (Some((-499, 499)), 1));
     }
 

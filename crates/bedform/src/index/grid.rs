@@ -113,7 +113,7 @@ mod tests {
         let layout = StoredLayout {
             grid: ChunkGrid::new(shape, chunk).unwrap(),
             per_object: per_object.to_vec(),
-            codec: ChunkCodec::new(&chain, DataType::Float32, &[1]),
+            codec: ChunkCodec::new(&chain, DataType::Float32, chunk),
             item_size: 4,
             fill: FillValue::Bytes(vec![0; 4]),
         };
