@@ -3,7 +3,7 @@
 use bedform::indexing::{BinChoice, IndexOptions, index_arrays, index_conditions};
 use bedform::{OpenOptions, ValueIndex};
 use bedform_format::ObjectPath;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
@@ -40,7 +40,7 @@ fn bins_of(kind: &str, numbers: Vec<f64>, count: usize) -> PyResult<BinChoice> {
         "count" => BinChoice::Count(count),
         "width" => BinChoice::Width(count),
         "edges" => BinChoice::Edges(numbers),
-        _ => return Err(PyValueError::new_err(format!("bins: {kind}"))),
+        _ => return Err(PyTypeError::new_err(format!("bins: {kind}"))),
     })
 }
 
