@@ -121,5 +121,5 @@ def check_coordinate(name: str, stored: Array, ours: Variable) -> None:
             f"{stored.path}: the append overwrites this coordinate, which relabels the data of the "
             "store: mode='a-' leaves it as it is, mode='a' says that this is meant",
             CoordinateWarning,
-            stacklevel=5,
+            stacklevel=6,
         )

@@ -199,8 +199,6 @@ def test_a_shard_under_commits_is_unknown_until_they_are_settled(tmp_path: Path)
     assert report["objects_left_out"] == 1
     assert known(array, values).sum() == 12
     store.settle()
-    assert known(array, values).sum() == 12
-    assert array.index().arrays[0]["blocks_read"] == 4
     assert known(array, values).all()
 
 
@@ -352,7 +350,9 @@ def test_a_contiguous_variable_has_blocks_of_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rows", [100, 30_000])
 def test_records_of_classic_netcdf_are_indexed(tmp_path: Path, rows: int) -> None:
     values = noise((12, rows, 20), "f8")
-    path = netcdf(tmp_path / "a.nc", values, "scipy")
+    path = tmp_path / "a.nc"
+    classic = {"engine": "netcdf4", "format": "NETCDF3_64BIT", "unlimited_dims": ["time"]}
+    xr.Dataset({"t": (("time", "y", "x"), values)}).to_netcdf(path, **classic)
     bf.index(path)
     with bf.open(path) as file:
         assert known(file["t"], values).all()

@@ -238,12 +238,14 @@ def test_bytes_are_told_by_file_of_an_archive(tmp_path: Path) -> None:
 
 
 def test_other_engines_are_named_and_not_counted(file: str) -> None:
-    other = xr.open_dataset(file, engine="h5netcdf")[["u"]].rename(u="v")
-    with xr.open_dataset(file, engine="bedform") as lazy:
+    with (
+        xr.open_dataset(file, engine="h5netcdf") as opened,
+        xr.open_dataset(file, engine="bedform") as lazy,
+    ):
+        other = opened[["u"]].rename(u="v")
         explained = lazy[["t"]].merge(other).bedform.explain(optimize=False)
     assert explained.to_dict()["foreign"] == ["v"]
     assert "another engine of xarray reads it: v" in str(explained)
-    other.close()
 
 
 def test_counts_of_reads_survive_selections_and_arithmetic(file: str) -> None:

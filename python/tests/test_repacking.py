@@ -166,7 +166,7 @@ def test_a_classic_file_becomes_netcdf4_of_the_classic_model(
 ) -> None:
     path = tmp_path / "classic.nc"
     with xr.open_dataset(maps) as dataset:
-        dataset[["u"]].load().to_netcdf(path, format="NETCDF3_64BIT", engine="scipy")
+        dataset[["u"]].load().to_netcdf(path, format="NETCDF3_64BIT", engine="netcdf4")
     command = advise(path, "--reads", "time=1", "--as", "nccopy")["command"]
     assert command.startswith("nccopy -k nc7 ")
     refused = bedform_command("advise", str(path), "--as", "h5repack")
