@@ -31,11 +31,10 @@ import bedform as bf
 from bedform._internal import keep_experience
 from benchmarks.harness import cold, data
 from benchmarks.harness.report import Report, Table, Verdict, milliseconds
+from benchmarks.harness.rounds import seconds_in_memory
 from benchmarks.harness.statistics import median
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from benchmarks.harness.options import Options
 
 NAME = "advice-commands"
@@ -43,9 +42,6 @@ NEAR = 0.25
 #: Places of each kind of reads, as shares of the room along each axis.
 PLACES = (0.08, 0.31, 0.62, 0.94)
 LARGE, SMALL = (480, 180, 360), (96, 60, 120)
-#: Shorter reads of cached data are repeated for this time.
-SHORT_SECONDS = 2e-3
-OTHER_BYTES = np.zeros(1 << 20)
 
 
 @dataclass(frozen=True)
@@ -165,17 +161,6 @@ def selections(shape: tuple[int, ...], name: str, dims: tuple[str, ...]) -> list
     return found
 
 
-def seconds_of(read: Callable[[], Any]) -> float:
-    """Returns the mean seconds of a read in memory; short reads are repeated."""
-    taken: list[float] = []
-    while sum(taken) < SHORT_SECONDS and len(taken) < 20:
-        OTHER_BYTES[...] += 1
-        began = time.perf_counter()
-        read()
-        taken.append(time.perf_counter() - began)
-    return sum(taken) / len(taken)
-
-
 def measured(
     path: Path, reads: list[dict[str, Any]], expected: np.ndarray[Any, Any] | None, rounds: int
 ) -> dict[str, float]:
@@ -200,7 +185,7 @@ def measured(
                     array[selection]
                     times["cold"].append(time.perf_counter() - began)
                     array[selection]
-                    times["cached"].append(seconds_of(lambda at=selection: array[at]))  # type: ignore[misc]
+                    times["cached"].append(seconds_in_memory(lambda at=selection: array[at]))  # type: ignore[misc]
                 began = time.perf_counter()
                 variable[selection]
                 times["netCDF4"].append(time.perf_counter() - began)

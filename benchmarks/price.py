@@ -29,11 +29,10 @@ import bedform as bf
 from bedform._internal import keep_experience
 from benchmarks.harness import cold, data
 from benchmarks.harness.report import Report, Table, Verdict, milliseconds
+from benchmarks.harness.rounds import seconds_in_memory
 from benchmarks.harness.statistics import median
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from benchmarks.harness.options import Options
 
 NAME = "price"
@@ -63,9 +62,6 @@ OTHER_CACHED = 2
 THROTTLES = {"disk": "", "slow store": "200 MB/s, 3 ms"}
 SLOW_CODECS = ("raw", "blosc")
 SPREAD_MAX, NEAR, FAR = 0.15, 0.25, 2.0
-# Shorter cached reads are repeated for this time.
-SHORT_SECONDS = 2e-3
-OTHER_BYTES = np.zeros(1 << 20)
 NEAR_SHARE, UNSURE_SHARE, READS_MIN = 0.9, 0.1, 120
 
 
@@ -179,20 +175,6 @@ class SameWork:
         self.seconds.append(time.perf_counter() - began)
 
 
-def seconds_of(read: Callable[[], Any]) -> float:
-    """Returns the mean seconds of a read in memory; short reads are repeated, as their times vary.
-
-    Other bytes go through the core's caches between two reads: cached data lie in main memory.
-    """
-    taken: list[float] = []
-    while sum(taken) < SHORT_SECONDS and len(taken) < 20:
-        OTHER_BYTES[...] += 1
-        began = time.perf_counter()
-        read()
-        taken.append(time.perf_counter() - began)
-    return sum(taken) / len(taken)
-
-
 def worker(sources: dict[str, list[str]], rounds: int) -> dict[str, Any]:
     """Refines the profile, predicts all reads, and measures them."""
     values, results, same = field(), [], SameWork()
@@ -223,7 +205,7 @@ def worker(sources: dict[str, list[str]], rounds: int) -> dict[str, Any]:
                             read()
                             seconds.append(time.perf_counter() - began)
                         else:
-                            seconds.append(seconds_of(read))
+                            seconds.append(seconds_in_memory(read))
                     if not np.array_equal(read(), wanted):
                         raise ValueError(f"{name}, {what}: wrong values")
                     key = "predicted_cold_seconds" if is_cold else "predicted_cached_seconds"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from benchmarks.harness.statistics import median
 
@@ -12,6 +15,9 @@ if TYPE_CHECKING:
 
 Samples = dict[str, list[float]]
 ORDER_SEED = 7
+# Shorter reads in memory are repeated for this time.
+SHORT_SECONDS = 2e-3
+OTHER_BYTES = np.zeros(1 << 20)
 
 
 def interleave(engines: list[str], rounds: int, run: Callable[[str], float]) -> Samples:
@@ -34,3 +40,17 @@ def fastest_variant(variants: list[str], tries: int, run: Callable[[str], float]
         return variants[0]
     samples = interleave(variants, tries, run)
     return min(variants, key=lambda variant: median(samples[variant]))
+
+
+def seconds_in_memory(read: Callable[[], Any]) -> float:
+    """Returns the mean seconds of a read in memory; short reads are repeated, as their times vary.
+
+    Other bytes go through the core's caches between two reads: cached data lie in main memory.
+    """
+    taken: list[float] = []
+    while sum(taken) < SHORT_SECONDS and len(taken) < 20:
+        OTHER_BYTES[...] += 1
+        began = time.perf_counter()
+        read()
+        taken.append(time.perf_counter() - began)
+    return sum(taken) / len(taken)
