@@ -18,7 +18,7 @@ use crate::numeric::{BinaryOperation, Numeric, with_number};
 use crate::stored_set::StoredSet;
 use crate::syntax::ArithmeticSign;
 use crate::types::promoted;
-use crate::values::{ScalarValue, ValueSlice, ValueType, Values};
+use crate::values::{Run, ScalarValue, ValueSlice, ValueType, Values};
 
 /// Elements that are decoded at once, so that the steps find them in the cache.
 const TILE: usize = 4096;
@@ -213,13 +213,13 @@ impl ValueDecoding {
     }
 
     /// The elements in the type that `_Unsigned` says.
-    fn viewed_slice<'a>(&self, elements: ValueSlice<'a>) -> Viewed<'a> {
+    fn viewed_slice<'a>(&self, elements: ValueSlice<'a>) -> Run<'a> {
         if self.viewed == self.stored {
-            return Viewed::Same(elements);
+            return Run::Borrowed(elements);
         }
         let mut values = Values::new(self.viewed);
         cast_into(&elements, &mut values);
-        Viewed::Other(values)
+        Run::Owned(values)
     }
 
     fn mask<T: Numeric>(&self, values: &mut [T]) {
@@ -369,20 +369,6 @@ impl ValueDecoding {
             }
         }
         StoredSet::new(self.stored, parts, has_nan)
-    }
-}
-
-enum Viewed<'a> {
-    Same(ValueSlice<'a>),
-    Other(Values),
-}
-
-impl Viewed<'_> {
-    fn as_slice(&self) -> ValueSlice<'_> {
-        match self {
-            Self::Same(slice) => *slice,
-            Self::Other(values) => values.as_slice(),
-        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::elementwise::{binary_in_place, broadcast, cast_into, compare, test, u
 use crate::numeric::{Numeric, with_number};
 use crate::operand::Operand;
 use crate::tree::{Joint, Node, Operation};
-use crate::values::{ValueSlice, ValueType, Values};
+use crate::values::{Run, ValueSlice, ValueType, Values};
 
 /// The elements of a tile.
 const TILE: usize = 4096;
@@ -44,21 +44,6 @@ impl PredicateScratch {
     fn give(&mut self, run: Run<'_>) {
         if let Run::Owned(values) = run {
             self.free.push(values);
-        }
-    }
-}
-
-/// The values of a node in a tile: one for each element, or one for all.
-enum Run<'a> {
-    Borrowed(ValueSlice<'a>),
-    Owned(Values),
-}
-
-impl Run<'_> {
-    fn as_slice(&self) -> ValueSlice<'_> {
-        match self {
-            Self::Borrowed(slice) => *slice,
-            Self::Owned(values) => values.as_slice(),
         }
     }
 }

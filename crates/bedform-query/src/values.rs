@@ -118,7 +118,7 @@ macro_rules! define_values {
 
         impl Values {
             /// Makes a run of one element.
-            pub(crate) fn one(value: ScalarValue) -> Self {
+            pub fn one(value: ScalarValue) -> Self {
                 match value {
                     ScalarValue::Bool(value) => Self::Bool(vec![u8::from(value)]),
                     $(ScalarValue::$variant(value) => Self::$variant(vec![value]),)*
@@ -256,5 +256,20 @@ impl Values {
 impl fmt::Display for ValueType {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.name())
+    }
+}
+
+/// Elements of one type: a slice, or a vector where they had to be computed.
+pub(crate) enum Run<'a> {
+    Borrowed(ValueSlice<'a>),
+    Owned(Values),
+}
+
+impl Run<'_> {
+    pub(crate) fn as_slice(&self) -> ValueSlice<'_> {
+        match self {
+            Self::Borrowed(slice) => *slice,
+            Self::Owned(values) => values.as_slice(),
+        }
     }
 }

@@ -1,12 +1,12 @@
 use bedform_query::{
-    Expression, Operand, Predicate, PredicateScratch, ScalarValue, ValueDecoding, ValueSlice,
-    ValueType, Values,
+    Expression, ExpressionError, Operand, Predicate, PredicateScratch, ScalarValue, ValueDecoding,
+    ValueSlice, ValueType, Values,
 };
 use half::f16;
 
 use crate::model::{Aligned, Random, RandomColumn, Value, column, condition};
 
-fn bound(text: &str, types: &[ValueType]) -> Predicate {
+fn bind(text: &str, types: &[ValueType]) -> Result<Predicate, ExpressionError> {
     let expression = Expression::parse(text).unwrap();
     let operands: Vec<Operand> = expression
         .names()
@@ -14,7 +14,11 @@ fn bound(text: &str, types: &[ValueType]) -> Predicate {
         .zip(types)
         .map(|(name, kind)| Operand { name: (*name).into(), decoding: ValueDecoding::raw(*kind) })
         .collect();
-    expression.bind(&operands).unwrap()
+    expression.bind(&operands)
+}
+
+fn bound(text: &str, types: &[ValueType]) -> Predicate {
+    bind(text, types).unwrap()
 }
 
 fn evaluated(text: &str, columns: &[ValueSlice<'_>]) -> Vec<u8> {
@@ -26,14 +30,7 @@ fn evaluated(text: &str, columns: &[ValueSlice<'_>]) -> Vec<u8> {
 }
 
 fn refused(text: &str, types: &[ValueType]) -> String {
-    let expression = Expression::parse(text).unwrap();
-    let operands: Vec<Operand> = expression
-        .names()
-        .iter()
-        .zip(types)
-        .map(|(name, kind)| Operand { name: (*name).into(), decoding: ValueDecoding::raw(*kind) })
-        .collect();
-    expression.bind(&operands).unwrap_err().message
+    bind(text, types).unwrap_err().message
 }
 
 /// A random expression over random columns, which may be refused.
