@@ -163,6 +163,18 @@ pub(super) fn for_each_run(part: &FoldedPart<'_>, size: usize, act: &mut dyn FnM
     });
 }
 
+/// Puts bytes, an element each, into a box of a larger one, both in C order. Elements without a
+/// place are left out.
+pub(crate) fn put_box(into: &mut [u8], whole: &[u64], start: &[u64], shape: &[u64], bytes: &[u8]) {
+    let mut rest = bytes;
+    each_run(whole, start, shape, &mut |run| {
+        let (of_run, behind) = rest.split_at(run.len().min(rest.len()));
+        rest = behind;
+        let place = into.get_mut(run).filter(|place| place.len() == of_run.len());
+        place.into_iter().for_each(|place| place.copy_from_slice(of_run));
+    });
+}
+
 /// Calls `act` with each run of consecutive elements of a box in a larger one, in C order.
 pub(crate) fn each_run(
     whole: &[u64],

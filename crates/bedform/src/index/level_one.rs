@@ -201,12 +201,7 @@ impl LevelOne {
             let whole = &state.metadata.shape[region.rank()..rank];
             let start = [region.start(), &vec![0; whole.len()]].concat();
             let of_array = Region::new(start, [region.shape(), whole].concat())?;
-            let selection = Selection::from(of_array);
-            let source = ZarrSource { hierarchy: &self.hierarchy, path, state };
-            let read = ReadSource::settled(&source, &state.layout, &self.hierarchy.tuning);
-            let geometry = state.layout.geometry(&selection)?;
-            let deliver = Deliver::Buffer(CopyTarget::new(&mut buffer));
-            read.with_plan(&geometry, |plan| execute(plan, deliver))?;
+            read_box(&self.hierarchy, path, state, of_array, &mut buffer)?;
             elements.push(buffer);
         }
         let parts: Vec<&[u8]> = elements.iter().map(Vec::as_slice).collect();
@@ -215,6 +210,25 @@ impl LevelOne {
         let recorded = number.and_then(|number| self.record.pages.get(number));
         Ok((recorded == Some(&fingerprint)).then_some(LevelOnePage { region, elements }))
     }
+}
+
+/// Reads a box of an array of the index into `buffer`, in C order.
+///
+/// # Errors
+/// Those of reading.
+pub(super) fn read_box(
+    hierarchy: &Hierarchy,
+    path: &ObjectPath,
+    state: &ArrayState,
+    region: Region,
+    buffer: &mut [u8],
+) -> Result<()> {
+    let source = ZarrSource { hierarchy, path, state };
+    let read = ReadSource::settled(&source, &state.layout, &hierarchy.tuning);
+    let geometry = state.layout.geometry(&Selection::from(region))?;
+    let deliver = Deliver::Buffer(CopyTarget::new(buffer));
+    read.with_plan(&geometry, |plan| execute(plan, deliver))?;
+    Ok(())
 }
 
 /// The options with which the groups of an index are read.

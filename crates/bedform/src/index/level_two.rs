@@ -3,21 +3,16 @@
 use bedform_format::checksum::crc32c;
 use bedform_format::index::IndexRecord;
 use bedform_format::{DataType, ObjectPath};
-use bedform_geometry::{Region, Selection};
+use bedform_geometry::Region;
 use bedform_storage::Mode;
 
-use super::level_one::reading;
+use super::level_one::{read_box, reading};
 use super::record::{BINS, directory_of};
 use crate::error::{Error, Result};
 use crate::opening::storage_in_sidecar;
 use crate::options::OpenOptions;
-use crate::plan::copy::CopyTarget;
-use crate::run::deliver::Deliver;
-use crate::run::execute::execute;
-use crate::run::read_source::ReadSource;
 use crate::sidecar::Sidecar;
 use crate::zarr::hierarchy::Hierarchy;
-use crate::zarr::source::ZarrSource;
 use crate::zarr::state::{ArrayState, load};
 
 /// The array, in its group.
@@ -63,17 +58,7 @@ impl LevelTwo {
         let elements = block.len().filter(|_| inside)?;
         // The record bounds the elements of a block.
         let mut numbers = vec![0; usize::try_from(elements).ok()?];
-        self.read(&Selection::from(block), &mut numbers).ok()?;
+        read_box(&self.hierarchy, &self.path, &self.state, block, &mut numbers).ok()?;
         (crc32c(&numbers) == checksum).then_some(numbers)
-    }
-
-    fn read(&self, selection: &Selection, numbers: &mut [u8]) -> Result<()> {
-        let Self { hierarchy, path, state } = self;
-        let source = ZarrSource { hierarchy, path, state };
-        let read = ReadSource::settled(&source, &state.layout, &hierarchy.tuning);
-        let geometry = state.layout.geometry(selection)?;
-        let deliver = Deliver::Buffer(CopyTarget::new(numbers));
-        read.with_plan(&geometry, |plan| execute(plan, deliver))?;
-        Ok(())
     }
 }

@@ -52,7 +52,7 @@ pub(crate) use bedform_format::index::{
     EDGES_MAX, INDEXED_OBJECTS_MAX, IndexRecord, MISSING_BIN, UNKNOWN_BIN, page_fingerprint,
 };
 pub(crate) use bins::BinEdges;
-pub(crate) use fold::{BlockFold, FoldedPart, RangeFold, each_run};
+pub(crate) use fold::{BlockFold, FoldedPart, RangeFold, each_run, put_box};
 pub(crate) use grid::BlockGrid;
 pub(crate) use level_one::{BlockBins, LevelOne, described_arrays};
 pub(crate) use level_two::{LevelTwo, NUMBERS};

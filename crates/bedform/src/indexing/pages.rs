@@ -5,7 +5,7 @@ use bedform_format::checksum::crc32c;
 use bedform_geometry::{ChunkGrid, Region, delinearize, linearize};
 
 use crate::array::index::{FoldedBlock, ValueIndex};
-use crate::index::{BlockBins, MISSING_BIN, UNKNOWN_BIN, each_run};
+use crate::index::{BlockBins, MISSING_BIN, UNKNOWN_BIN, put_box};
 
 /// The values of a page, in the machine's byte order.
 pub(super) struct PageValues {
@@ -174,14 +174,8 @@ impl PageBins {
         let elements = self.elements.len().and_then(|count| usize::try_from(count).ok());
         self.numbers.resize(elements.unwrap_or(0), UNKNOWN_BIN);
         let start = block.start().iter().zip(self.elements.start()).map(|(at, page)| at - page);
-        let mut rest = numbers;
-        let start: Vec<u64> = start.collect();
-        each_run(self.elements.shape(), &start, block.shape(), &mut |run| {
-            let (of_run, behind) = rest.split_at(run.len().min(rest.len()));
-            rest = behind;
-            let place = self.numbers.get_mut(run).filter(|place| place.len() == of_run.len());
-            place.into_iter().for_each(|place| place.copy_from_slice(of_run));
-        });
+        let (start, page): (Vec<u64>, _) = (start.collect(), self.elements.shape());
+        put_box(&mut self.numbers, page, &start, block.shape(), numbers);
     }
 }
 

@@ -2,12 +2,11 @@
 
 use bedform_geometry::{Region, element_count};
 use bedform_query::{
-    LeftOutValues, ScalarValue, ValueDecoding, ValueRange, ValueType, bin_ranges, common_range,
-    range_of,
+    LeftOutValues, ScalarValue, ValueDecoding, ValueRange, ValueType, Values, bin_ranges,
+    common_range, range_of,
 };
 
 use super::binned::{IndexedBlock, KnownBins};
-use super::edges::scalars_of;
 use super::frame::Frame;
 use super::operand::QueryOperand;
 use crate::array::index::{BlockRange, ValueIndex};
@@ -37,7 +36,7 @@ impl IndexRanges {
         let value_type = operand.decoding.stored();
         let Some(index) = operand.array.value_index()? else { return Ok(None) };
         let left_out = index.missing_values().iter();
-        let left_out = left_out.filter_map(|bytes| scalars_of(value_type, bytes, |of| of.get(0)));
+        let left_out = left_out.filter_map(|bytes| scalar_of(value_type, bytes));
         let hides_missing = match operand.decoding.left_out(&left_out.collect::<Vec<_>>()) {
             LeftOutValues::Missing => false,
             LeftOutValues::SomeMissing => true,
@@ -46,8 +45,8 @@ impl IndexRanges {
         // Boxes of the index are boxes of the frame only if both have the same axes.
         let edges = index.edges().filter(|_| operand.dims == frame.dims);
         let bins = edges.and_then(|edges| {
-            let scalar = |edge: &Vec<u8>| scalars_of(value_type, edge, |of| of.get(0));
-            bin_ranges(value_type, &edges.edges().iter().map(scalar).collect::<Option<Vec<_>>>()?)
+            let edges = edges.edges().iter().map(|edge| scalar_of(value_type, edge));
+            bin_ranges(value_type, &edges.collect::<Option<Vec<_>>>()?)
         });
         Ok(Some(Self { index, value_type, hides_missing, bins }))
     }
@@ -57,11 +56,13 @@ impl IndexRanges {
         let bounds = ranges.iter().filter_map(|range| range.least_and_greatest.as_ref());
         let bytes: Vec<u8> =
             bounds.flat_map(|(least, greatest)| [least, greatest]).flatten().copied().collect();
-        scalars_of(self.value_type, &bytes, |values| match values.len() {
+        let values = Values::of_bytes(self.value_type, &bytes)?;
+        let values = values.as_slice();
+        match values.len() {
             // Zeros keep their signs.
             2 => values.get(0).zip(values.get(1)),
             _ => range_of(&ValueDecoding::raw(self.value_type), values).0,
-        })
+        }
     }
 }
 
@@ -135,4 +136,9 @@ impl IndexRanges {
         };
         Some(ValueRange { least_and_greatest, missing })
     }
+}
+
+/// Returns the element in these bytes, in native byte order.
+fn scalar_of(value_type: ValueType, bytes: &[u8]) -> Option<ScalarValue> {
+    Values::of_bytes(value_type, bytes)?.as_slice().get(0)
 }

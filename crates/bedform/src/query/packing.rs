@@ -7,7 +7,7 @@ use bedform_format::DataType;
 use bedform_format::chunk_map::{AttributeValues, ForeignArray, ForeignAttribute};
 use bedform_format::metadata::FillValue;
 use bedform_format::{Endian, base64, json};
-use bedform_query::{AttributeNumber, Packing, ScalarValue, ValueSlice, ValueType};
+use bedform_query::{AttributeNumber, Packing, ValueType, Values};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
@@ -159,11 +159,8 @@ fn numbers_of(values: &AttributeValues) -> Vec<AttributeNumber> {
 
 /// Returns elements in native byte order as numbers of their type.
 fn numbers_of_bytes(value_type: ValueType, bytes: &[u8]) -> Vec<AttributeNumber> {
-    let scalar = |element: &[u8]| -> Option<ScalarValue> {
-        let mut aligned = [0_u64];
-        let room = zerocopy::IntoBytes::as_mut_bytes(&mut aligned[..]);
-        room.get_mut(..element.len())?.copy_from_slice(element);
-        ValueSlice::of_bytes(value_type, &room[..element.len()])?.get(0)
-    };
-    bytes.chunks_exact(value_type.bytes()).filter_map(scalar).map(AttributeNumber::Typed).collect()
+    let whole = bytes.len() - bytes.len() % value_type.bytes();
+    let Some(values) = Values::of_bytes(value_type, &bytes[..whole]) else { return Vec::new() };
+    let values = values.as_slice();
+    (0..values.len()).filter_map(|at| values.get(at)).map(AttributeNumber::Typed).collect()
 }

@@ -10,7 +10,7 @@ use bedform_geometry::{ChunkGrid, Region, Selection, element_count, linearize};
 use crate::array::Array;
 use crate::array::visit::VisitedChunk;
 use crate::error::{Error, ErrorKind, Result};
-use crate::index::{BinEdges, BlockFold, FoldedPart, RangeFold, UNKNOWN_BIN, each_run};
+use crate::index::{BinEdges, BlockFold, FoldedPart, RangeFold, UNKNOWN_BIN, put_box};
 
 /// Attempts to read a box while the store is settled.
 const ATTEMPTS_MAX: usize = 8;
@@ -83,13 +83,7 @@ impl FoldedBlock {
     fn place(&mut self, numbers: &[u8], block: &[u64], start: &[u64], shape: &[u64]) {
         let elements = element_count(block).and_then(|count| usize::try_from(count).ok());
         self.numbers.resize(elements.unwrap_or(0), UNKNOWN_BIN);
-        let mut rest = numbers;
-        each_run(block, start, shape, &mut |run| {
-            let (of_run, behind) = rest.split_at(run.len().min(rest.len()));
-            rest = behind;
-            let place = self.numbers.get_mut(run).filter(|place| place.len() == of_run.len());
-            place.into_iter().for_each(|place| place.copy_from_slice(of_run));
-        });
+        put_box(&mut self.numbers, block, start, shape, numbers);
     }
 }
 
