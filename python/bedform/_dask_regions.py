@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +66,7 @@ class RegionPool:
         self._client = client
         name, place = source
         self._job = {
-            "source": _absolute(place) if isinstance(place, str) else [*map(_absolute, place)],
+            "source": absolute_places(place),
             "is_pattern": isinstance(place, PatternPaths),
             "name": _shown.encodable(without_query(name)),
             "given": dict(given),
@@ -90,6 +91,13 @@ class RegionPool:
     def cancel(self) -> None:
         """Cancels unfinished tasks."""
         self._tasks.cancel()
+
+
+def absolute_places(place: Any) -> Any:
+    """Returns a path, or each of a list, as an absolute one for other processes."""
+    if isinstance(place, (list, tuple)):
+        return [_absolute(os.fspath(one)) for one in place]
+    return _absolute(os.fspath(place))
 
 
 def _absolute(place: str) -> str:

@@ -8,7 +8,8 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from bedform import _internal
+from bedform import _dask_cluster, _internal
+from bedform._dask_regions import absolute_places
 from bedform._errors import BedformError, WrongTypeError, engine_call
 from bedform._opening import open_place
 from bedform._sidecar import warn_of_sidecars
@@ -84,6 +85,7 @@ def index(
     anew: bool = False,
     concat_dim: str | None = None,
     compat: Literal["equals", "override"] = "equals",
+    dask: Any = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> IndexReport:
     """Build the value index of arrays: least and greatest values of blocks; the data do not change.
@@ -119,8 +121,12 @@ def index(
         Read all blocks, also those of unchanged objects.
     concat_dim, compat
         As in :func:`bedform.open`.
+    dask
+        A ``distributed.Client``, or the address of a scheduler, whose workers build the indexes,
+        each that of an array after another. Of a path only. Arrays that are done when the call is
+        stopped stay; the same call goes on with the others.
     progress
-        Called with the bytes of elements done, and their total.
+        Called with the bytes of elements done, and their total; with ``dask`` after each array.
 
     Returns
     -------
@@ -146,7 +152,7 @@ def index(
     >>> xr.Dataset({"t": (("time", "lat", "lon"), values)}).to_netcdf(path, engine="h5netcdf")
     >>> report = bf.index(path)
     >>> [(array["array"], array["blocks"]) for array in report.arrays]
-    [('t', 1)]
+    [('t', 8)]
     """
     names = _names(arrays)
     if not isinstance(path_or_store, (str, bytes, os.PathLike, list, tuple)):
@@ -155,6 +161,8 @@ def index(
             raise WrongTypeError(
                 f"index takes a path, a store or an array of Bedform, not {path_or_store!r:.100}"
             )
+        if dask is not None:
+            raise WrongTypeError("index with dask= takes a path, which the workers open")
         report: IndexReport = (
             own(bins=bins, anew=anew, progress=progress)
             if names is None
@@ -162,8 +170,59 @@ def index(
         )
         return report
     joined: dict[str, Any] = {"concat_dim": concat_dim, "compat": compat}
+    if dask is not None:
+        return _index_on_cluster(path_or_store, names, bins, joined, anew, dask, progress)
     with open_place(path_or_store, **joined, replicas=False, prefetch=False) as store:
         return index_opened(store, names, bins, anew=anew, progress=progress)
+
+
+def _index_on_cluster(
+    path: Any,
+    names: Sequence[str] | None,
+    bins: Bins,
+    joined: dict[str, Any],
+    anew: bool,
+    dask: Any,
+    progress: Callable[[int, int], object] | None,
+) -> IndexReport:
+    """Builds the indexes of arrays by the workers of a cluster, one array in each at a time."""
+    if bins is not None and bins is not False and not isinstance(bins, (str, int)):
+        bins = list(bins)
+    _bins_of(bins)
+    place = absolute_places(path)
+    with open_place(path, **joined, replicas=False, prefetch=False) as store:
+        sizes = {
+            name: array.size * array.dtype.itemsize
+            for name, array in store.arrays().items()
+            if array.dtype.kind in "biuf" and (names is None or name in names)
+        }
+        for name in names or ():
+            # The array of this name that does not exist, or is no numbers, has an error of its own.
+            sizes.setdefault(name, 0)
+    made: dict[str, dict[str, Any]] = {}
+    with _dask_cluster.connected(dask) as client:
+        tasks = _dask_cluster.Tasks(client, "index")
+        try:
+            # The largest begin first, so that none of them is left to a single worker at the end.
+            for name in sorted(sizes, key=sizes.__getitem__, reverse=True):
+                tasks.submit(_index_in_worker, place, joined, name, bins, anew, tag=name)
+            while tasks.count:
+                for name, arrays in tasks.ended():
+                    made[name] = arrays[0]
+                    if progress is not None:
+                        progress(sum(sizes[one] for one in made), sum(sizes.values()))
+        finally:
+            tasks.cancel()
+    return IndexReport([made[name] for name in sizes])
+
+
+def _index_in_worker(
+    place: Any, joined: dict[str, Any], name: str, bins: Bins, anew: bool
+) -> list[dict[str, Any]]:
+    """Runs in a worker: builds the index of one array."""
+    threads = _dask_cluster.threads_of_worker()
+    with open_place(place, **joined, replicas=False, prefetch=False, threads=threads) as store:
+        return index_opened(store, [name], bins, anew=anew, progress=None).arrays
 
 
 def index_opened(

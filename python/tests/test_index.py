@@ -265,7 +265,7 @@ def test_parts_of_large_chunks_are_blocks(tmp_path: Path) -> None:
     values = noise((24, 200, 300))
     array = written_by_zarr(tmp_path / "s.zarr", values, (12, 200, 300))
     array.index()
-    assert index_of(array)["block"] == [2, 200, 300]
+    assert index_of(array)["block"] == [2, 50, 75]
     assert known(array, values).all()
 
 
@@ -343,7 +343,7 @@ def test_a_contiguous_variable_has_blocks_of_rows(tmp_path: Path) -> None:
         file.create_dataset("t", data=values)
     bf.index(tmp_path / "a.h5")
     with bf.open(tmp_path / "a.h5") as file:
-        assert known(file["t"], values).shape == (8, 1, 1)
+        assert index_of(file["t"])["block"] == [1, 81, 100]
         assert known(file["t"], values).all()
 
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from .._errors import InvalidArgumentError
 from .._index import Bins, IndexReport, index_opened
+from .._index import index as build_index
 from .._text import format_bytes
 from ._output import (
     CompatOption,
@@ -49,6 +50,10 @@ def index(
     ] = False,
     concat_dim: ConcatOption = None,
     compat: CompatOption = "equals",
+    dask: Annotated[
+        str | None,
+        typer.Option("--dask", metavar="ADDRESS", help="Scheduler whose workers build it."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Note the least and greatest values of parts of each array, so that queries skip the rest.
@@ -71,7 +76,19 @@ def index(
             open_source(path, concat_dim, compat) as store,
             progress("indexing") as report,
         ):
-            done = index_opened(store, array, bins_of(bins), anew=anew, progress=report)
+            if dask is None:
+                done = index_opened(store, array, bins_of(bins), anew=anew, progress=report)
+            else:
+                done = build_index(
+                    path,
+                    array,
+                    bins_of(bins),
+                    anew=anew,
+                    concat_dim=concat_dim,
+                    compat=compat,  # type: ignore[arg-type]
+                    dask=dask,
+                    progress=report,
+                )
     except KeyboardInterrupt:
         note("arrays that are done are kept; the one in progress has its earlier index, if any")
         raise

@@ -24,7 +24,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Limits;
-use crate::checksum::{Fingerprint, crc32c};
+use crate::checksum::{Crc64, Fingerprint, crc32c};
 use crate::chunk_map::SourceVersion;
 use crate::chunk_map::wire::MapReader;
 use crate::replica::{SourceObject, SourceObjects};
@@ -45,6 +45,8 @@ pub const EDGES_MAX: usize = 253;
 pub const MISSING_BIN: u8 = 255;
 /// The value of elements whose bin is unknown: the fill value of their array.
 pub const UNKNOWN_BIN: u8 = 254;
+/// Largest number of elements of a block with tails.
+pub const TAILED_BLOCK_MAX: u64 = 1 << 16;
 /// Largest number of blocks of a page.
 pub const PAGE_BLOCKS_MAX: u64 = 1 << 20;
 /// Largest number of objects of one array that a record lists.
@@ -77,6 +79,9 @@ pub struct IndexRecord {
     /// Name of the directory with the Zarr group of the bins; empty without level two.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub bins: String,
+    /// True if level two has the values of the elements in the outermost bins.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tails: bool,
     /// Size of the group in storage in bytes.
     pub stored_bytes: u64,
     /// Time of its creation, in seconds since 1970.
@@ -91,12 +96,14 @@ pub struct IndexRecord {
     pub objects: Vec<SourceObject>,
 }
 
-/// Returns the fingerprint of a page: the elements of each array in it, little-endian.
+/// Returns the fingerprint of a page: of the number of bytes and the CRC-64 of each array's elements
+/// in it, little-endian.
 pub fn page_fingerprint(arrays: &[&[u8]]) -> u128 {
     let mut fingerprint = Fingerprint::new();
     for bytes in arrays {
-        fingerprint.update_numbers(&[bytes.len() as u64]);
-        fingerprint.update(bytes);
+        let mut checksum = Crc64::new();
+        checksum.update(bytes);
+        fingerprint.update_numbers(&[bytes.len() as u64, checksum.finish()]);
     }
     fingerprint.finish()
 }
@@ -110,6 +117,11 @@ impl IndexRecord {
     /// Returns the number of blocks along each axis.
     pub fn grid_shape(&self) -> Vec<u64> {
         counts(&self.array_shape, &self.block_shape)
+    }
+
+    /// The most elements of a block: positions in a block with tails have 16 bits.
+    fn block_max(&self) -> u64 {
+        if self.tails { TAILED_BLOCK_MAX } else { u64::from(u32::MAX) }
     }
 
     /// Encodes the record; `None` if its objects have different numbers of coordinates.
@@ -200,7 +212,7 @@ impl IndexRecord {
         };
         let has_bins = !self.edges.is_empty();
         let are_names = is_name(&self.group)
-            && if has_bins { is_name(&self.bins) } else { self.bins.is_empty() };
+            && if has_bins { is_name(&self.bins) } else { self.bins.is_empty() && !self.tails };
         if rank > limits.rank_max
             || !are_names
             || !is_shape(&self.block_shape)
@@ -215,7 +227,7 @@ impl IndexRecord {
             && self.edges.len() <= EDGES_MAX
             && self.objects.len() <= INDEXED_OBJECTS_MAX
             && of_page.is_some_and(|blocks| blocks <= PAGE_BLOCKS_MAX)
-            && product(&self.block_shape).is_some_and(|elements| elements <= u64::from(u32::MAX))
+            && product(&self.block_shape).is_some_and(|elements| elements <= self.block_max())
             && pages == Some(self.pages.len() as u64)
     }
 }
@@ -288,6 +300,7 @@ mod tests {
             page_shape: vec![1, 2],
             edges: vec!["0000".into(), "0500".into()],
             bins: "00000002".into(),
+            tails: true,
             stored_bytes: 100,
             made: 7,
             key: "k".into(),
@@ -324,6 +337,13 @@ mod tests {
         let edges = vec!["00".to_owned(); EDGES_MAX + 1];
         assert!(decoded(IndexRecord { edges, ..record() }).is_none());
         assert!(decoded(IndexRecord { pages: vec![1], ..record() }).is_none());
+        let wide = IndexRecord {
+            array_shape: vec![TAILED_BLOCK_MAX + 1, 2],
+            block_shape: vec![TAILED_BLOCK_MAX + 1, 1],
+            ..record()
+        };
+        assert!(decoded(IndexRecord { tails: false, ..wide.clone() }).is_some());
+        assert!(decoded(wide).is_none());
         assert!(decoded(IndexRecord { block_shape: vec![0, 3], ..record() }).is_none());
         assert!(decoded(IndexRecord { page_shape: vec![1], ..record() }).is_none());
         let large = vec![1 << 20, 2];

@@ -278,16 +278,6 @@ impl Array {
         }
     }
 
-    /// The shape of the boxes in which a query reads the array: the blocks of its index.
-    ///
-    /// # Errors
-    /// Those of looking up the array again.
-    pub(crate) fn query_block(&self) -> Result<Vec<u64>> {
-        let form = self.index_form()?;
-        let whole = || self.shape();
-        form.map_or_else(whole, |form| Ok(form.grid.chunk_shape().to_vec()))
-    }
-
     /// The array's metadata.
     ///
     /// # Errors

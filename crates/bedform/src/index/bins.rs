@@ -8,14 +8,19 @@
 use bedform_format::DataType;
 use bedform_format::index::{EDGES_MAX, MISSING_BIN};
 
-use super::fold::{FoldedNumber, FoldedPart, Half, RangeFold, for_each_run, of_type};
+use super::fold::{BlockFold, FoldedNumber, Half, RangeFold, of_type};
 
 /// Elements that are compared with all edges at a time: their numbers stay in the nearest cache.
 const TILE: usize = 2048;
+/// Cells of edges; the first and the last have values outside the edges.
+const CELLS: usize = 256;
+/// With more edges in a cell, other ways are faster.
+const CELL_EDGES_MAX: usize = 3;
 /// With more edges, a search for each element is faster than comparing it with every edge.
 const COMPARED_EDGES_MAX: usize = 48;
-/// Shares of the values below the outermost edges of many bins: queries ask for tails.
-const TAILS: [f64; 2] = [0.001, 0.01];
+/// Shares of the values below the outermost edges of many bins: queries ask for tails, and the index
+/// has the values of the outermost bins.
+const TAILS: [f64; 2] = [0.0025, 0.01];
 /// From so many bins on two at each end are tails.
 const TAILED_BINS_MIN: usize = 8;
 
@@ -25,16 +30,22 @@ pub(crate) struct BinEdges {
     data_type: DataType,
     /// Stored values in the machine's byte order. An edge of zero is -0.0.
     edges: Vec<Vec<u8>>,
+    /// True if the outermost bins have few values, and the index has these.
+    has_tails: bool,
 }
 
 impl BinEdges {
-    /// Makes edges of stored values in the machine's byte order, in any order. `None` without any,
+    /// Makes edges, without tails, of stored values in the machine's byte order, in any order. `None` without any,
     /// for more than [`EDGES_MAX`], and for NaN.
     pub(crate) fn new(data_type: DataType, edges: &[Vec<u8>]) -> Option<Self> {
         let mut found = None;
         of_type!(data_type, T => found = sorted_edges::<T>(edges));
         let edges: Vec<Vec<u8>> = found?;
-        (1..=EDGES_MAX).contains(&edges.len()).then_some(Self { data_type, edges })
+        (1..=EDGES_MAX).contains(&edges.len()).then_some(Self {
+            data_type,
+            edges,
+            has_tails: false,
+        })
     }
 
     /// Chooses the edges of at most `bins` bins by a sample of elements, so that each has about as
@@ -43,7 +54,8 @@ impl BinEdges {
     pub(crate) fn of_sample(fold: &RangeFold, sample: &[u8], bins: usize) -> Option<Self> {
         let mut edges = Vec::new();
         of_type!(fold.data_type(), T => edges = quantiles::<T>(fold, sample, bins));
-        Self::new(fold.data_type(), &edges)
+        let found = Self::new(fold.data_type(), &edges)?;
+        Some(found.with_tails(bins >= TAILED_BINS_MIN))
     }
 
     /// Reads edges as a record lists them; `None` unless they ascend.
@@ -70,35 +82,141 @@ impl BinEdges {
         self.edges.len() + 1
     }
 
-    /// Writes the number of the bin of each element of a part of a chunk, in C order of the part.
-    pub(crate) fn number(&self, fold: &RangeFold, part: &FoldedPart<'_>, numbers: &mut Vec<u8>) {
-        numbers.clear();
-        of_type!(self.data_type, T => self.number_of::<T>(fold, part, numbers));
+    /// True if the index has the values of the elements in the outermost bins.
+    pub(crate) fn has_tails(&self) -> bool {
+        self.has_tails
+    }
+
+    /// Returns these edges for an index with the values of the outermost bins, or without.
+    pub(crate) fn with_tails(self, has_tails: bool) -> Self {
+        Self { has_tails, ..self }
+    }
+
+    /// True for the number of an outermost bin.
+    pub(crate) fn is_outermost(&self, number: u8) -> bool {
+        number == 0 || usize::from(number) == self.edges.len()
+    }
+
+    /// Returns the number of the bin of each of these elements, whose range is `range`.
+    pub(crate) fn number(&self, fold: &RangeFold, elements: &[u8], range: &BlockFold) -> Vec<u8> {
+        let mut numbers = Vec::new();
+        of_type!(self.data_type, T => self.number_of::<T>(fold, elements, range, &mut numbers));
+        numbers
     }
 
     fn number_of<T: FoldedNumber>(
         &self,
         fold: &RangeFold,
-        part: &FoldedPart<'_>,
+        elements: &[u8],
+        range: &BlockFold,
         numbers: &mut Vec<u8>,
     ) {
         let edges: Vec<T> = self.edges.iter().map(|edge| T::read(edge)).collect();
+        let count = elements.len() / T::BYTES;
+        let Some((least, greatest)) = range.values(T::BYTES) else {
+            return numbers.resize(count, MISSING_BIN);
+        };
+        // Elements are compared with the edges between them alone.
+        let below = |value: T| edges.partition_point(|edge| !value.is_less(*edge));
+        let (first, last) = (below(T::read(least)), below(T::read(greatest)));
+        let base = u8::try_from(first).unwrap_or(u8::MAX);
+        let edges = &edges[first..last];
+        if edges.is_empty() && range.missing == 0 {
+            return numbers.resize(count, base);
+        }
         let missing: Vec<T> = fold.missing_values().iter().map(|value| T::read(value)).collect();
         let mut values: Vec<T> = Vec::with_capacity(TILE);
-        for_each_run(part, T::BYTES, &mut |run| {
-            for tile in run.chunks(TILE * T::BYTES) {
-                values.clear();
-                values.extend(tile.chunks_exact(T::BYTES).map(T::read));
-                let from = numbers.len();
-                numbers.resize(from + values.len(), 0);
-                number_tile(&values, &edges, &missing, &mut numbers[from..]);
+        numbers.reserve_exact(count);
+        let cells = EdgeCells::new(edges);
+        for tile in elements.chunks(TILE * T::BYTES) {
+            values.clear();
+            values.extend(tile.chunks_exact(T::BYTES).map(T::read));
+            let from = numbers.len();
+            numbers.resize(from + values.len(), base);
+            match &cells {
+                Some(cells) => cells.number_tile(&values, &mut numbers[from..]),
+                None => number_tile(&values, edges, &mut numbers[from..]),
             }
-        });
+            set_missing(&values, &missing, &mut numbers[from..]);
+        }
     }
 }
 
-/// Writes the numbers of the bins of some elements; `numbers` holds zeros.
-fn number_tile<T: FoldedNumber>(values: &[T], edges: &[T], missing: &[T], numbers: &mut [u8]) {
+/// A table of edges: values fall into cells by a function that never decreases, and are compared
+/// with the edges of their cell alone.
+struct EdgeCells<T> {
+    /// The value at which the first cell begins, and cells per unit.
+    start: f64,
+    scale: f64,
+    /// The number of edges in the cells before each.
+    before: [u8; CELLS],
+    /// The edges, and behind them values that are at least each value.
+    edges: Vec<T>,
+    /// The most edges of a cell.
+    most: usize,
+}
+
+impl<T: FoldedNumber> EdgeCells<T> {
+    /// Divides edges into cells; `None` if comparing with all edges is as fast.
+    fn new(edges: &[T]) -> Option<Self> {
+        let [first, _, .., last] = edges else { return None };
+        let start = first.position();
+        #[allow(clippy::cast_precision_loss, reason = "a small number")]
+        let scale = (CELLS - 2) as f64 / (last.position() - start);
+        if !scale.is_finite() || scale <= 0.0 || !start.is_finite() {
+            return None;
+        }
+        let mut cells = Self { start, scale, before: [0; CELLS], edges: edges.to_vec(), most: 0 };
+        let mut counts = [0_u8; CELLS];
+        for edge in edges {
+            counts[cells.cell(*edge)] += 1;
+        }
+        let mut sum = 0;
+        for (before, count) in cells.before.iter_mut().zip(counts) {
+            *before = sum;
+            sum += count;
+        }
+        cells.most = counts.into_iter().max().map_or(0, usize::from);
+        cells.edges.resize(edges.len() + cells.most, T::GREATEST);
+        (cells.most <= CELL_EDGES_MAX).then_some(cells)
+    }
+
+    fn cell(&self, value: T) -> usize {
+        // Casts of numbers outside saturate, and that of NaN is 0.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let cell = ((value.position() - self.start) * self.scale + 1.0) as usize;
+        cell.min(CELLS - 1)
+    }
+
+    /// Adds to each number that of the edges that are at most the value.
+    fn number_tile(&self, values: &[T], numbers: &mut [u8]) {
+        let count = self.edges.len() - self.most;
+        for (number, value) in numbers.iter_mut().zip(values) {
+            let before = self.before[self.cell(*value)];
+            let mut found = before;
+            for next in 0..self.most {
+                let at = usize::from(before) + next;
+                found += u8::from(at < count && !value.is_less(self.edges[at]));
+            }
+            *number += found;
+        }
+    }
+}
+
+/// Gives missing elements the number of their bin.
+fn set_missing<T: FoldedNumber>(values: &[T], missing: &[T], numbers: &mut [u8]) {
+    for (number, value) in numbers.iter_mut().zip(values) {
+        *number = if value.is_nan() { MISSING_BIN } else { *number };
+    }
+    for missing in missing {
+        for (number, value) in numbers.iter_mut().zip(values) {
+            *number = if value == missing { MISSING_BIN } else { *number };
+        }
+    }
+}
+
+/// Adds to each number that of the edges that are at most the value.
+fn number_tile<T: FoldedNumber>(values: &[T], edges: &[T], numbers: &mut [u8]) {
     if edges.len() <= COMPARED_EDGES_MAX {
         for edge in edges {
             for (number, value) in numbers.iter_mut().zip(values) {
@@ -108,15 +226,7 @@ fn number_tile<T: FoldedNumber>(values: &[T], edges: &[T], missing: &[T], number
     } else {
         for (number, value) in numbers.iter_mut().zip(values) {
             let found = edges.partition_point(|edge| !value.is_less(*edge));
-            *number = u8::try_from(found).unwrap_or(u8::MAX);
-        }
-    }
-    for (number, value) in numbers.iter_mut().zip(values) {
-        *number = if value.is_nan() { MISSING_BIN } else { *number };
-    }
-    for missing in missing {
-        for (number, value) in numbers.iter_mut().zip(values) {
-            *number = if value == missing { MISSING_BIN } else { *number };
+            *number += u8::try_from(found).unwrap_or(0);
         }
     }
 }
@@ -195,11 +305,8 @@ mod tests {
         let missing: Vec<Vec<u8>> =
             missing.iter().map(|value| value.to_ne_bytes().to_vec()).collect();
         let fold = RangeFold::new(DataType::Float32, &missing).unwrap();
-        let (elements, count) = (bytes(values), [values.len() as u64]);
-        let part = FoldedPart { elements: &elements, chunk: &count, start: &[0], shape: &count };
-        let mut found = Vec::new();
-        edges.number(&fold, &part, &mut found);
-        found
+        let elements = bytes(values);
+        edges.number(&fold, &elements, &fold.of(&elements))
     }
 
     #[test]
@@ -247,7 +354,7 @@ mod tests {
         let numbers = numbers(&found, &values, &[]);
         let counts: Vec<usize> =
             (0..20).map(|bin| numbers.iter().filter(|number| **number == bin).count()).collect();
-        assert_eq!((counts[0], counts[1], counts[18], counts[19]), (100, 900, 900, 100));
+        assert_eq!((counts[0], counts[1], counts[18], counts[19]), (250, 750, 750, 250));
         assert!(counts[2..18].iter().all(|count| (6120..6130).contains(count)), "{counts:?}");
         assert!(BinEdges::of_sample(&fold, &bytes(&[3.0; 50]), 20).is_none());
         assert!(BinEdges::of_sample(&fold, &bytes(&[f32::NAN; 50]), 20).is_none());

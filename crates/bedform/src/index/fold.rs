@@ -4,6 +4,7 @@
 //! compared as numbers. A bound of zero gets the sign that makes the range wider, so that an
 //! expression such as `1 / x` finds both infinities.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use bedform_format::DataType;
@@ -115,14 +116,25 @@ impl RangeFold {
         extremes.merge_into(into);
     }
 
-    /// Returns the range of one value, for elements that are all the same.
-    #[cfg(test)]
-    fn of(&self, elements: &[u8]) -> BlockFold {
+    /// Returns the range of some elements.
+    pub(crate) fn of(&self, elements: &[u8]) -> BlockFold {
         let count = [(elements.len() / self.data_type.item_size().unwrap_or(1)) as u64];
         let mut found = BlockFold::default();
         let part = FoldedPart { elements, chunk: &count, start: &[0], shape: &count };
         self.add(&part, &mut found);
         found
+    }
+}
+
+impl<'a> FoldedPart<'a> {
+    /// Returns the elements of the box, of `item` bytes each, one behind the other.
+    pub(crate) fn gathered(&self, item: usize) -> Cow<'a, [u8]> {
+        if self.chunk == self.shape {
+            return Cow::Borrowed(self.elements);
+        }
+        let mut found = Vec::new();
+        for_each_run(self, item, &mut |run| found.extend_from_slice(run));
+        Cow::Owned(found)
     }
 }
 
@@ -156,7 +168,7 @@ impl BlockFold {
 }
 
 /// Calls `act` with each run of consecutive elements of a part.
-pub(super) fn for_each_run(part: &FoldedPart<'_>, size: usize, act: &mut dyn FnMut(&[u8])) {
+fn for_each_run(part: &FoldedPart<'_>, size: usize, act: &mut dyn FnMut(&[u8])) {
     let FoldedPart { elements, chunk, start, shape } = *part;
     each_run(chunk, start, shape, &mut |run| {
         act(elements.get(run.start * size..run.end * size).unwrap_or_default());
@@ -221,6 +233,9 @@ pub(super) trait FoldedNumber: Copy + PartialEq {
 
     fn is_less(self, other: Self) -> bool;
 
+    /// Returns a number that never decreases as values increase.
+    fn position(self) -> f64;
+
     /// Returns zero with the sign that makes the range from it wider.
     fn low_zero(self) -> Self {
         self
@@ -261,6 +276,11 @@ macro_rules! integer {
             fn is_less(self, other: Self) -> bool {
                 self < other
             }
+
+            #[allow(clippy::cast_lossless, clippy::cast_precision_loss)]
+            fn position(self) -> f64 {
+                self as f64
+            }
         }
     )*};
 }
@@ -286,6 +306,10 @@ macro_rules! float {
 
             fn is_less(self, other: Self) -> bool {
                 self < other
+            }
+
+            fn position(self) -> f64 {
+                self.into()
             }
 
             fn low_zero(self) -> Self {
@@ -342,6 +366,10 @@ impl FoldedNumber for Half {
 
     fn is_less(self, other: Self) -> bool {
         self.order() < other.order()
+    }
+
+    fn position(self) -> f64 {
+        self.order().into()
     }
 
     fn low_zero(self) -> Self {

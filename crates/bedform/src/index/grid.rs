@@ -5,41 +5,50 @@ use bedform_geometry::ChunkGrid;
 use crate::plan::tuning::block_shape;
 use crate::source::StoredLayout;
 
-/// A chunk with so many decoded bytes is a block.
+/// A chunk with so many decoded bytes is read as a whole.
 const WHOLE_BYTES: std::ops::RangeInclusive<u64> = (32 << 10)..=(4 << 20);
-/// Bytes of a block that is a part of a larger chunk.
+/// Bytes of a read of a part of a larger chunk.
 const PART_BYTES: u64 = 1 << 20;
-/// Bytes of a block of several smaller chunks.
-const SEVERAL_BYTES: u64 = 128 << 10;
+/// Bytes of a read of several smaller chunks, and of a block of an index. Smaller blocks leave out
+/// more elements: a block of a smooth field has a range that grows with its edges.
+const BLOCK_BYTES: u64 = 64 << 10;
 
-/// The blocks of an array: a regular grid over it.
+/// A division of an array into boxes: a regular grid over it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlockGrid {
     grid: ChunkGrid,
 }
 
 impl BlockGrid {
-    /// Cuts an array into blocks. A block is a chunk of fitting size, a part of a larger chunk, or
-    /// a box of smaller chunks, of one shard if that is large enough. A variable whose chunks are
-    /// large and raw, so that a read fetches any part of them, is cut into boxes of consecutive
-    /// rows.
-    pub(crate) fn of(layout: &StoredLayout, raw_contiguous: bool) -> Self {
-        let (shape, chunk) = (layout.grid.array_shape(), layout.grid.chunk_shape());
+    /// Cuts an array into boxes that are read at once: a chunk of fitting size, a part of a larger
+    /// chunk, or a box of smaller chunks, of one shard if that is large enough. A variable whose
+    /// chunks are large and raw, so that a read fetches any part of them, is cut into boxes of
+    /// consecutive rows.
+    pub(crate) fn of_reads(layout: &StoredLayout, raw_contiguous: bool) -> Self {
+        let chunk = layout.grid.chunk_shape();
         let item = layout.item_size as u64;
         let bytes = bytes_of(chunk, item);
-        let block = if raw_contiguous {
-            let inside = chunk.iter().zip(shape).map(|(chunk, whole)| (*chunk).min(*whole));
-            let inside: Vec<u64> = inside.collect();
-            block_shape(&inside, &vec![1; inside.len()], item, PART_BYTES)
-        } else if bytes > *WHOLE_BYTES.end() {
-            part_of(chunk, item)
-        } else if bytes < *WHOLE_BYTES.start() {
-            several(layout, bytes)
-        } else {
-            chunk.to_vec()
-        };
-        let grid = ChunkGrid::new(shape.to_vec(), block).unwrap_or_else(|_| layout.grid.clone());
-        Self { grid }
+        Self::over(
+            layout,
+            match raw_contiguous {
+                true => rows(layout),
+                false if bytes > *WHOLE_BYTES.end() => part_of(chunk, item),
+                false if bytes < *WHOLE_BYTES.start() => several(layout, bytes),
+                false => chunk.to_vec(),
+            },
+        )
+    }
+
+    /// Cuts an array into the blocks of its index: equal parts of the boxes in which it is read, of
+    /// at most about [`BLOCK_BYTES`].
+    pub(crate) fn of_index(layout: &StoredLayout, raw_contiguous: bool) -> Self {
+        let reads = Self::of_reads(layout, raw_contiguous).grid;
+        Self::over(layout, compact_part(&reads, layout.item_size as u64))
+    }
+
+    fn over(layout: &StoredLayout, block: Vec<u64>) -> Self {
+        let shape = layout.grid.array_shape().to_vec();
+        Self { grid: ChunkGrid::new(shape, block).unwrap_or_else(|_| layout.grid.clone()) }
     }
 
     pub(crate) fn grid(&self) -> &ChunkGrid {
@@ -49,6 +58,14 @@ impl BlockGrid {
 
 fn bytes_of(shape: &[u64], item: u64) -> u64 {
     shape.iter().fold(item.max(1), |bytes, length| bytes.saturating_mul(*length))
+}
+
+/// The shape of boxes of consecutive rows of a chunk.
+fn rows(layout: &StoredLayout) -> Vec<u64> {
+    let (shape, chunk) = (layout.grid.array_shape(), layout.grid.chunk_shape());
+    let inside = chunk.iter().zip(shape).map(|(chunk, whole)| (*chunk).min(*whole));
+    let inside: Vec<u64> = inside.collect();
+    block_shape(&inside, &vec![1; inside.len()], layout.item_size as u64, BLOCK_BYTES)
 }
 
 /// The largest divisor of `number` that is at most `most`.
@@ -79,10 +96,38 @@ fn part_of(chunk: &[u64], item: u64) -> Vec<u64> {
     block
 }
 
+/// The shape of equal parts of the boxes of a grid: again and again the longest axis is halved, of
+/// equal ones the slowest, so that a part is as compact as it can be. Where a box does not span the
+/// array, it is cut by divisors of its length, so that no part lies in two boxes.
+fn compact_part(boxes: &ChunkGrid, item: u64) -> Vec<u64> {
+    let (whole, shape) = (boxes.chunk_shape(), boxes.array_shape());
+    let mut block = whole.to_vec();
+    let mut is_final: Vec<bool> = block.iter().map(|length| *length <= 1).collect();
+    while bytes_of(&block, item) > BLOCK_BYTES {
+        let longer = |axis: &usize| (block[*axis], std::cmp::Reverse(*axis));
+        let Some(axis) = (0..block.len()).filter(|axis| !is_final[*axis]).max_by_key(longer) else {
+            break;
+        };
+        let half = block[axis].div_ceil(2);
+        let length = match whole[axis] >= shape[axis] {
+            true => half,
+            false => divisor(whole[axis], half),
+        };
+        // A length with few divisors stays longer rather than in crumbs.
+        if length.saturating_mul(4) >= block[axis] {
+            block[axis] = length;
+        } else {
+            is_final[axis] = true;
+        }
+        is_final[axis] |= block[axis] <= 1;
+    }
+    block
+}
+
 /// The shape of a box of whole chunks of `bytes` bytes each, along the fastest axis first.
 fn several(layout: &StoredLayout, bytes: u64) -> Vec<u64> {
     let grid = &layout.grid;
-    let mut room = SEVERAL_BYTES / bytes.max(1);
+    let mut room = BLOCK_BYTES / bytes.max(1);
     let stays_inside = layout.object_bytes() >= *WHOLE_BYTES.start();
     let mut block = grid.chunk_shape().to_vec();
     for (axis, length) in block.iter_mut().enumerate().rev() {
@@ -107,55 +152,75 @@ mod tests {
 
     use super::*;
 
-    fn blocks(shape: &[u64], chunk: &[u64], per_object: &[u64], is_raw: bool) -> Vec<u64> {
+    fn layout(shape: &[u64], chunk: &[u64], per_object: &[u64]) -> StoredLayout {
         let serializer = Serializer::Bytes(Endian::Little);
         let chain = CodecChain { transpose: None, serializer, bytes: Vec::new() };
-        let layout = StoredLayout {
+        StoredLayout {
             grid: ChunkGrid::new(shape, chunk).unwrap(),
             per_object: per_object.to_vec(),
             codec: ChunkCodec::new(&chain, DataType::Float32, chunk),
             item_size: 4,
             fill: FillValue::Bytes(vec![0; 4]),
-        };
-        BlockGrid::of(&layout, is_raw).grid().chunk_shape().to_vec()
+        }
+    }
+
+    /// The boxes of reads, and the blocks of the index.
+    fn both(shape: &[u64], chunk: &[u64], per_object: &[u64], is_raw: bool) -> [Vec<u64>; 2] {
+        let layout = layout(shape, chunk, per_object);
+        let shape_of = |grid: BlockGrid| grid.grid().chunk_shape().to_vec();
+        [BlockGrid::of_reads(&layout, is_raw), BlockGrid::of_index(&layout, is_raw)].map(shape_of)
     }
 
     #[test]
-    fn a_chunk_of_fitting_size_is_a_block() {
-        assert_eq!(blocks(&[100, 721, 1440], &[1, 721, 1440], &[10, 1, 1], false), [1, 721, 1440]);
-        assert_eq!(blocks(&[100, 100], &[90, 100], &[1, 1], false), [90, 100]);
+    fn a_chunk_of_fitting_size_is_read_whole_and_indexed_in_compact_parts() {
+        let [read, block] = both(&[100, 721, 1440], &[1, 721, 1440], &[10, 1, 1], false);
+        assert_eq!((read, block), (vec![1, 721, 1440], vec![1, 91, 180]));
+        let [read, block] = both(&[512, 512, 512], &[32, 64, 64], &[4, 4, 4], false);
+        assert_eq!((read, block), (vec![32, 64, 64], vec![16, 32, 32]));
+        let [read, block] = both(&[100, 100], &[90, 100], &[1, 1], false);
+        assert_eq!((read, block), (vec![90, 100], vec![90, 100]));
     }
 
     #[test]
-    fn a_larger_chunk_is_cut_into_equal_parts() {
-        let chunk = [24, 721, 1440];
-        assert_eq!(blocks(&[240, 721, 1440], &chunk, &[1, 1, 1], false), [1, 103, 1440]);
+    fn a_larger_chunk_is_read_and_indexed_in_equal_parts() {
+        let [read, block] = both(&[240, 721, 1440], &[24, 721, 1440], &[1, 1, 1], false);
+        assert_eq!((read, block), (vec![1, 103, 1440], vec![1, 103, 90]));
         // A length without divisors stays whole; the next axis is cut.
-        assert_eq!(blocks(&[2018, 2048], &[1009, 2048], &[1, 1], false), [1009, 256]);
-        assert_eq!(blocks(&[1 << 30], &[1 << 26], &[1], false), [1 << 18]);
+        let [read, block] = both(&[2018, 2048], &[1009, 2048], &[1, 1], false);
+        assert_eq!((read, block), (vec![1009, 256], vec![1009, 16]));
+        let [read, block] = both(&[1 << 30], &[1 << 26], &[1], false);
+        assert_eq!((read, block), (vec![1 << 18], vec![1 << 14]));
     }
 
     #[test]
     fn smaller_chunks_are_joined_within_their_shard() {
-        assert_eq!(blocks(&[1 << 20], &[1024], &[48], false), [24 << 10]);
+        let same = |shape: &[u64], chunk: &[u64], per_object: &[u64]| {
+            let [read, block] = both(shape, chunk, per_object, false);
+            assert_eq!(read, block);
+            read
+        };
+        assert_eq!(same(&[1 << 20], &[1024], &[48]), [16 << 10]);
         // A shard below the least size does not bound a block.
-        assert_eq!(blocks(&[1 << 20], &[1024], &[2], false), [32 << 10]);
+        assert_eq!(same(&[1 << 20], &[1024], &[2]), [16 << 10]);
         // One file is one object, whatever the number of its chunks.
-        assert_eq!(blocks(&[1009, 1024], &[1, 1024], &[1009, 1], false), [32, 1024]);
-        assert_eq!(blocks(&[5], &[1], &[5], false), [5]);
+        assert_eq!(same(&[1009, 1024], &[1, 1024], &[1009, 1]), [16, 1024]);
+        assert_eq!(same(&[5], &[1], &[5]), [5]);
     }
 
     #[test]
     fn a_contiguous_variable_is_cut_into_rows() {
         let shape = [365, 721, 1440];
-        assert_eq!(blocks(&shape, &shape, &[1, 1, 1], true), [1, 182, 1440]);
+        let rows = [vec![1, 11, 1440], vec![1, 11, 1440]];
+        assert_eq!(both(&shape, &shape, &[1, 1, 1], true), rows);
         // Records are chunks of their own.
-        assert_eq!(blocks(&shape, &[1, 721, 1440], &[365, 1, 1], true), [1, 182, 1440]);
+        assert_eq!(both(&shape, &[1, 721, 1440], &[365, 1, 1], true), rows);
     }
 
     #[test]
     fn arrays_without_elements_or_axes_have_blocks_too() {
-        assert_eq!(blocks(&[], &[], &[], false), [0_u64; 0]);
-        assert_eq!(blocks(&[0, 10], &[1, 10], &[1, 1], false), [1, 10]);
+        let scalar: [Vec<u64>; 2] = [vec![], vec![]];
+        assert_eq!(both(&[], &[], &[], false), scalar);
+        let [read, block] = both(&[0, 10], &[1, 10], &[1, 1], false);
+        assert_eq!((read, block), (vec![1, 10], vec![1, 10]));
     }
 }

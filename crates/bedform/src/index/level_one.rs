@@ -4,6 +4,7 @@
 //! A page that cannot be read, or does not have the fingerprint of the record, counts as absent.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bedform_format::index::IndexRecord;
@@ -33,7 +34,9 @@ pub(crate) const MISSING_TYPE: DataType = DataType::UInt32;
 /// The arrays of level two: the number of elements in each bin, the missing ones last; and a
 /// checksum of the numbers of each block.
 pub(crate) const BIN_ARRAY_NAMES: [&str; 2] = ["counts", "checksums"];
-/// The type of both.
+/// With tails, a checksum of those of each block.
+const TAIL_ARRAY_NAME: &str = "tail_checksums";
+/// The type of these arrays.
 const BIN_ARRAYS_TYPE: DataType = DataType::UInt32;
 /// The most bytes of pages in memory; one more drops them all.
 const PAGES_BYTES_MAX: u64 = 64 << 20;
@@ -47,6 +50,10 @@ pub(crate) struct BlockValues {
     pub(crate) missing: u64,
 }
 
+/// A taker of the least and the greatest value of blocks, `None` if all elements are missing, and of
+/// the number of missing ones.
+pub(crate) type EachRange<'a> = dyn FnMut(Option<(&[u8], &[u8])>, u64) + 'a;
+
 /// The bins of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlockBins {
@@ -54,6 +61,9 @@ pub(crate) struct BlockBins {
     pub(crate) counts: Vec<u32>,
     /// The CRC-32C of the numbers of all elements in C order.
     pub(crate) checksum: u32,
+    /// That of the positions of the elements in the outermost bins, and then of their values; 0
+    /// without tails.
+    pub(crate) tail_checksum: u32,
 }
 
 /// The opened level one of an index.
@@ -78,6 +88,19 @@ pub(crate) struct LevelOne {
 struct LevelOnePage {
     region: Region,
     elements: Vec<Vec<u8>>,
+    /// The place of the first element of each block's tail in the page's, and their number; empty
+    /// without tails.
+    tails: Vec<u64>,
+}
+
+/// The place of a block's tail.
+#[derive(Debug)]
+pub(crate) struct TailPlace {
+    pub(super) page: Vec<u64>,
+    /// Its elements among those of the page.
+    pub(super) elements: Range<usize>,
+    /// The number of elements of the page's tails.
+    pub(super) all: u64,
 }
 
 impl LevelOne {
@@ -100,7 +123,10 @@ impl LevelOne {
         let wrong = || Error::corrupt(place.clone(), "it is not the index of its record");
         let edges = match record.edges.is_empty() {
             true => None,
-            false => Some(BinEdges::of_record(data_type, &record.edges).ok_or_else(wrong)?),
+            false => {
+                let edges = BinEdges::of_record(data_type, &record.edges).ok_or_else(wrong)?;
+                Some(edges.with_tails(record.tails))
+            }
         };
         let mut arrays = Vec::new();
         for (name, expected, bins) in described_arrays(data_type, edges.as_ref()) {
@@ -140,6 +166,37 @@ impl LevelOne {
         Some(BlockValues { values, missing: missing.into() })
     }
 
+    /// Calls `act` with the least and the greatest value of each block of a box, unless all its
+    /// elements are missing, and with the number of missing ones. `None` if a page is damaged.
+    #[allow(clippy::host_endian_bytes, reason = "elements in memory")]
+    pub(crate) fn each_range(&self, blocks: &Region, act: &mut EachRange<'_>) -> Option<()> {
+        let mut at = blocks.start().to_vec();
+        let mut known = self.page_of(&at)?;
+        loop {
+            let (page, number) = &known;
+            let element = |array: usize, size: usize| {
+                page.elements.get(array)?.get(number * size..(number + 1) * size)
+            };
+            let missing = u64::from(u32::from_ne_bytes(element(2, 4)?.try_into().ok()?));
+            let count = self.blocks.chunk_region_clipped(&at).len()?;
+            if missing > count {
+                return None;
+            }
+            let values = (element(0, self.item_size)?, element(1, self.item_size)?);
+            act((missing < count).then_some(values), missing);
+            let axes = (0..at.len()).rev();
+            let Some(axis) = axes.into_iter().find(|axis| at[*axis] + 1 < blocks.end(*axis)) else {
+                return Some(());
+            };
+            at[axis] += 1;
+            at[axis + 1..].copy_from_slice(&blocks.start()[axis + 1..]);
+            known = match number_in(&page.region, &at) {
+                Some(number) => (Arc::clone(page), number),
+                None => self.page_of(&at)?,
+            };
+        }
+    }
+
     /// Returns the bins of a block of the array as it was; `None` without level two, and if its page
     /// is damaged.
     #[allow(clippy::host_endian_bytes, reason = "elements in memory")]
@@ -148,11 +205,32 @@ impl LevelOne {
         let (page, number) = self.page_of(block)?;
         let counts = page.elements.get(3)?.get(number * size..(number + 1) * size)?;
         let (counts, _) = counts.as_chunks::<4>();
-        let checksum = page.elements.get(4)?.get(number * 4..(number + 1) * 4)?;
+        let checksum = |array: usize| -> Option<u32> {
+            let bytes = page.elements.get(array)?.get(number * 4..(number + 1) * 4)?;
+            Some(u32::from_ne_bytes(bytes.try_into().ok()?))
+        };
         Some(BlockBins {
             counts: counts.iter().map(|count| u32::from_ne_bytes(*count)).collect(),
-            checksum: u32::from_ne_bytes(checksum.try_into().ok()?),
+            checksum: checksum(4)?,
+            tail_checksum: checksum(5).unwrap_or_default(),
         })
+    }
+
+    /// Returns the place of a block's tail; `None` without tails, and if the page is damaged.
+    pub(crate) fn tail(&self, block: &[u64]) -> Option<TailPlace> {
+        self.edges.as_ref().filter(|edges| edges.has_tails())?;
+        let (page, number) = self.page_of(block)?;
+        let place = |at: usize| page.tails.get(at).and_then(|place| usize::try_from(*place).ok());
+        Some(TailPlace {
+            page: self.paged.chunk_of(block),
+            elements: place(number)?..place(number + 1)?,
+            all: *page.tails.last()?,
+        })
+    }
+
+    /// The pages, in units of blocks.
+    pub(crate) fn paged(&self) -> &ChunkGrid {
+        &self.paged
     }
 
     /// The page of a block, and the number of the block in it.
@@ -160,9 +238,8 @@ impl LevelOne {
         let inside = block.len() == self.blocks.rank()
             && block.iter().zip(self.blocks.grid_shape()).all(|(at, count)| at < count);
         let page = inside.then(|| self.page(&self.paged.chunk_of(block))).flatten()?;
-        let within = block.iter().zip(page.region.start()).map(|(at, start)| at - start);
-        let number = linearize(&within.collect::<Vec<_>>(), page.region.shape());
-        Some((page, usize::try_from(number).ok()?))
+        let number = number_in(&page.region, block)?;
+        Some((page, number))
     }
 
     /// Returns the page at `coordinates`, read at its first use.
@@ -208,8 +285,35 @@ impl LevelOne {
         let fingerprint = page_fingerprint(&parts);
         let number = usize::try_from(number).ok();
         let recorded = number.and_then(|number| self.record.pages.get(number));
-        Ok((recorded == Some(&fingerprint)).then_some(LevelOnePage { region, elements }))
+        let edges = self.edges.as_ref().filter(|edges| edges.has_tails());
+        let tails = edges.map(|edges| tails_of(edges, &elements[3])).unwrap_or_default();
+        Ok((recorded == Some(&fingerprint)).then_some(LevelOnePage { region, elements, tails }))
     }
+}
+
+/// Returns the number of a block among those of a page, in C order; `None` if it lies elsewhere.
+fn number_in(page: &Region, block: &[u64]) -> Option<usize> {
+    let axes = block.iter().zip(page.start()).zip(page.shape());
+    let number = axes.into_iter().try_fold(0, |number, ((at, start), length)| {
+        let inside = at.checked_sub(*start).filter(|inside| inside < length)?;
+        Some(number * length + inside)
+    })?;
+    usize::try_from(number).ok()
+}
+
+/// The place of the first element of each block's tail among those of a page, and the number of all,
+/// by the counts of bins.
+#[allow(clippy::host_endian_bytes, reason = "elements in memory")]
+fn tails_of(edges: &BinEdges, counts: &[u8]) -> Vec<u64> {
+    let (counts, _) = counts.as_chunks::<4>();
+    let mut places = vec![0];
+    let mut place = 0;
+    for counts in counts.chunks(edges.bins() + 1) {
+        let count = |at: usize| counts.get(at).map_or(0, |count| u32::from_ne_bytes(*count));
+        place += u64::from(count(0)) + u64::from(count(edges.bins() - 1));
+        places.push(place);
+    }
+    places
 }
 
 /// Reads a box of an array of the index into `buffer`, in C order.
@@ -258,7 +362,9 @@ pub(crate) fn described_arrays(
     let bins = edges.into_iter().flat_map(|edges| {
         let [counts, checksums] = BIN_ARRAY_NAMES;
         let length = edges.bins() as u64 + 1;
-        [(counts, BIN_ARRAYS_TYPE, Some(length)), (checksums, BIN_ARRAYS_TYPE, None)]
+        let tails = edges.has_tails().then_some((TAIL_ARRAY_NAME, BIN_ARRAYS_TYPE, None));
+        let bins = [(counts, BIN_ARRAYS_TYPE, Some(length)), (checksums, BIN_ARRAYS_TYPE, None)];
+        bins.into_iter().chain(tails)
     });
     ranges.chain(bins).collect()
 }

@@ -26,7 +26,8 @@
 //!
 //! Level two is optional: an array of the source's shape with the number of the bin of each element,
 //! and in the group of level one two arrays more, the number of elements in each bin and a checksum
-//! of each block. Its pages are renewed in place. While a record of other bytes is the newest, the
+//! of each block. Of edges that a sample gave, level two has the values in the outermost bins, too,
+//! a row for each page. Its pages are renewed in place. While a record of other bytes is the newest, the
 //! checksums make such blocks unknown.
 //!
 //! `array/index` opens the index of an [`Array`](crate::Array) and compares the objects; `indexing`
@@ -39,7 +40,7 @@
 //! | `fold` | least and greatest values and missing elements of runs of elements |
 //! | `record` | the record as a helper file, and its place |
 //! | `level_one` | the arrays with an element for each block, read page by page |
-//! | `level_two` | the array of the bins of all elements, read block by block |
+//! | `level_two` | the array of the bins of all elements, read block by block, and the tails |
 
 mod bins;
 mod fold;
@@ -49,11 +50,12 @@ mod level_two;
 mod record;
 
 pub(crate) use bedform_format::index::{
-    EDGES_MAX, INDEXED_OBJECTS_MAX, IndexRecord, MISSING_BIN, UNKNOWN_BIN, page_fingerprint,
+    EDGES_MAX, INDEXED_OBJECTS_MAX, IndexRecord, MISSING_BIN, TAILED_BLOCK_MAX, UNKNOWN_BIN,
+    page_fingerprint,
 };
 pub(crate) use bins::BinEdges;
 pub(crate) use fold::{BlockFold, FoldedPart, RangeFold, each_run, put_box};
 pub(crate) use grid::BlockGrid;
-pub(crate) use level_one::{BlockBins, LevelOne, described_arrays};
-pub(crate) use level_two::{LevelTwo, NUMBERS};
+pub(crate) use level_one::{BlockBins, EachRange, LevelOne, described_arrays};
+pub(crate) use level_two::{BlockTails, LevelTwo, NUMBERS, POSITION_TYPE, TAIL_NAMES, tail_room};
 pub(crate) use record::{BINS, CATALOGUE, GROUPS, directory_of, newest_record};

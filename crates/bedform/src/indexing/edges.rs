@@ -1,21 +1,24 @@
 //! The choice of the edges of an array's bins.
 
-use bedform_geometry::{Selection, delinearize};
+use bedform_geometry::{ChunkGrid, Selection, delinearize, element_count};
 
 use crate::array::Array;
 use crate::array::index::{IndexForm, ValueIndex};
 use crate::error::{Error, Result};
-use crate::index::{BinEdges, EDGES_MAX, FoldedPart};
+use crate::index::{BinEdges, EDGES_MAX, TAILED_BLOCK_MAX};
 use crate::query::{decoded_ends, stored_edge};
 
 /// The bins that `Auto` makes.
 const AUTO_BINS: usize = 20;
 /// `Auto` makes bins if their numbers take at most this share of the stored array.
 const AUTO_SHARE: f64 = 0.15;
-/// Blocks of a sample, elements of each, and bytes that are read for it.
-const SAMPLE_BLOCKS: u64 = 64;
-const SAMPLE_ELEMENTS: u64 = 16 << 10;
+/// Boxes of a sample, elements of each, and bytes that are read for it. Tails need many boxes: in a
+/// smooth field they lie in few places.
+const SAMPLE_BOXES: u64 = 192;
+const SAMPLE_ELEMENTS: u64 = 8 << 10;
 const SAMPLE_BYTES: u64 = 64 << 20;
+/// The fractional part of the golden ratio, as a share of 2^64.
+const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The bins of level two of an index.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -60,13 +63,20 @@ pub(super) fn chosen(
             stored.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
         Ok(BinEdges::new(fold.data_type(), &stored))
     };
+    let block = element_count(form.grid.chunk_shape()).unwrap_or(u64::MAX);
+    let fitting = |edges: BinEdges| {
+        let has_tails = edges.has_tails() && block <= TAILED_BLOCK_MAX;
+        edges.with_tails(has_tails)
+    };
     match choice {
         BinChoice::None => Ok(None),
-        BinChoice::Present => Ok(old.and_then(ValueIndex::edges).cloned()),
-        BinChoice::Count(bins) => Ok(BinEdges::of_sample(fold, &sample(array, form)?, *bins)),
+        BinChoice::Present => Ok(old.and_then(ValueIndex::edges).cloned().map(fitting)),
+        BinChoice::Count(bins) => {
+            Ok(BinEdges::of_sample(fold, &sample(array, form)?, *bins).map(fitting))
+        }
         BinChoice::Auto => {
             let sample = sample(array, form)?;
-            let edges = BinEdges::of_sample(fold, &sample, AUTO_BINS);
+            let edges = BinEdges::of_sample(fold, &sample, AUTO_BINS).map(fitting);
             let Some(edges) = edges else { return Ok(None) };
             let pays = share(array, form, &sample, &edges)? <= AUTO_SHARE;
             Ok(pays.then_some(edges))
@@ -91,17 +101,20 @@ pub(super) fn chosen(
     }
 }
 
-/// Reads elements from blocks all over the array, the same ones each time.
+/// Reads elements from boxes all over the array, the same ones each time.
 fn sample(array: &Array, form: &IndexForm) -> Result<Vec<u8>> {
-    let grid = &form.grid;
+    let grid = ChunkGrid::new(array.shape()?, array.query_block()?)?;
     let item = form.fold.data_type().item_size().unwrap_or(1) as u64;
     let blocks = grid.chunk_count().unwrap_or(u64::MAX);
     let block = grid.chunk_shape().iter().fold(item, |bytes, length| bytes.saturating_mul(*length));
-    let count = (SAMPLE_BYTES / block.max(1)).clamp(1, SAMPLE_BLOCKS).min(blocks);
+    let count = (SAMPLE_BYTES / block.max(1)).clamp(1, SAMPLE_BOXES).min(blocks);
     let mut found = Vec::new();
     for number in 0..count {
-        let at = u128::from(blocks) * (2 * u128::from(number) + 1) / (2 * u128::from(count));
-        let at = delinearize(u64::try_from(at).unwrap_or(0), grid.grid_shape());
+        // Multiples of the golden ratio spread evenly along all axes; those of a divisor of the grid
+        // would all lie in one column.
+        let spread = (u128::from(blocks) * u128::from(number.wrapping_mul(GOLDEN_RATIO))) >> 64;
+        let at = if count == blocks { number } else { u64::try_from(spread).unwrap_or(0) };
+        let at = delinearize(at, grid.grid_shape());
         let region = grid.chunk_region_clipped(&at);
         let elements = region.len().unwrap_or(0);
         let mut buffer = vec![0; usize::try_from(elements.saturating_mul(item)).unwrap_or(0)];
@@ -119,11 +132,7 @@ fn sample(array: &Array, form: &IndexForm) -> Result<Vec<u8>> {
 /// the entropy of the numbers, each for itself.
 #[allow(clippy::cast_precision_loss, reason = "a share")]
 fn share(array: &Array, form: &IndexForm, sample: &[u8], edges: &BinEdges) -> Result<f64> {
-    let item = form.fold.data_type().item_size().unwrap_or(1);
-    let count = [(sample.len() / item) as u64];
-    let part = FoldedPart { elements: sample, chunk: &count, start: &[0], shape: &count };
-    let mut numbers = Vec::new();
-    edges.number(&form.fold, &part, &mut numbers);
+    let numbers = edges.number(&form.fold, sample, &form.fold.of(sample));
     let mut counts = [0_u32; 256];
     numbers.iter().for_each(|number| counts[usize::from(*number)] += 1);
     let shares = counts.iter().filter(|count| **count > 0);

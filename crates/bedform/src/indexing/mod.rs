@@ -5,8 +5,8 @@
 //!    blocks of unchanged objects are copied from the present index, the others are read and
 //!    folded, and the objects are looked at again. An object counts only if both looks agree
 //!    (`Array::bound_in_part`). Memory holds one page of ranges.
-//!    With bins, the numbers of its elements are written in place: readers of the present index find by
-//!    its checksums that these are others.
+//!    With bins, the numbers and tails of its elements are written in place: readers of the present
+//!    index find by its checksums that these are others.
 //! 3. *Publication*: the arrays of level one are published under the next number, and then the
 //!    record that names them. Until then readers have the present index; an interruption leaves it.
 //! 4. *Removal*: the arrays that no record names are removed. A reader of those finds them gone, and
@@ -30,7 +30,7 @@ use bedform_geometry::{ChunkGrid, Region, Selection, element_count};
 use serde::Serialize;
 
 use self::pages::PageValues;
-use self::writing::{BinsWriter, GroupWriter, IndexDirectory};
+use self::writing::{BinsWriter, GroupWriter, IndexDirectory, NewBins};
 
 pub use self::edges::BinChoice;
 use crate::array::Array;
@@ -324,7 +324,7 @@ impl<'a> Building<'a> {
             let blocks = self.paged.chunk_region_clipped(&at);
             let values = self.page(&blocks, edges.as_ref(), report)?;
             if let Some((writer, bins)) = bins.as_ref().zip(values.bins.as_ref()) {
-                writer.write(bins)?;
+                writer.write(&at, bins)?;
             }
             writer.write(&blocks, &values)?;
         }
@@ -345,6 +345,7 @@ impl<'a> Building<'a> {
             group: group.name,
             edges: edges.as_ref().map(|edges| hexadecimal(edges.edges())).unwrap_or_default(),
             bins: bins.map(|bins| bins.name).unwrap_or_default(),
+            tails: edges.as_ref().is_some_and(BinEdges::has_tails),
             meaning,
             missing_values: hexadecimal(self.form.fold.missing_values()),
             array_shape: self.form.grid.array_shape().to_vec(),
@@ -370,7 +371,8 @@ impl<'a> Building<'a> {
             // Its numbers lie in other pages, and are not copied.
             self.old = None;
         }
-        BinsWriter::begin(directory, present, &self.form.grid, &self.paged)
+        let new = NewBins { edges, data_type: self.form.fold.data_type() };
+        BinsWriter::begin(directory, present, &new, &self.form.grid, &self.paged)
     }
 
     /// Makes the values of one page, and notes its objects.
@@ -384,7 +386,7 @@ impl<'a> Building<'a> {
         let selection = Selection::from(elements.clone());
         let mut values = PageValues::new(self.form.fold.data_type(), blocks);
         if let Some(edges) = edges {
-            values = values.with_bins(edges.bins(), elements);
+            values = values.with_bins(edges, elements);
         }
         let array = self.array;
         let (bound, left_out) =

@@ -5,7 +5,7 @@ use bedform_format::checksum::crc32c;
 use bedform_geometry::{ChunkGrid, Region, delinearize, linearize};
 
 use crate::array::index::{FoldedBlock, ValueIndex};
-use crate::index::{BlockBins, MISSING_BIN, UNKNOWN_BIN, put_box};
+use crate::index::{BinEdges, BlockBins, BlockTails, MISSING_BIN, UNKNOWN_BIN, put_box};
 
 /// The values of a page, in the machine's byte order.
 pub(super) struct PageValues {
@@ -34,6 +34,10 @@ pub(super) struct PageBins {
     /// The number of the bin of each element, in C order of the page; empty if the stored ones are
     /// still right.
     pub(super) numbers: Vec<u8>,
+    /// With tails, their checksum for each block, and the tails of the blocks; empty if the stored
+    /// ones are still right.
+    pub(super) tail_checksums: Vec<u8>,
+    tails: Vec<BlockTails>,
 }
 
 /// Returns the value of a block without values: NaN, or zero for a type without it.
@@ -63,11 +67,19 @@ impl PageValues {
         }
     }
 
-    /// Adds level two, of so many bins, for these elements.
-    pub(super) fn with_bins(mut self, bins: usize, elements: Region) -> Self {
-        let blocks = self.known.len();
-        let (counts, checksums) = (vec![0; blocks * 4 * (bins + 1)], vec![0; blocks * 4]);
-        self.bins = Some(PageBins { bins, elements, counts, checksums, numbers: Vec::new() });
+    /// Adds level two, with these edges, for these elements.
+    pub(super) fn with_bins(mut self, edges: &BinEdges, elements: Region) -> Self {
+        let (blocks, bins) = (self.known.len(), edges.bins());
+        let tailed = if edges.has_tails() { blocks } else { 0 };
+        self.bins = Some(PageBins {
+            bins,
+            elements,
+            counts: vec![0; blocks * 4 * (bins + 1)],
+            checksums: vec![0; blocks * 4],
+            numbers: Vec::new(),
+            tail_checksums: vec![0; tailed * 4],
+            tails: Vec::new(),
+        });
         self
     }
 
@@ -114,6 +126,7 @@ impl PageValues {
                 let block = within.iter().zip(self.blocks.start()).map(|(at, start)| at + start);
                 let block = grid.chunk_region_clipped(&block.collect::<Vec<_>>());
                 bins.set(number, &block, &fold.numbers);
+                bins.set_tails(number, self.known.len(), fold.tails(self.item_size));
             }
         }
     }
@@ -161,7 +174,31 @@ impl PageBins {
         if let Some(place) = self.counts.get_mut(number * size..(number + 1) * size) {
             place.copy_from_slice(&counts);
         }
-        self.checksums[number * 4..(number + 1) * 4].copy_from_slice(&known.checksum.to_ne_bytes());
+        let place = number * 4..(number + 1) * 4;
+        self.checksums[place.clone()].copy_from_slice(&known.checksum.to_ne_bytes());
+        if let Some(tail) = self.tail_checksums.get_mut(place) {
+            tail.copy_from_slice(&known.tail_checksum.to_ne_bytes());
+        }
+    }
+
+    /// Sets the tail of one of so many blocks.
+    #[allow(clippy::host_endian_bytes, reason = "elements in memory")]
+    fn set_tails(&mut self, number: usize, blocks: usize, tails: BlockTails) {
+        let place = number * 4..(number + 1) * 4;
+        let Some(checksum) = self.tail_checksums.get_mut(place) else { return };
+        checksum.copy_from_slice(&tails.checksum().to_ne_bytes());
+        self.tails.resize_with(blocks, BlockTails::default);
+        self.tails[number] = tails;
+    }
+
+    /// The tails of all blocks, one behind the other.
+    pub(super) fn tails(&self) -> BlockTails {
+        let mut all = BlockTails::default();
+        for tails in &self.tails {
+            all.positions.extend_from_slice(&tails.positions);
+            all.values.extend_from_slice(&tails.values);
+        }
+        all
     }
 
     /// Sets the numbers of the elements of a block, in C order.
@@ -170,7 +207,9 @@ impl PageBins {
         numbers.iter().for_each(|number| all[usize::from(*number)] += 1);
         let missing = all[usize::from(MISSING_BIN)];
         let counts = all[..self.bins].iter().copied().chain([missing]).collect();
-        self.put(number, &BlockBins { counts, checksum: crc32c(numbers) });
+        // The tail follows.
+        let tail_checksum = 0;
+        self.put(number, &BlockBins { counts, checksum: crc32c(numbers), tail_checksum });
         let elements = self.elements.len().and_then(|count| usize::try_from(count).ok());
         self.numbers.resize(elements.unwrap_or(0), UNKNOWN_BIN);
         let start = block.start().iter().zip(self.elements.start()).map(|(at, page)| at - page);

@@ -11,8 +11,8 @@ use super::pages::{PageBins, PageValues};
 use crate::array::{Array, Elements};
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{
-    BINS, BinEdges, CATALOGUE, GROUPS, IndexRecord, NUMBERS, UNKNOWN_BIN, described_arrays,
-    directory_of, page_fingerprint,
+    BINS, BinEdges, CATALOGUE, GROUPS, IndexRecord, NUMBERS, POSITION_TYPE, TAIL_NAMES,
+    UNKNOWN_BIN, described_arrays, directory_of, page_fingerprint, tail_room,
 };
 use crate::opening::storage_in_sidecar;
 use crate::options::{OpenOptions, Prefetch};
@@ -20,6 +20,8 @@ use crate::sidecar::{INDEX, Sidecar};
 use crate::store::{StagedStore, Store};
 use crate::zarr::NewArray;
 
+/// Elements of a chunk of tails.
+const TAIL_CHUNK: u64 = 1 << 16;
 /// Digits of the name of a group.
 const DIGITS: usize = 8;
 
@@ -174,6 +176,8 @@ impl GroupWriter {
         let PageValues { least, greatest, missing, bins, .. } = values;
         let mut parts = vec![least.as_slice(), greatest, missing];
         parts.extend(bins.iter().flat_map(|bins| [bins.counts.as_slice(), &bins.checksums]));
+        let tails = bins.iter().map(|bins| bins.tail_checksums.as_slice());
+        parts.extend(tails.filter(|checksums| !checksums.is_empty()));
         for (array, elements) in self.arrays.iter().zip(&parts) {
             // The counts of bins have a further axis.
             let shape = array.shape()?;
@@ -205,6 +209,14 @@ pub(super) struct BinsWriter {
     parent: Arc<dyn Storage>,
     pub(super) name: String,
     numbers: Array,
+    /// Positions and values of the tails, a row for each page.
+    tails: Option<[Array; 2]>,
+}
+
+/// The bins of a new index.
+pub(super) struct NewBins<'a> {
+    pub(super) edges: &'a BinEdges,
+    pub(super) data_type: DataType,
 }
 
 impl BinsWriter {
@@ -215,16 +227,20 @@ impl BinsWriter {
     pub(super) fn begin(
         directory: &IndexDirectory,
         present: Option<&IndexRecord>,
+        new: &NewBins<'_>,
         grid: &ChunkGrid,
         paged: &ChunkGrid,
     ) -> Result<Self> {
         let parent = directory.storage(BINS)?;
-        let numbers = ObjectPath::parse(NUMBERS)?;
+        let has_tails = new.edges.has_tails();
+        let rows = [paged.grid_shape(), &[tail_room(paged, grid)]].concat();
         if let Some(record) = present {
-            let storage = parent.within(&ObjectPath::parse(&record.bins)?)?;
-            let array = Store::open(storage, writing())?.array(&numbers)?;
-            array.resize(grid.array_shape())?;
-            return Ok(Self { parent, name: record.bins.clone(), numbers: array });
+            let found = Self::opened(parent, &record.bins, has_tails)?;
+            found.numbers.resize(grid.array_shape())?;
+            for array in found.tails.iter().flatten() {
+                array.resize(&rows)?;
+            }
+            return Ok(found);
         }
         let name = directory.next_name();
         directory.sidecar.remove_directory(&format!("{}/{BINS}/{name}", directory.path));
@@ -237,22 +253,54 @@ impl BinsWriter {
             "shape": grid.array_shape(), "dtype": "uint8", "chunks": grid.chunk_shape(),
             "shards": shard, "codecs": ["zstd"], "fill_value": UNKNOWN_BIN,
         });
-        let new = NewArray::from_json(&described, &Limits::default())?;
-        staged.store().create_array(&numbers, &new)?;
+        let mut arrays = vec![(NUMBERS, described)];
+        let [positions, values] = TAIL_NAMES;
+        for (name, data_type) in [(positions, POSITION_TYPE), (values, new.data_type)] {
+            if has_tails {
+                arrays.push((name, tail_array(&rows, data_type)));
+            }
+        }
+        for (name, described) in arrays {
+            let new = NewArray::from_json(&described, &Limits::default())?;
+            staged.store().create_array(&ObjectPath::parse(name)?, &new)?;
+        }
         staged.publish()?;
-        let store = Store::open(parent.within(&path)?, writing())?;
-        Ok(Self { numbers: store.array(&numbers)?, parent, name })
+        Self::opened(parent, &name, has_tails)
     }
 
-    /// Writes the numbers of the elements of a page, unless the stored ones are right.
+    /// Opens the arrays of the group `name`.
+    fn opened(parent: Arc<dyn Storage>, name: &str, has_tails: bool) -> Result<Self> {
+        let store = Store::open(parent.within(&ObjectPath::parse(name)?)?, writing())?;
+        let array = |name: &str| store.array(&ObjectPath::parse(name)?);
+        let tails = match has_tails {
+            true => Some([array(TAIL_NAMES[0])?, array(TAIL_NAMES[1])?]),
+            false => None,
+        };
+        Ok(Self { numbers: array(NUMBERS)?, tails, parent, name: name.to_owned() })
+    }
+
+    /// Writes the numbers and tails of the page with these coordinates, unless the stored ones are
+    /// right.
     ///
     /// # Errors
     /// Those of writing.
-    pub(super) fn write(&self, page: &PageBins) -> Result<()> {
+    pub(super) fn write(&self, at: &[u64], page: &PageBins) -> Result<()> {
         if page.numbers.is_empty() {
             return Ok(());
         }
         self.numbers.write(&page.elements.clone().into(), Elements::Bytes(&page.numbers))?;
+        let Some([positions, values]) = &self.tails else { return Ok(()) };
+        let tails = page.tails();
+        let count = (tails.positions.len() / size_of::<u16>()) as u64;
+        // A page with more of them has none: their checksums make them unknown.
+        let room = positions.shape()?.last().copied().unwrap_or(0);
+        if count > 0 && count <= room {
+            let start = [at, &[0]].concat();
+            let shape = [vec![1; at.len()], vec![count]].concat();
+            let row = Region::new(start, shape)?;
+            positions.write(&row.clone().into(), Elements::Bytes(&tails.positions))?;
+            values.write(&row.into(), Elements::Bytes(&tails.values))?;
+        }
         Ok(())
     }
 
@@ -275,13 +323,29 @@ fn writing() -> OpenOptions {
     }
 }
 
-/// Describes an array with an element for each block, or with `bins` elements.
-fn described(data_type: DataType, paged: &ChunkGrid, bins: Option<u64>) -> Result<NewArray> {
-    let fill = match data_type {
+/// Describes an array with a row for each page, of elements of tails.
+fn tail_array(rows: &[u64], data_type: DataType) -> Value {
+    let row = rows.last().copied().unwrap_or(1);
+    let one = |length: u64| [vec![1; rows.len().saturating_sub(1)], vec![length]].concat();
+    let chunk = row.min(TAIL_CHUNK);
+    json!({
+        "shape": rows, "dtype": data_type.to_string(), "chunks": one(chunk),
+        "shards": one(row.div_ceil(chunk) * chunk), "codecs": ["zstd"], "fill_value": fill_of(data_type),
+    })
+}
+
+/// The fill value of an array of values.
+fn fill_of(data_type: DataType) -> Value {
+    match data_type {
         DataType::Float16 | DataType::Float32 | DataType::Float64 => Value::from("NaN"),
         DataType::Bool => Value::from(false),
         _ => Value::from(0),
-    };
+    }
+}
+
+/// Describes an array with an element for each block, or with `bins` elements.
+fn described(data_type: DataType, paged: &ChunkGrid, bins: Option<u64>) -> Result<NewArray> {
+    let fill = fill_of(data_type);
     let further: Vec<u64> = bins.into_iter().collect();
     let page = [paged.chunk_shape(), &further].concat();
     let shape = [paged.array_shape(), &further].concat();

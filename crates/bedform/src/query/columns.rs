@@ -30,7 +30,8 @@ pub(super) struct QueryColumn {
     words: Vec<u64>,
     /// Bytes of the elements in `words`.
     bytes: usize,
-    boxes: HashMap<Vec<u64>, StoredBox>,
+    /// By start and shape.
+    boxes: HashMap<(Vec<u64>, Vec<u64>), StoredBox>,
 }
 
 /// The place of a box of elements in a column.
@@ -90,7 +91,8 @@ impl QueryColumn {
         let (mut regions, mut elements) = (Vec::new(), 0_usize);
         for block in blocks {
             let region = self.region_of(block)?;
-            if self.boxes.contains_key(region.start()) {
+            let key = (region.start().to_vec(), region.shape().to_vec());
+            if self.boxes.contains_key(&key) {
                 continue;
             }
             let count = region.len().and_then(|count| usize::try_from(count).ok());
@@ -99,7 +101,7 @@ impl QueryColumn {
                 shape: region.shape().to_vec(),
                 start: region.start().to_vec(),
             };
-            self.boxes.insert(place.start.clone(), place);
+            self.boxes.insert(key, place);
             elements = count.and_then(|count| elements.checked_add(count)).ok_or_else(too_large)?;
             push_region(&mut regions, region)?;
         }
@@ -139,8 +141,7 @@ impl QueryColumn {
     pub(super) fn of_block(&self, block: &BlockBox) -> Result<BlockColumn<'_>> {
         let region = self.region_of(block)?;
         let missing = || Error::new(ErrorKind::Internal, "a block of a query was not read");
-        let of_block = self.boxes.get(region.start());
-        let found = of_block.filter(|found| found.shape == region.shape());
+        let found = self.boxes.get(&(region.start().to_vec(), region.shape().to_vec()));
         let found = found.or_else(|| self.boxes.values().next()).ok_or_else(missing)?;
         let steps_of_box = strides(&found.shape);
         let mut offset = found.offset;

@@ -1,20 +1,21 @@
-//! Ranges of blocks from the value index of an array.
+//! Ranges and bins of blocks from the value index of an array.
 
-use bedform_geometry::{Region, element_count};
+use bedform_geometry::{Region, delinearize, element_count};
 use bedform_query::{
     LeftOutValues, ScalarValue, ValueDecoding, ValueRange, ValueType, Values, bin_ranges,
     common_range, range_of,
 };
 
-use super::binned::{IndexedBlock, KnownBins};
-use super::frame::Frame;
+use super::frame::{BlockBox, Frame};
 use super::operand::QueryOperand;
 use crate::array::index::{BlockRange, ValueIndex};
 use crate::error::Result;
 use crate::index::MISSING_BIN;
 
+/// Indexes of at most so many objects are compared with the array before the blocks are planned.
+const COMPARED_AT_ONCE_MAX: usize = 1 << 14;
 /// The most blocks of an index that are looked up for one block of a query.
-const BLOCKS_MAX: u64 = 64;
+const BLOCKS_MAX: u64 = 256;
 
 /// The value index of an operand.
 pub(super) struct IndexRanges {
@@ -25,6 +26,96 @@ pub(super) struct IndexRanges {
     hides_missing: bool,
     /// The range of each bin of level two.
     bins: Option<Vec<ValueRange>>,
+    /// True if all blocks of the query's region have been compared already, and have not changed.
+    all_unchanged: bool,
+}
+
+/// The part of a block of an index that lies in a box of the array.
+#[derive(Debug, Clone)]
+pub(super) struct IndexedPart {
+    at: Vec<u64>,
+    /// The shape of the block.
+    pub(super) whole: Vec<u64>,
+    /// The start of the part in the block, and its shape.
+    pub(super) start: Vec<u64>,
+    pub(super) shape: Vec<u64>,
+    /// The start of the part in the box.
+    pub(super) place: Vec<u64>,
+}
+
+/// The bins of a block.
+pub(super) struct KnownBins {
+    /// Those with elements.
+    pub(super) present: Vec<KnownBin>,
+    checksum: u32,
+    tail_checksum: u32,
+}
+
+/// A bin of a block.
+pub(super) struct KnownBin {
+    pub(super) number: u8,
+    /// The range of its elements in the block.
+    pub(super) range: ValueRange,
+    /// Their number.
+    pub(super) count: u64,
+    pub(super) is_outermost: bool,
+}
+
+/// The elements of a block in the outermost bins.
+pub(super) struct TailValues {
+    /// Places in the C order of the block.
+    pub(super) positions: Vec<u16>,
+    /// Stored values, and their bytes.
+    pub(super) values: Values,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl IndexedPart {
+    /// Makes the part of a block, of the region `whole`, in a box.
+    fn new(at: Vec<u64>, whole: &Region, region: &Region) -> Option<Self> {
+        let common = whole.intersection(region)?;
+        let within = |outer: &Region| -> Vec<u64> {
+            common.start().iter().zip(outer.start()).map(|(at, first)| at - first).collect()
+        };
+        Some(Self {
+            at,
+            whole: whole.shape().to_vec(),
+            start: within(whole),
+            shape: common.shape().to_vec(),
+            place: within(region),
+        })
+    }
+
+    /// True if the part is the whole block.
+    pub(super) fn is_whole(&self) -> bool {
+        self.whole == self.shape
+    }
+
+    /// The number of elements of the part.
+    pub(super) fn len(&self) -> u64 {
+        element_count(&self.shape).unwrap_or(u64::MAX)
+    }
+
+    /// The number of elements of the block.
+    pub(super) fn block_len(&self) -> u64 {
+        element_count(&self.whole).unwrap_or(u64::MAX)
+    }
+
+    /// Returns the place, in the C order of a box of this shape, of an element of the block; `None`
+    /// if it lies outside the part.
+    pub(super) fn place_of(&self, position: u64, shape: &[u64]) -> Option<u64> {
+        let (mut rest, mut place, mut step) = (position, 0, 1);
+        for axis in (0..shape.len()).rev() {
+            let inside = (rest % self.whole[axis]).checked_sub(self.start[axis])?;
+            if inside >= self.shape[axis] {
+                return None;
+            }
+            rest /= self.whole[axis];
+            place += (self.place[axis] + inside) * step;
+            step *= shape[axis];
+        }
+        Some(place)
+    }
 }
 
 impl IndexRanges {
@@ -48,39 +139,87 @@ impl IndexRanges {
             let edges = edges.edges().iter().map(|edge| scalar_of(value_type, edge));
             bin_ranges(value_type, &edges.collect::<Option<Vec<_>>>()?)
         });
-        Ok(Some(Self { index, value_type, hides_missing, bins }))
+        let whole =
+            BlockBox { start: frame.region.start().to_vec(), shape: frame.region.shape().to_vec() };
+        let (start, shape) = operand.region_in(frame, &whole);
+        let blocks = index.grid().chunks_of_region(&Region::new(start, shape)?);
+        let all_unchanged = index.record().objects.len() <= COMPARED_AT_ONCE_MAX
+            && blocks.is_some_and(|blocks| index.is_unchanged_in(&blocks));
+        Ok(Some(Self { index, value_type, hides_missing, bins, all_unchanged }))
     }
 
-    /// Returns the bounds of these ranges together.
-    fn bounds(&self, ranges: &[BlockRange]) -> Option<(ScalarValue, ScalarValue)> {
-        let bounds = ranges.iter().filter_map(|range| range.least_and_greatest.as_ref());
-        let bytes: Vec<u8> =
-            bounds.flat_map(|(least, greatest)| [least, greatest]).flatten().copied().collect();
-        let values = Values::of_bytes(self.value_type, &bytes)?;
+    /// True if the index has the values in the outermost bins.
+    pub(super) fn has_tails(&self) -> bool {
+        self.bins.is_some() && self.index.edges().is_some_and(|edges| edges.has_tails())
+    }
+
+    /// Returns the blocks that a region of the array touches; `None` if some have changed since, and
+    /// for too many.
+    fn touched(&self, region: &Region) -> Option<Region> {
+        let touched = self.index.grid().chunks_of_region(region)?;
+        let is_small = touched.len().is_some_and(|count| (1..=BLOCKS_MAX).contains(&count));
+        let is_known = || self.all_unchanged || self.index.is_unchanged_in(&touched);
+        (is_small && is_known()).then_some(touched)
+    }
+
+    /// Returns the parts of blocks of which a region of the array consists; `None` if some have
+    /// changed since, and for too many.
+    pub(super) fn parts(&self, region: &Region) -> Option<Vec<IndexedPart>> {
+        let grid = self.index.grid();
+        let touched = self.touched(region)?;
+        let count = touched.len()?;
+        let part = |number: u64| {
+            let mut at = delinearize(number, touched.shape());
+            at.iter_mut().zip(touched.start()).for_each(|(at, first)| *at += first);
+            let whole = grid.chunk_region_clipped(&at);
+            IndexedPart::new(at, &whole, region)
+        };
+        (0..count).map(part).collect()
+    }
+
+    /// Returns the range between the least and the greatest of these stored values, with missing
+    /// ones.
+    fn range_of_ends(&self, ends: &[u8], missing: u64) -> Option<ValueRange> {
+        let values = Values::of_bytes(self.value_type, ends)?;
         let values = values.as_slice();
-        match values.len() {
+        let least_and_greatest = match values.len() {
+            0 => None,
             // Zeros keep their signs.
-            2 => values.get(0).zip(values.get(1)),
-            _ => range_of(&ValueDecoding::raw(self.value_type), values).0,
-        }
+            2 => Some(values.get(0).zip(values.get(1))?),
+            _ => Some(range_of(&ValueDecoding::raw(self.value_type), values).0?),
+        };
+        Some(ValueRange { least_and_greatest, missing: self.hides_missing || missing > 0 })
     }
-}
 
-impl IndexRanges {
-    /// Returns the bins of a box of the array; `None` if they are unknown, and for a box that lies
-    /// in several blocks.
-    pub(super) fn bins(&self, start: &[u64], shape: &[u64]) -> Option<KnownBins> {
+    /// Returns the range of a block; `None` if it is unknown.
+    pub(super) fn range_of_block(&self, part: &IndexedPart) -> Option<ValueRange> {
+        let BlockRange { least_and_greatest, missing, .. } =
+            self.index.range_as_indexed(&part.at)?;
+        let (least, greatest) = least_and_greatest.unwrap_or_default();
+        self.range_of_ends(&[least, greatest].concat(), missing)
+    }
+
+    /// Returns the range of the elements of a region; `None` if it is unknown.
+    pub(super) fn range(&self, region: &Region) -> Option<ValueRange> {
+        let (mut ends, mut all_missing) = (Vec::new(), 0);
+        let blocks = self.touched(region)?;
+        self.index.each_range_as_indexed(&blocks, &mut |values, missing| {
+            if let Some((least, greatest)) = values {
+                ends.extend_from_slice(least);
+                ends.extend_from_slice(greatest);
+            }
+            all_missing += missing;
+        })?;
+        self.range_of_ends(&ends, all_missing)
+    }
+
+    /// Returns the bins of a block; `None` if they are unknown.
+    pub(super) fn bins(&self, part: &IndexedPart) -> Option<KnownBins> {
         let ranges = self.bins.as_ref()?;
-        let region = Region::new(start.to_vec(), shape.to_vec()).ok()?;
-        let touched = self.index.grid().chunks_of_region(&region)?;
-        if touched.len() != Some(1) {
-            return None;
-        }
-        let at = touched.start().to_vec();
-        let (known, range) = (self.index.bins(&at)?, self.index.range(&at)?);
-        let values = self
-            .bounds(&[range])
-            .map(|ends| ValueRange { least_and_greatest: Some(ends), missing: false });
+        let edges = self.index.edges()?;
+        let known = self.index.bins_as_indexed(&part.at)?;
+        let whole = self.range_of_block(part)?;
+        let values = whole.least_and_greatest.is_some().then_some(whole);
         let (counts, missing) = known.counts.split_at_checked(ranges.len())?;
         let mut present = Vec::new();
         for (number, (count, range)) in (0..).zip(counts.iter().zip(ranges)) {
@@ -88,53 +227,53 @@ impl IndexRanges {
                 // Of the outer bins a block has a part.
                 let mut range = common_range(range, values.as_ref()?)?;
                 range.missing = self.hides_missing;
-                present.push((number, range, u64::from(*count)));
+                let (count, is_outermost) = (u64::from(*count), edges.is_outermost(number));
+                present.push(KnownBin { number, range, count, is_outermost });
             }
         }
         if let [missing] = missing
             && *missing > 0
         {
-            let range = ValueRange { least_and_greatest: None, missing: true };
-            present.push((MISSING_BIN, range, u64::from(*missing)));
+            present.push(KnownBin {
+                number: MISSING_BIN,
+                range: ValueRange { least_and_greatest: None, missing: true },
+                count: u64::from(*missing),
+                is_outermost: false,
+            });
         }
-        let whole = self.index.grid().chunk_region_clipped(&at);
-        let block = IndexedBlock::new(at, known.checksum, &whole, &region);
-        Some(KnownBins { block, present })
+        let (checksum, tail_checksum) = (known.checksum, known.tail_checksum);
+        Some(KnownBins { present, checksum, tail_checksum })
     }
 
-    /// The bytes that the index of so many elements takes in storage, about.
-    pub(super) fn stored_bytes_of(&self, elements: u64) -> u64 {
+    /// The bytes of the index that are read of a block, about: those of its numbers, or of its tails
+    /// alone.
+    pub(super) fn bytes_of(&self, part: &IndexedPart, bins: &KnownBins, numbers: bool) -> u64 {
+        let outermost = bins.present.iter().filter(|bin| bin.is_outermost && self.has_tails());
+        let tails: u64 = outermost.map(|bin| bin.count).sum();
+        let tails = tails * (2 + self.value_type.bytes() as u64);
         let all = element_count(self.index.grid().array_shape()).unwrap_or(u64::MAX).max(1);
-        let share = u128::from(self.index.stored_bytes()) * u128::from(elements) / u128::from(all);
-        u64::try_from(share).unwrap_or(u64::MAX)
+        let stored = u128::from(self.index.stored_bytes()) * u128::from(part.block_len());
+        match numbers || !self.has_tails() {
+            true => u64::try_from(stored / u128::from(all)).unwrap_or(u64::MAX),
+            false => tails,
+        }
     }
 
-    /// Reads the numbers of the bins of a block; `None` if they are damaged.
-    pub(super) fn numbers(&self, block: &IndexedBlock) -> Option<Vec<u8>> {
-        self.index.numbers(&block.at, block.checksum)
+    /// Reads the numbers of the bins of a block, in its C order; `None` if they are damaged.
+    pub(super) fn numbers(&self, part: &IndexedPart, bins: &KnownBins) -> Option<Vec<u8>> {
+        self.index.numbers(&part.at, bins.checksum)
     }
 
-    /// Returns the range of the elements of the array from `start`, `shape` of them; `None` if it
-    /// is unknown.
-    pub(super) fn range(&self, start: &[u64], shape: &[u64]) -> Option<ValueRange> {
-        let region = Region::new(start.to_vec(), shape.to_vec()).ok()?;
-        let touched = self.index.grid().chunks_of_region(&region)?;
-        if touched.len().is_none_or(|count| count > BLOCKS_MAX) {
-            return None;
-        }
-        let mut ranges = Vec::new();
-        for number in 0..touched.len()? {
-            let mut block = bedform_geometry::delinearize(number, touched.shape());
-            block.iter_mut().zip(touched.start()).for_each(|(at, first)| *at += first);
-            ranges.push(self.index.range(&block)?);
-        }
-        let missing = self.hides_missing || ranges.iter().any(|range| range.missing > 0);
-        let has_values = ranges.iter().any(|range| range.least_and_greatest.is_some());
-        let least_and_greatest = match has_values {
-            true => Some(self.bounds(&ranges)?),
-            false => None,
-        };
-        Some(ValueRange { least_and_greatest, missing })
+    /// Reads the elements in the outermost bins of a block; `None` if they are damaged.
+    #[allow(clippy::host_endian_bytes, reason = "elements in memory")]
+    pub(super) fn tails(&self, part: &IndexedPart, bins: &KnownBins) -> Option<TailValues> {
+        let found = self.index.tail(&part.at, bins.tail_checksum)?;
+        let (positions, _) = found.positions.as_chunks::<2>();
+        let positions: Vec<u16> = positions.iter().map(|at| u16::from_ne_bytes(*at)).collect();
+        let values = Values::of_bytes(self.value_type, &found.values)?;
+        let bytes = found.values;
+        let fits = values.as_slice().len() == positions.len();
+        fits.then_some(TailValues { positions, values, bytes })
     }
 }
 

@@ -27,8 +27,8 @@
 //! | `packing` | attributes that say how stored elements become values |
 //! | `operand` | the arrays of a query |
 //! | `frame` | their common dimensions, the region, the blocks |
-//! | `indexed` | ranges of blocks from the value index of an array |
-//! | `binned` | blocks that the bins of value indexes decide |
+//! | `indexed` | ranges and bins of blocks from the value index of an array |
+//! | `binned` | blocks that value indexes decide |
 //! | `edges` | decoded numbers as stored values, for the edges of bins |
 //! | `columns` | the stored elements of an array over the blocks of a batch |
 //! | `plan` | the blocks that may match, and batches of them |
@@ -57,7 +57,7 @@ use bedform_geometry::{Region, Selection};
 use bedform_query::{Expression, ExpressionError, Operand, Predicate, Values};
 use serde::Serialize;
 
-use self::binned::Conjuncts;
+use self::binned::{Conjuncts, KnownArrays};
 use self::frame::Frame;
 use self::indexed::IndexRanges;
 use self::operand::QueryOperand;
@@ -142,7 +142,8 @@ pub struct QueryExplanation {
     pub blocks_pruned: u64,
     /// Blocks in which everything matches, whose elements are not read to find that.
     pub blocks_whole: u64,
-    /// Blocks that the bins of an index decide: only the numbers of the bins are read.
+    /// Blocks that indexes decide: bins and the values of the outermost ones are read, and not the
+    /// array.
     pub blocks_binned: u64,
     /// Blocks to read and evaluate.
     pub blocks_read: u64,
@@ -352,23 +353,17 @@ impl ValueQuery {
         let plan = prepared.plan(&self.predicate, &residents, &indexes);
         let (bytes, seconds) = prepared.price(&plan, &residents, &self.predicate)?;
         let of_bins = plan.blocks.iter().map(|block| match &block.state {
-            BlockState::Binned(binned) => binned.stored_bytes(&indexes),
+            BlockState::Binned(binned) => binned.stored_bytes,
             _ => 0,
         });
         let bytes = of_bins.fold(bytes, u64::saturating_add);
-        let everything = QueryPlan::new(
-            &prepared.operands,
-            &prepared.frame,
-            None,
-            &Residents::none(prepared.operands.len(), prepared.frame.dims.len()),
-            &[],
-        );
+        let nothing = Residents::none(prepared.operands.len(), prepared.frame.dims.len());
+        let PreparedQuery { operands, frame, .. } = &prepared;
+        let everything = KnownArrays { operands, frame, residents: &nothing, indexes: &[] };
+        let everything = QueryPlan::new(everything, None, 1);
         let scan = everything.undecided();
         let (bytes_of_scan, seconds_of_scan) =
             prepared.price(&scan, &residents, &self.predicate)?;
-        let count = |is: fn(&BlockState) -> bool| {
-            plan.blocks.iter().filter(|block| is(&block.state)).count() as u64
-        };
         let has_index = |at: &usize| indexes.get(*at).is_some_and(Option::is_some);
         let used = self.predicate.operands_used();
         let large = |at: &&usize| residents.columns[**at].is_none();
@@ -381,9 +376,9 @@ impl ValueQuery {
             blocks: plan.total,
             blocks_outside: plan.outside,
             blocks_pruned: plan.pruned,
-            blocks_whole: count(|state| matches!(state, BlockState::Whole)),
-            blocks_binned: count(|state| matches!(state, BlockState::Binned(_))),
-            blocks_read: count(|state| matches!(state, BlockState::Read)),
+            blocks_whole: plan.whole,
+            blocks_binned: plan.binned,
+            blocks_read: plan.read().count() as u64,
             bytes,
             bytes_of_scan,
             predicted_cold_seconds: seconds,
@@ -456,7 +451,9 @@ impl PreparedQuery {
         residents: &Residents,
         indexes: &[Option<IndexRanges>],
     ) -> QueryPlan {
-        QueryPlan::new(&self.operands, &self.frame, Some(predicate), residents, indexes)
+        let Self { operands, frame, .. } = self;
+        let arrays = KnownArrays { operands, frame, residents, indexes };
+        QueryPlan::new(arrays, Some(predicate), self.threads)
     }
 
     /// Returns the bytes that a matching element takes in [`PreparedQuery::points`].

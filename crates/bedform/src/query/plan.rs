@@ -4,14 +4,15 @@
 //! region: blocks without a match along some dimension are left out, the others are cut to the part
 //! between the first match and the last. Ranges of stored values, from the value index and of
 //! one-dimensional arrays, then leave out blocks in which nothing can match, and recognize those in
-//! which everything does, which are not read.
+//! which everything does, which are not read. The others are cut at the blocks of an index, which
+//! are smaller: if indexes decide each of these parts, the array is not read; if not, the block is
+//! read as a whole.
 
 use bedform_query::{Decision, Predicate, PredicateScratch, ValueRange, ValueSlice, range_of};
 
-use super::binned::{BinnedBlock, Conjuncts};
+use super::binned::{BinnedBlock, Conjuncts, KnownArrays};
 use super::columns::{QueryColumn, SpreadBuffer};
 use super::frame::{BlockBox, Frame};
-use super::indexed::IndexRanges;
 use super::operand::QueryOperand;
 use crate::error::Result;
 
@@ -19,6 +20,8 @@ use crate::error::Result;
 const BATCH_BYTES: u64 = 8 << 20;
 /// The most blocks of a batch.
 const BATCH_BLOCKS_MAX: usize = 1 << 12;
+/// Blocks that a thread plans at least.
+const PLANNED_MIN: u64 = 128;
 /// The largest array that is read whole before the first block: one that spans all dimensions, and
 /// one that repeats along some, whose elements many blocks need.
 const RESIDENT_BYTES_MAX: u64 = 64 << 10;
@@ -36,7 +39,7 @@ pub(super) struct PlannedBlock {
 pub(super) enum BlockState {
     /// Every element matches.
     Whole,
-    /// The bins of an index decide.
+    /// Indexes decide.
     Binned(BinnedBlock),
     /// Its elements must be read.
     Read,
@@ -50,8 +53,12 @@ pub(super) struct QueryPlan {
     pub(super) total: u64,
     /// Blocks that one-dimensional conditions leave out.
     pub(super) outside: u64,
-    /// Blocks that ranges leave out.
+    /// Blocks that indexes leave out.
     pub(super) pruned: u64,
+    /// Blocks in which everything matches.
+    pub(super) whole: u64,
+    /// Blocks that indexes decide; several of `blocks` may be parts of one.
+    pub(super) binned: u64,
 }
 
 /// The arrays of a query that are read whole, and the conditions that they decide.
@@ -172,57 +179,64 @@ impl Residents {
 impl QueryPlan {
     /// Plans a query. Without a predicate every block matches whole.
     pub(super) fn new(
-        operands: &[QueryOperand],
-        frame: &Frame,
+        arrays: KnownArrays<'_>,
         predicate: Option<&Predicate>,
-        residents: &Residents,
-        indexes: &[Option<IndexRanges>],
+        threads: usize,
     ) -> Self {
-        let mut plan = Self { total: frame.block_count(), ..Self::default() };
-        let conjuncts = predicate.map(Conjuncts::of);
-        for number in 0..plan.total {
-            let mut bounds = frame.block(number);
-            if !residents.cut(&mut bounds, frame) {
-                plan.outside += 1;
-                continue;
-            }
-            let Some((predicate, conjuncts)) = predicate.zip(conjuncts.as_ref()) else {
-                plan.blocks.push(PlannedBlock { bounds, state: BlockState::Whole });
-                continue;
+        let total = arrays.frame.block_count();
+        let Some(predicate) = predicate else { return Self::of_all(arrays, total) };
+        let planning = Planning { arrays, predicate, conjuncts: Conjuncts::of(predicate) };
+        let parts = u64::try_from(threads.max(1)).unwrap_or(1).min(total.div_ceil(PLANNED_MIN));
+        let ranges: Vec<std::ops::Range<u64>> =
+            (0..parts).map(|part| total * part / parts..total * (part + 1) / parts).collect();
+        let plans = std::thread::scope(|scope| {
+            let planned = |range: &std::ops::Range<u64>| {
+                let (planning, range) = (&planning, range.clone());
+                scope.spawn(move || planning.plan(range))
             };
-            let index = |at: usize| indexes.get(at).and_then(Option::as_ref);
-            let ranges = operands.iter().enumerate().map(|(at, operand)| {
-                let of_index = || {
-                    let (start, shape) = operand.region_in(frame, &bounds);
-                    index(at)?.range(&start, &shape)
-                };
-                residents.range(at, operand, &bounds).or_else(of_index)
+            // The caller's thread plans the first part.
+            let others: Vec<_> = ranges.iter().skip(1).map(planned).collect();
+            let first = ranges.first().map(|range| planning.plan(range.clone()));
+            let others = others.into_iter().map(|other| match other.join() {
+                Ok(plan) => plan,
+                Err(panic) => std::panic::resume_unwind(panic),
             });
-            let ranges: Vec<Option<ValueRange>> = ranges.collect();
-            let state = match predicate.decide(&ranges) {
-                Decision::None => {
-                    plan.pruned += 1;
-                    continue;
-                }
-                Decision::All => BlockState::Whole,
-                Decision::Some => {
-                    let bins = |at: usize| {
-                        let (start, shape) = operands[at].region_in(frame, &bounds);
-                        index(at)?.bins(&start, &shape)
-                    };
-                    match conjuncts.decide(&ranges, residents, bins) {
-                        Some(binned) if binned.count == Some(0) => {
-                            plan.pruned += 1;
-                            continue;
-                        }
-                        Some(binned) => BlockState::Binned(binned),
-                        None => BlockState::Read,
-                    }
-                }
-            };
-            plan.blocks.push(PlannedBlock { bounds, state });
+            first.into_iter().chain(others).collect::<Vec<_>>()
+        });
+        let mut plan = plans.into_iter().fold(Self::default(), Self::followed_by);
+        plan.total = total;
+        plan
+    }
+
+    /// The plan in which every block matches whole.
+    fn of_all(arrays: KnownArrays<'_>, total: u64) -> Self {
+        let mut plan = Self { total, ..Self::default() };
+        for number in 0..total {
+            let mut bounds = arrays.frame.block(number);
+            match arrays.residents.cut(&mut bounds, arrays.frame) {
+                true => plan.push(bounds, BlockState::Whole),
+                false => plan.outside += 1,
+            }
         }
         plan
+    }
+
+    fn followed_by(mut self, next: Self) -> Self {
+        self.blocks.extend(next.blocks);
+        self.outside += next.outside;
+        self.pruned += next.pruned;
+        self.whole += next.whole;
+        self.binned += next.binned;
+        self
+    }
+
+    fn push(&mut self, bounds: BlockBox, state: BlockState) {
+        match &state {
+            BlockState::Whole => self.whole += 1,
+            BlockState::Binned(_) => self.binned += 1,
+            BlockState::Read => {}
+        }
+        self.blocks.push(PlannedBlock { bounds, state });
     }
 
     /// The blocks whose elements must be read.
@@ -250,6 +264,83 @@ impl QueryPlan {
             batches.push(from..self.blocks.len());
         }
         batches
+    }
+}
+
+/// The planning of a query with a condition.
+struct Planning<'a> {
+    arrays: KnownArrays<'a>,
+    predicate: &'a Predicate,
+    conjuncts: Conjuncts,
+}
+
+impl Planning<'_> {
+    /// Plans some blocks of the frame.
+    fn plan(&self, numbers: std::ops::Range<u64>) -> QueryPlan {
+        let KnownArrays { frame, residents, .. } = self.arrays;
+        let mut plan = QueryPlan::default();
+        for number in numbers {
+            let mut bounds = frame.block(number);
+            if !residents.cut(&mut bounds, frame) {
+                plan.outside += 1;
+                continue;
+            }
+            match self.decide(&bounds, false) {
+                None => plan.pruned += 1,
+                Some(BlockState::Read) => self.divide(bounds, &mut plan),
+                Some(state) => plan.push(bounds, state),
+            }
+        }
+        plan
+    }
+
+    /// Adds the parts of a block that may match, cut as the blocks of an index, if indexes decide all
+    /// of them; else the block, which must be read.
+    fn divide(&self, bounds: BlockBox, plan: &mut QueryPlan) {
+        let mut decided = Vec::new();
+        for bounds in self.arrays.parts_of(&bounds) {
+            match self.decide(&bounds, true) {
+                None => {}
+                Some(BlockState::Read) => {
+                    decided.clear();
+                    decided.push(PlannedBlock { bounds, state: BlockState::Read });
+                    break;
+                }
+                Some(state) => decided.push(PlannedBlock { bounds, state }),
+            }
+        }
+        match decided.as_slice() {
+            [] => plan.pruned += 1,
+            [PlannedBlock { state: BlockState::Read, .. }] => plan.push(bounds, BlockState::Read),
+            _ => {
+                plan.binned += 1;
+                plan.blocks.extend(decided);
+            }
+        }
+    }
+
+    /// Returns the state of a block by the ranges of its elements and, with `bins`, by the bins of an
+    /// index; `None` if nothing matches.
+    fn decide(&self, bounds: &BlockBox, bins: bool) -> Option<BlockState> {
+        let KnownArrays { operands, residents, .. } = self.arrays;
+        let ranges = operands.iter().enumerate().map(|(at, operand)| {
+            let of_index = || {
+                let (index, region) = self.arrays.index_of(at, bounds)?;
+                index.range(&region)
+            };
+            residents.range(at, operand, bounds).or_else(of_index)
+        });
+        let ranges: Vec<Option<ValueRange>> = ranges.collect();
+        match self.predicate.decide(&ranges) {
+            Decision::None => None,
+            Decision::All => Some(BlockState::Whole),
+            Decision::Some if !bins => Some(BlockState::Read),
+            Decision::Some => match self.conjuncts.decide(&ranges, self.arrays, bounds) {
+                Some(binned) if binned.count == Some(0) => None,
+                Some(binned) => Some(BlockState::Binned(binned)),
+                None => Some(BlockState::Read),
+            },
+        }
     }
 }
 

@@ -78,6 +78,15 @@ impl Kept {
         });
     }
 
+    /// Returns the entry of an element at this position.
+    fn place(&self, position: &[u64]) -> Option<usize> {
+        let kept = position.iter().zip(&self.axes).filter(|(_, kept)| **kept);
+        let place = kept.zip(self.start.iter().zip(&self.shape));
+        let entry =
+            place.fold(0, |entry, ((at, _), (start, length))| entry * length + (at - start));
+        usize::try_from(entry).ok()
+    }
+
     /// Merges the entries of a block into those of the whole result.
     fn merge<T>(&self, own: &BlockBox, part: Vec<T>, into: &mut [T], add: impl Fn(&mut T, T)) {
         let mut part = part.into_iter();
@@ -98,7 +107,7 @@ impl Kept {
 pub(super) struct CountCollector {
     kept: Kept,
     counts: Mutex<Vec<u64>>,
-    /// True if one match is enough.
+    /// True if one match is enough for each entry.
     only_any: bool,
     found: AtomicBool,
 }
@@ -106,7 +115,6 @@ pub(super) struct CountCollector {
 impl CountCollector {
     pub(super) fn new(kept: Kept, only_any: bool) -> Self {
         let counts = Mutex::new(vec![0; kept.len()]);
-        let only_any = only_any && kept.shape.is_empty();
         Self { kept, counts, only_any, found: AtomicBool::new(false) }
     }
 
@@ -119,16 +127,16 @@ impl CountCollector {
 impl Collector for CountCollector {
     type Part = (BlockBox, Vec<u64>);
 
-    fn only_counts(&self) -> bool {
-        self.kept.shape.is_empty()
+    fn only_counts(&self, bounds: &BlockBox) -> bool {
+        self.kept.of_block(bounds).len() == 1
     }
 
     fn collect(&self, block: &MatchedBlock<'_>) -> Result<Self::Part> {
         self.found.store(true, Ordering::Relaxed);
         let own = self.kept.of_block(block.bounds);
         let mut counts = vec![0; own.len()];
-        if self.kept.shape.is_empty() {
-            counts.fill(block.count);
+        if let [count] = counts.as_mut_slice() {
+            *count = block.count;
             return Ok((own, counts));
         }
         self.kept.for_each_run(block.bounds, |at, length, entry, step| {
@@ -157,7 +165,15 @@ impl Collector for CountCollector {
     }
 
     fn is_done(&self) -> bool {
-        self.only_any && self.found.load(Ordering::Relaxed)
+        self.only_any && self.kept.shape.is_empty() && self.found.load(Ordering::Relaxed)
+    }
+
+    fn can_skip(&self, bounds: &BlockBox) -> bool {
+        let entry = || {
+            let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+            self.kept.place(&bounds.start).and_then(|at| counts.get(at).copied())
+        };
+        self.only_any && self.only_counts(bounds) && entry().is_some_and(|count| count > 0)
     }
 }
 

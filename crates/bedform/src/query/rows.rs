@@ -9,6 +9,9 @@ use super::frame::{BlockBox, Frame};
 use super::scan::{Collector, MatchedBlock};
 use crate::error::{Error, ErrorKind, Result};
 
+/// Elements of a mask that are looked at together.
+const WORD: usize = 16;
+
 /// Matching elements: the places in the C order of the region, and values.
 #[derive(Debug, Default)]
 pub(super) struct MatchedRows {
@@ -143,10 +146,14 @@ pub(super) fn for_each_match(
         match block.mask {
             None => (0..length).for_each(|inside| act(at + inside, place + inside as u64)),
             Some(mask) => {
-                for (inside, matches) in mask[at..at + length].iter().enumerate() {
-                    if *matches != 0 {
-                        act(at + inside, place + inside as u64);
+                // Matches are rare: most words have none.
+                for (number, word) in mask[at..at + length].chunks(WORD).enumerate() {
+                    if word == &[0; WORD][..word.len()] {
+                        continue;
                     }
+                    let first = number * WORD;
+                    let matching = (first..).zip(word).filter(|(_, matches)| **matches != 0);
+                    matching.for_each(|(inside, _)| act(at + inside, place + inside as u64));
                 }
             }
         }

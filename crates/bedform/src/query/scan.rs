@@ -8,14 +8,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bedform_query::{Predicate, PredicateScratch, ValueSlice, Values};
+use zerocopy::IntoBytes;
 
-use super::binned::Conjuncts;
+use super::binned::{BinnedMatches, Conjuncts, KnownArrays};
 use super::columns::{QueryColumn, SpreadBuffer};
 use super::frame::{BlockBox, Frame};
 use super::indexed::IndexRanges;
 use super::operand::QueryOperand;
 use super::plan::{BlockState, PlannedBlock, QueryPlan, Residents};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::threads::ordered::in_order;
 use crate::threads::workers::check_cancelled;
 
@@ -56,7 +57,8 @@ pub(super) trait Collector: Sync {
     }
 
     /// Returns true if the places of matches in this block change nothing: their number does.
-    fn only_counts(&self) -> bool {
+    fn only_counts(&self, bounds: &BlockBox) -> bool {
+        let _ = bounds;
         false
     }
 
@@ -90,6 +92,8 @@ struct Worker {
     rooms: Vec<SpreadBuffer>,
     scratch: PredicateScratch,
     masks: Vec<Vec<u8>>,
+    /// Of the blocks of a batch, the matches that indexes gave.
+    binned: Vec<Option<BinnedMatches>>,
     values: Vec<Values>,
 }
 
@@ -111,6 +115,7 @@ impl QueryScan<'_> {
             rooms: self.operands.iter().map(|_| SpreadBuffer::default()).collect(),
             scratch: PredicateScratch::default(),
             masks: Vec::new(),
+            binned: Vec::new(),
             values: Vec::new(),
         };
         let make = |at: usize, worker: &mut Worker| {
@@ -148,17 +153,19 @@ impl QueryScan<'_> {
         let counts: Vec<u64> = counts.into_iter().map(Option::unwrap_or_default).collect();
         let matched: Vec<usize> = (0..blocks.len()).filter(|at| counts[*at] > 0).collect();
         for &at in self.wanted {
+            let lacks = |number: &&usize| !has_values(worker.binned[**number].as_ref(), at);
+            let lacking: Vec<usize> = matched.iter().filter(lacks).copied().collect();
             // Its elements are there if the condition needed them in each of these blocks.
-            if used.contains(&at) && matched.iter().all(|number| is_read[*number]) {
+            if used.contains(&at) && lacking.iter().all(|number| is_read[*number]) {
                 continue;
             }
-            self.read(at, worker, matched.iter().map(|number| &blocks[*number].bounds))?;
+            self.read(at, worker, lacking.iter().map(|number| &blocks[*number].bounds))?;
         }
         let mut parts = Vec::with_capacity(matched.len());
         for number in matched {
             let (block, count) = (blocks[number], counts[number]);
-            self.decode(&block.bounds, worker)?;
-            let all = count == block.bounds.len() as u64 || collector.only_counts();
+            self.decode(number, &block.bounds, worker)?;
+            let all = count == block.bounds.len() as u64 || collector.only_counts(&block.bounds);
             let mask = (!all).then_some(worker.masks[number].as_slice());
             let (bounds, values) = (&block.bounds, worker.values.as_slice());
             parts.push(collector.collect(&MatchedBlock { bounds, mask, count, values })?);
@@ -187,20 +194,32 @@ impl QueryScan<'_> {
         worker: &mut Worker,
         collector: &C,
     ) -> Result<Vec<Option<u64>>> {
-        let masks = &mut worker.masks;
+        let Worker { masks, binned: matches, .. } = worker;
         masks.resize_with(masks.len().max(blocks.len()), Vec::new);
-        let count = |(block, mask): (&&PlannedBlock, &mut Vec<u8>)| match &block.state {
-            BlockState::Whole => Ok(Some(block.bounds.len() as u64)),
-            BlockState::Read => Ok(None),
-            BlockState::Binned(binned) if collector.only_counts() && binned.count.is_some() => {
-                Ok(binned.count)
-            }
-            BlockState::Binned(binned) => {
-                let Self { indexes, residents, .. } = self;
-                self.conjuncts.evaluate(binned, &block.bounds, indexes, residents, mask)
-            }
-        };
-        blocks.iter().zip(masks).map(count).collect()
+        matches.clear();
+        matches.resize_with(blocks.len(), || None);
+        let Self { operands, frame, residents, indexes, .. } = *self;
+        let arrays = KnownArrays { operands, frame, residents, indexes };
+        let mut counts = Vec::with_capacity(blocks.len());
+        for ((block, mask), matches) in blocks.iter().zip(masks).zip(matches) {
+            let bounds = &block.bounds;
+            counts.push(match &block.state {
+                BlockState::Whole => Some(bounds.len() as u64),
+                BlockState::Read => None,
+                BlockState::Binned(binned) => {
+                    let count = || self.conjuncts.count(binned, bounds, arrays);
+                    let only_counts = collector.only_counts(bounds) && self.wanted.is_empty();
+                    match only_counts.then(count).flatten() {
+                        Some(count) => Some(count),
+                        None => {
+                            *matches = self.conjuncts.evaluate(binned, bounds, arrays, mask)?;
+                            matches.as_ref().map(|matches| matches.count)
+                        }
+                    }
+                }
+            });
+        }
+        Ok(counts)
     }
 
     /// Evaluates the blocks that are not decided, into the worker's masks, and counts their
@@ -243,20 +262,38 @@ impl QueryScan<'_> {
         Ok(())
     }
 
-    /// Decodes the values that are asked for, of one block.
-    fn decode(&self, bounds: &BlockBox, worker: &mut Worker) -> Result<()> {
-        let Worker { columns, rooms, values, .. } = worker;
+    /// Decodes the values that are asked for, of block `number` of a batch.
+    fn decode(&self, number: usize, bounds: &BlockBox, worker: &mut Worker) -> Result<()> {
+        let Worker { columns, rooms, values, binned, .. } = worker;
         values.clear();
+        let matches = binned[number].as_ref();
         for (room, &at) in rooms.iter_mut().zip(self.wanted) {
-            let column = self.residents.columns[at].as_ref().unwrap_or(&columns[at]);
-            let stored = column.of_block(bounds)?.tile(0..bounds.len(), room)?;
             let decoding = &self.operands[at].decoding;
+            let of_index = matches.filter(|_| has_values(matches, at));
+            let stored = match of_index {
+                Some(matches) => {
+                    let bytes = matches.values.as_bytes();
+                    let bytes = &bytes[..bounds.len() * decoding.stored().bytes()];
+                    ValueSlice::of_bytes(decoding.stored(), bytes).ok_or_else(|| {
+                        Error::new(ErrorKind::Internal, "an index has values of another type")
+                    })?
+                }
+                None => {
+                    let column = self.residents.columns[at].as_ref().unwrap_or(&columns[at]);
+                    column.of_block(bounds)?.tile(0..bounds.len(), room)?
+                }
+            };
             let mut decoded = Values::new(decoding.decoded());
             decoding.decode(stored, &mut decoded);
             values.push(decoded);
         }
         Ok(())
     }
+}
+
+/// True if an index gave the stored elements of an operand at all matches of a block.
+fn has_values(matches: Option<&BinnedMatches>, operand: usize) -> bool {
+    matches.is_some_and(|matches| matches.operand == Some(operand))
 }
 
 /// Counts bytes that are 1; all others are 0.

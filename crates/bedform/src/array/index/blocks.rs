@@ -5,13 +5,15 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use bedform_geometry::{ChunkGrid, Region, Selection, element_count, linearize};
+use bedform_geometry::{ChunkGrid, Region, Selection, delinearize, element_count, linearize};
 
 use crate::array::Array;
 use crate::array::visit::VisitedChunk;
 use crate::error::{Error, ErrorKind, Result};
-use crate::index::{BinEdges, BlockFold, FoldedPart, RangeFold, UNKNOWN_BIN, put_box};
+use crate::index::{BinEdges, BlockFold, BlockTails, FoldedPart, RangeFold, UNKNOWN_BIN, put_box};
 
+/// The largest element in bytes.
+const ITEM_MAX: usize = 8;
 /// Attempts to read a box while the store is settled.
 const ATTEMPTS_MAX: usize = 8;
 
@@ -21,6 +23,8 @@ pub(crate) struct FoldedBlock {
     pub(crate) range: BlockFold,
     /// With bins, the number of the bin of each element of the block in C order.
     pub(crate) numbers: Vec<u8>,
+    /// With tails, positions and values of the elements in the outermost bins.
+    tails: Vec<(u16, [u8; ITEM_MAX])>,
 }
 
 /// The folds of the blocks of a box, which several threads fill.
@@ -79,11 +83,68 @@ pub(crate) fn elements_of(grid: &ChunkGrid, blocks: &Region) -> Result<Region> {
 }
 
 impl FoldedBlock {
-    /// Puts the numbers of a box of the block, of `shape` at `start`, into their places.
-    fn place(&mut self, numbers: &[u8], block: &[u64], start: &[u64], shape: &[u64]) {
-        let elements = element_count(block).and_then(|count| usize::try_from(count).ok());
+    /// The tails of the block, of elements with `item` bytes.
+    #[allow(clippy::host_endian_bytes, reason = "elements in memory")]
+    pub(crate) fn tails(&self, item: usize) -> BlockTails {
+        let mut sorted: Vec<&(u16, [u8; ITEM_MAX])> = self.tails.iter().collect();
+        sorted.sort_unstable_by_key(|(position, _)| *position);
+        let values = sorted.iter().flat_map(|(_, value)| &value[..item.min(ITEM_MAX)]);
+        BlockTails {
+            positions: sorted.iter().flat_map(|(position, _)| position.to_ne_bytes()).collect(),
+            values: values.copied().collect(),
+        }
+    }
+
+    /// Adds the elements of the outermost bins in a part of the block, with these numbers of bins.
+    fn add_tails(
+        &mut self,
+        edges: &BinEdges,
+        numbers: &[u8],
+        elements: &[u8],
+        part: &BlockPart<'_>,
+    ) {
+        let item = elements.len() / numbers.len().max(1);
+        let outermost = numbers.iter().enumerate().filter(|(_, bin)| edges.is_outermost(**bin));
+        for (at, _) in outermost {
+            // The record bounds the elements of a block with tails.
+            let Ok(position) = u16::try_from(part.position(at as u64)) else { continue };
+            let mut value = [0; ITEM_MAX];
+            value[..item].copy_from_slice(&elements[at * item..(at + 1) * item]);
+            self.tails.push((position, value));
+        }
+    }
+
+    /// Puts the numbers of a part of the block into their places.
+    fn place(&mut self, numbers: Vec<u8>, part: &BlockPart<'_>) {
+        if part.block == part.shape {
+            self.numbers = numbers;
+            return;
+        }
+        let elements = element_count(part.block).and_then(|count| usize::try_from(count).ok());
         self.numbers.resize(elements.unwrap_or(0), UNKNOWN_BIN);
-        put_box(&mut self.numbers, block, start, shape, numbers);
+        put_box(&mut self.numbers, part.block, part.start, part.shape, &numbers);
+    }
+}
+
+/// A box in a block of the index.
+struct BlockPart<'a> {
+    /// The shape of the block.
+    block: &'a [u64],
+    start: &'a [u64],
+    shape: &'a [u64],
+}
+
+impl BlockPart<'_> {
+    /// Returns the place, in the C order of the block, of an element by that in the C order of the
+    /// part.
+    fn position(&self, at: u64) -> u64 {
+        if self.block == self.shape {
+            return at;
+        }
+        let within = delinearize(at, self.shape);
+        let within: Vec<u64> =
+            within.iter().zip(self.start).map(|(at, first)| at + first).collect();
+        linearize(&within, self.block)
     }
 }
 
@@ -131,11 +192,20 @@ impl<'a> BoxFolds<'a> {
         let (start, elements) = (within(region), chunk.bytes());
         let part =
             FoldedPart { elements, chunk: region.shape(), start: &start, shape: common.shape() };
-        let (mut found, mut numbers) = (BlockFold::default(), Vec::new());
-        self.fold.add(&part, &mut found);
-        if let Some(edges) = self.edges {
-            edges.number(self.fold, &part, &mut numbers);
-        }
+        let item = self.fold.data_type().item_size().unwrap_or(0);
+        let (found, binned) = match self.edges {
+            None => {
+                let mut found = BlockFold::default();
+                self.fold.add(&part, &mut found);
+                (found, None)
+            }
+            Some(edges) => {
+                let elements = part.gathered(item);
+                let found = self.fold.of(&elements);
+                let numbers = edges.number(self.fold, &elements, &found);
+                (found, Some((edges, elements, numbers)))
+            }
+        };
         let place = block.iter().zip(self.blocks.start()).map(|(at, start)| at - start);
         let number = linearize(&place.collect::<Vec<_>>(), self.blocks.shape());
         let Some(fold) = usize::try_from(number).ok().and_then(|number| self.folds.get(number))
@@ -144,9 +214,13 @@ impl<'a> BoxFolds<'a> {
         };
         let mut fold = fold.lock().unwrap_or_else(PoisonError::into_inner);
         self.fold.merge(&found, &mut fold.range);
-        if self.edges.is_some() {
-            fold.place(&numbers, whole.shape(), &within(&whole), common.shape());
+        let Some((edges, elements, numbers)) = binned else { return };
+        let place =
+            BlockPart { block: whole.shape(), start: &within(&whole), shape: common.shape() };
+        if edges.has_tails() {
+            fold.add_tails(edges, &numbers, &elements, &place);
         }
+        fold.place(numbers, &place);
     }
 
     /// Returns the folds, each of which must have all elements of its block.

@@ -48,17 +48,28 @@ impl Array {
         let known = self.known()?;
         let layout = known.layout();
         let is_raw = known.has_large_raw_chunks(RAW_BYTES_MAX);
-        let grid = BlockGrid::of(layout, is_raw).grid().clone();
+        let grid = BlockGrid::of_index(layout, is_raw).grid().clone();
         let block = grid.chunk_shape().iter();
         let parts = layout.grid.chunk_shape().iter().zip(block.clone());
         // Reads of a raw chunk cut it where they like.
-        let in_chunk = |(chunk, block)| if is_raw { 1 } else { u64::max(chunk / block, 1) };
+        let in_chunk =
+            |(chunk, block): (&u64, &u64)| if is_raw { 1 } else { chunk.div_ceil(*block) };
         let blocks_of_chunk = parts.map(in_chunk).collect();
         let object = layout.grid.chunk_shape().iter().zip(&layout.per_object);
         let object = object.map(|(chunk, count)| chunk.saturating_mul(*count).max(1));
         let objects = block.zip(object).map(|(block, object)| block.div_ceil(object));
         let objects_of_block = objects.fold(1, u64::saturating_mul);
         Ok(Some(IndexForm { grid, fold, blocks_of_chunk, objects_of_block }))
+    }
+
+    /// The shape of the boxes in which a query reads the array.
+    ///
+    /// # Errors
+    /// Those of looking up the array again.
+    pub(crate) fn query_block(&self) -> Result<Vec<u64>> {
+        let known = self.known()?;
+        let is_raw = known.has_large_raw_chunks(RAW_BYTES_MAX);
+        Ok(BlockGrid::of_reads(known.layout(), is_raw).grid().chunk_shape().to_vec())
     }
 
     /// The fold of the array's elements, by its type and its missing values; `None` for elements

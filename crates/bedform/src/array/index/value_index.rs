@@ -11,7 +11,8 @@ use crate::array::Array;
 use crate::array::redirect::PinnedObjects;
 use crate::error::Result;
 use crate::index::{
-    BinEdges, BlockBins, IndexRecord, LevelOne, LevelTwo, RangeFold, newest_record,
+    BinEdges, BlockBins, BlockTails, EachRange, IndexRecord, LevelOne, LevelTwo, RangeFold,
+    newest_record,
 };
 use crate::options::OpenOptions;
 use crate::replica::SourceObject;
@@ -88,9 +89,10 @@ impl ValueIndex {
         let recorded = record.objects.iter().enumerate().map(at).collect();
         let data_type = fold.data_type();
         let options = OpenOptions::default();
-        let has_bins = !record.bins.is_empty();
-        let level_two = has_bins.then(|| LevelTwo::open(sidecar, &record, &options).ok()).flatten();
         let level_one = LevelOne::open(sidecar, record, data_type, &options).ok()?;
+        let (record, paged) = (&level_one.record, level_one.paged());
+        let open = || LevelTwo::open(sidecar, record, data_type, paged, &options).ok();
+        let level_two = (!record.bins.is_empty()).then(open).flatten();
         Some(Self {
             objects: objects.clone(),
             level_one,
@@ -123,9 +125,11 @@ impl ValueIndex {
     /// has changed since, commits lie over it, the array was made longer or shorter within the
     /// block, or the index is damaged there.
     pub fn range(&self, block: &[u64]) -> Option<BlockRange> {
-        if !self.is_unchanged(block) {
-            return None;
-        }
+        self.is_unchanged(block).then(|| self.range_as_indexed(block)).flatten()
+    }
+
+    /// Returns the range that a block had when the index was made.
+    pub(crate) fn range_as_indexed(&self, block: &[u64]) -> Option<BlockRange> {
         let found = self.level_one.block(block)?;
         let (data_type, missing) = (self.data_type, found.missing);
         Some(BlockRange { data_type, least_and_greatest: found.values, missing })
@@ -144,10 +148,12 @@ impl ValueIndex {
     /// Returns the bins of a block; `None` without level two, and if it is unknown as for
     /// [`ValueIndex::range`].
     pub(crate) fn bins(&self, block: &[u64]) -> Option<BlockBins> {
+        self.is_unchanged(block).then(|| self.bins_as_indexed(block)).flatten()
+    }
+
+    /// Returns the bins that a block had when the index was made.
+    pub(crate) fn bins_as_indexed(&self, block: &[u64]) -> Option<BlockBins> {
         self.edges()?;
-        if !self.is_unchanged(block) {
-            return None;
-        }
         self.level_one.bins(block)
     }
 
@@ -157,6 +163,39 @@ impl ValueIndex {
         self.level_two.as_ref()?.numbers(self.grid.chunk_region_clipped(block), checksum)
     }
 
+    /// Returns the elements in the outermost bins of a block; `None` without them, and if they are
+    /// not those of the checksum.
+    pub(crate) fn tail(&self, block: &[u64], checksum: u32) -> Option<BlockTails> {
+        self.level_two.as_ref()?.tail(&self.level_one.tail(block)?, checksum)
+    }
+
+    /// True if the elements of a box of blocks are those of the index.
+    pub(crate) fn is_unchanged_in(&self, blocks: &Region) -> bool {
+        if blocks.is_empty() || blocks.rank() != self.grid.rank() {
+            return false;
+        }
+        let corner = |at: &dyn Fn(usize) -> u64| (0..blocks.rank()).map(at).collect::<Vec<u64>>();
+        let first = self.grid.chunk_region_clipped(blocks.start());
+        // Of a box of blocks, only those at its end can be cut in another way than they were.
+        let at = corner(&|axis| blocks.end(axis) - 1);
+        let last = self.grid.chunk_region_clipped(&at);
+        let is_same = last == self.level_one.blocks.chunk_region_clipped(&at);
+        let shape = corner(&|axis| last.end(axis) - first.start()[axis]);
+        let whole = Region::new(first.start().to_vec(), shape);
+        is_same && whole.is_ok_and(|whole| self.has_objects_of(&whole))
+    }
+
+    /// Calls `act` with the least and the greatest value of each block of a box as it was when the
+    /// index was made, unless all its elements are missing, and with the number of missing ones.
+    /// `None` if some are unknown.
+    pub(crate) fn each_range_as_indexed(
+        &self,
+        blocks: &Region,
+        act: &mut EachRange<'_>,
+    ) -> Option<()> {
+        self.level_one.each_range(blocks, act)
+    }
+
     /// True if the elements of a block are those of the index.
     fn is_unchanged(&self, block: &[u64]) -> bool {
         if block.len() != self.grid.rank() {
@@ -164,10 +203,12 @@ impl ValueIndex {
         }
         let region = self.grid.chunk_region_clipped(block);
         let is_same = region == self.level_one.blocks.chunk_region_clipped(block);
-        if !is_same || region.is_empty() {
-            return false;
-        }
-        let objects = self.objects.of_region(&region);
+        is_same && !region.is_empty() && self.has_objects_of(&region)
+    }
+
+    /// True if each object with elements of a region is recorded and unchanged.
+    fn has_objects_of(&self, region: &Region) -> bool {
+        let objects = self.objects.of_region(region);
         objects.is_some_and(|objects| objects.into_iter().all(|at| self.is_still(at)))
     }
 
@@ -194,10 +235,7 @@ impl ValueIndex {
         let shape = self.grid.array_shape();
         let whole = Region::whole(shape.to_vec());
         self.level_one.record.array_shape == shape
-            && whole.is_ok_and(|whole| {
-                let objects = self.objects.of_region(&whole);
-                objects.is_some_and(|objects| objects.into_iter().all(|at| self.is_still(at)))
-            })
+            && whole.is_ok_and(|whole| self.has_objects_of(&whole))
     }
 }
 
