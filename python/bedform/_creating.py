@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bedform._group import Group
+    from bedform._index import Bins
     from bedform._layout import Readers, Regular
     from bedform._store import Store
 
@@ -86,6 +87,7 @@ class Creating(GroupMembers):
         profile: Any = None,
         readers: Readers | None = None,
         checksum: bool | None = None,
+        index: bool | Bins = False,
         overwrite: bool = False,
         **words: Any,
     ) -> Array:
@@ -135,6 +137,9 @@ class Creating(GroupMembers):
             For ``"auto"``: as in :func:`bedform.advise`; ``"any"`` by default.
         checksum
             ``False`` omits the CRC-32C of the chunks: changed bits are then not detected.
+        index
+            True builds the value index of the array; bins as in :func:`bedform.index` build its
+            second level, too. Settling renews it. A failure leaves the array without an index.
         overwrite
             Delete an array or group of this name first. For a moment readers find neither.
         **words
@@ -176,7 +181,13 @@ class Creating(GroupMembers):
             "checksum": checksum,
             "overwrite": overwrite,
         }
-        return self._create_wanted(name, {**given, **words})
+        from bedform._index import check_index
+
+        is_indexed = check_index(index)
+        array = self._create_wanted(name, {**given, **words})
+        if is_indexed:
+            array.index(bins=None if index is True else index)
+        return array
 
     def create_dataset(
         self,

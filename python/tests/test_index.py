@@ -603,6 +603,19 @@ def test_a_written_data_set_has_an_index_if_it_is_asked_for(tmp_path: Path) -> N
     assert not (tmp_path / "o.zarr").exists()
 
 
+def test_a_new_array_has_an_index_if_it_is_asked_for(tmp_path: Path) -> None:
+    store = bf.create(tmp_path / "s.zarr")
+    values = noise(SHAPE)
+    array = store.create_array("t", data=values, index=[270.0, 310.0])
+    assert known(array, values).all()
+    assert array.index().arrays[0]["bins"] == 3
+    empty = store.create_array("u", (0, 4), "f4", index=True)
+    assert empty.index().blocks == 0
+    with pytest.raises(bf.WrongTypeError, match="bins"):
+        store.create_array("v", data=values, index="many")
+    assert "v" not in store
+
+
 def test_a_conversion_indexes_its_target_if_it_is_asked_to(
     tmp_path: Path, bedform_command: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
