@@ -340,6 +340,7 @@ mod tests {
         let wide = IndexRecord {
             array_shape: vec![TAILED_BLOCK_MAX + 1, 2],
             block_shape: vec![TAILED_BLOCK_MAX + 1, 1],
+            pages: vec![1],
             ..record()
         };
         assert!(decoded(IndexRecord { tails: false, ..wide.clone() }).is_some());

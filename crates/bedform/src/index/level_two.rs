@@ -66,6 +66,11 @@ pub(crate) fn tail_room(paged: &ChunkGrid, blocks: &ChunkGrid) -> u64 {
 }
 
 impl BlockTails {
+    /// The number of elements.
+    pub(crate) fn len(&self) -> u64 {
+        (self.positions.len() / POSITION_BYTES) as u64
+    }
+
     /// The checksum of the tail of a block; 0 without elements.
     pub(crate) fn checksum(&self) -> u32 {
         if self.positions.is_empty() { 0 } else { crc32c(&self.positions) ^ crc32c(&self.values) }

@@ -36,7 +36,7 @@ pub use self::edges::BinChoice;
 use crate::array::Array;
 use crate::array::index::{IndexForm, ValueIndex, elements_of, hexadecimal};
 use crate::error::{Error, ErrorKind, Result};
-use crate::index::{BinEdges, INDEXED_OBJECTS_MAX, IndexRecord, newest_record};
+use crate::index::{BinEdges, INDEXED_OBJECTS_MAX, IndexRecord, newest_record, tail_room};
 use crate::options::ProgressCallback;
 use crate::plan::tuning::block_shape;
 use crate::replica::{OBJECTS_MAX, SourceObject};
@@ -386,7 +386,7 @@ impl<'a> Building<'a> {
         let selection = Selection::from(elements.clone());
         let mut values = PageValues::new(self.form.fold.data_type(), blocks);
         if let Some(edges) = edges {
-            values = values.with_bins(edges, elements);
+            values = values.with_bins(edges, elements, tail_room(&self.paged, &self.form.grid));
         }
         let array = self.array;
         let (bound, left_out) =

@@ -34,10 +34,14 @@ pub(super) struct PageBins {
     /// The number of the bin of each element, in C order of the page; empty if the stored ones are
     /// still right.
     pub(super) numbers: Vec<u8>,
-    /// With tails, their checksum for each block, and the tails of the blocks; empty if the stored
-    /// ones are still right.
+    /// With tails, their checksum for each block.
     pub(super) tail_checksums: Vec<u8>,
-    tails: Vec<BlockTails>,
+    /// The tails of the blocks; empty if the stored ones are still right, `None` for more elements
+    /// than a page has room for.
+    tails: Option<Vec<BlockTails>>,
+    /// Elements of the tails of all blocks, and those that a page has room for.
+    tail_count: u64,
+    tail_room: u64,
 }
 
 /// Returns the value of a block without values: NaN, or zero for a type without it.
@@ -67,8 +71,9 @@ impl PageValues {
         }
     }
 
-    /// Adds level two, with these edges, for these elements.
-    pub(super) fn with_bins(mut self, edges: &BinEdges, elements: Region) -> Self {
+    /// Adds level two, with these edges, for these elements, and with room for so many elements of
+    /// tails.
+    pub(super) fn with_bins(mut self, edges: &BinEdges, elements: Region, tail_room: u64) -> Self {
         let (blocks, bins) = (self.known.len(), edges.bins());
         let tailed = if edges.has_tails() { blocks } else { 0 };
         self.bins = Some(PageBins {
@@ -78,7 +83,9 @@ impl PageValues {
             checksums: vec![0; blocks * 4],
             numbers: Vec::new(),
             tail_checksums: vec![0; tailed * 4],
-            tails: Vec::new(),
+            tails: Some(Vec::new()),
+            tail_count: 0,
+            tail_room,
         });
         self
     }
@@ -181,24 +188,29 @@ impl PageBins {
         }
     }
 
-    /// Sets the tail of one of so many blocks.
+    /// Sets the tail of one of so many blocks; `None` if it has too many elements.
     #[allow(clippy::host_endian_bytes, reason = "elements in memory")]
-    fn set_tails(&mut self, number: usize, blocks: usize, tails: BlockTails) {
+    fn set_tails(&mut self, number: usize, blocks: usize, tails: Option<BlockTails>) {
         let place = number * 4..(number + 1) * 4;
         let Some(checksum) = self.tail_checksums.get_mut(place) else { return };
+        self.tail_count += tails.as_ref().map_or(0, BlockTails::len);
+        let (Some(tails), Some(all)) = (tails, &mut self.tails) else { return self.tails = None };
         checksum.copy_from_slice(&tails.checksum().to_ne_bytes());
-        self.tails.resize_with(blocks, BlockTails::default);
-        self.tails[number] = tails;
+        all.resize_with(blocks, BlockTails::default);
+        all[number] = tails;
+        if self.tail_count > self.tail_room {
+            self.tails = None;
+        }
     }
 
-    /// The tails of all blocks, one behind the other.
-    pub(super) fn tails(&self) -> BlockTails {
+    /// The tails of all blocks, one behind the other; `None` for more than a page has room for.
+    pub(super) fn tails(&self) -> Option<BlockTails> {
         let mut all = BlockTails::default();
-        for tails in &self.tails {
+        for tails in self.tails.as_ref()? {
             all.positions.extend_from_slice(&tails.positions);
             all.values.extend_from_slice(&tails.values);
         }
-        all
+        Some(all)
     }
 
     /// Sets the numbers of the elements of a block, in C order.

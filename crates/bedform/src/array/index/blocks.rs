@@ -12,6 +12,8 @@ use crate::array::visit::VisitedChunk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{BinEdges, BlockFold, BlockTails, FoldedPart, RangeFold, UNKNOWN_BIN, put_box};
 
+/// Tails of a block with more than one of so many elements are left out, for the sake of memory.
+const BLOCK_TAIL_SHARE: u64 = 4;
 /// The largest element in bytes.
 const ITEM_MAX: usize = 8;
 /// Attempts to read a box while the store is settled.
@@ -23,8 +25,8 @@ pub(crate) struct FoldedBlock {
     pub(crate) range: BlockFold,
     /// With bins, the number of the bin of each element of the block in C order.
     pub(crate) numbers: Vec<u8>,
-    /// With tails, positions and values of the elements in the outermost bins.
-    tails: Vec<(u16, [u8; ITEM_MAX])>,
+    /// With tails, positions and values of the elements in the outermost bins; `None` for too many.
+    tails: Option<Vec<(u16, [u8; ITEM_MAX])>>,
 }
 
 /// The folds of the blocks of a box, which several threads fill.
@@ -83,16 +85,16 @@ pub(crate) fn elements_of(grid: &ChunkGrid, blocks: &Region) -> Result<Region> {
 }
 
 impl FoldedBlock {
-    /// The tails of the block, of elements with `item` bytes.
+    /// The tails of the block, of elements with `item` bytes; `None` if they have too many.
     #[allow(clippy::host_endian_bytes, reason = "elements in memory")]
-    pub(crate) fn tails(&self, item: usize) -> BlockTails {
-        let mut sorted: Vec<&(u16, [u8; ITEM_MAX])> = self.tails.iter().collect();
+    pub(crate) fn tails(&self, item: usize) -> Option<BlockTails> {
+        let mut sorted: Vec<&(u16, [u8; ITEM_MAX])> = self.tails.as_ref()?.iter().collect();
         sorted.sort_unstable_by_key(|(position, _)| *position);
         let values = sorted.iter().flat_map(|(_, value)| &value[..item.min(ITEM_MAX)]);
-        BlockTails {
+        Some(BlockTails {
             positions: sorted.iter().flat_map(|(position, _)| position.to_ne_bytes()).collect(),
             values: values.copied().collect(),
-        }
+        })
     }
 
     /// Adds the elements of the outermost bins in a part of the block, with these numbers of bins.
@@ -103,14 +105,20 @@ impl FoldedBlock {
         elements: &[u8],
         part: &BlockPart<'_>,
     ) {
+        let Some(tails) = &mut self.tails else { return };
         let item = elements.len() / numbers.len().max(1);
         let outermost = numbers.iter().enumerate().filter(|(_, bin)| edges.is_outermost(**bin));
+        let most = element_count(part.block).unwrap_or(0) / BLOCK_TAIL_SHARE;
         for (at, _) in outermost {
+            if tails.len() as u64 > most {
+                self.tails = None;
+                return;
+            }
             // The record bounds the elements of a block with tails.
             let Ok(position) = u16::try_from(part.position(at as u64)) else { continue };
             let mut value = [0; ITEM_MAX];
             value[..item].copy_from_slice(&elements[at * item..(at + 1) * item]);
-            self.tails.push((position, value));
+            tails.push((position, value));
         }
     }
 
@@ -157,7 +165,8 @@ impl<'a> BoxFolds<'a> {
     ) -> Result<Self> {
         let count = blocks.len().and_then(|count| usize::try_from(count).ok());
         let count = count.ok_or_else(|| Error::invalid("a box of too many blocks"))?;
-        let folds = (0..count).map(|_| Mutex::default()).collect();
+        let empty = || FoldedBlock { tails: Some(Vec::new()), ..FoldedBlock::default() };
+        let folds = (0..count).map(|_| Mutex::new(empty())).collect();
         Ok(Self { fold, edges, grid, blocks, folds })
     }
 
