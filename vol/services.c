@@ -1,5 +1,5 @@
-/* What the library asks of a connector apart from its objects: contexts in which native objects get one of
- * the connector, the connector's own facts, requests, blobs and tokens. */
+/* Callbacks apart from those of objects: contexts in which native objects get one of the connector, the
+ * connector's own facts, requests, blobs and tokens. */
 #include "callbacks.h"
 
 #include <stdlib.h>
