@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _NAMES_MAX = 12
+_SHORT_NAME = 4
 
 
 def did_you_mean(name: object, names: Iterable[str]) -> str:
@@ -27,7 +28,9 @@ def near_names(name: object, names: Iterable[str]) -> list[str]:
     last = wanted.strip("/").rpartition("/")[2]
     exact = [one for one in known if one.rpartition("/")[2].lower() == last.lower()]
     by_case = {one.lower(): one for one in reversed(known)}
-    close = difflib.get_close_matches(wanted.lower(), by_case, n=2, cutoff=0.7)
+    # One wrong letter of three is a third of the name.
+    cutoff = 0.65 if len(wanted) <= _SHORT_NAME else 0.7
+    close = difflib.get_close_matches(wanted.lower(), by_case, n=2, cutoff=cutoff)
     return list(dict.fromkeys([*exact, *(by_case[one] for one in close)]))[:2]
 
 

@@ -72,6 +72,9 @@ class Query:
         self._decode = bool(decode)
         self._region: dict[str, tuple[int, int]] = {}
         self._names: list[str] = engine_call(_internal.Query.names)(expression)
+        if self._decode:
+            for name in self._names:
+                _refuse_bounds_of_times(group, name)
         dims, start, shape = self._once(self._group, lambda inner, _: inner.frame())
         sizes = {dim: (a, a + n) for dim, a, n in zip(dims, start, shape, strict=True)}
         given = index_ranges(region, tuple(dims), {dim: b for dim, (_, b) in sizes.items()})
@@ -252,7 +255,7 @@ class Query:
     # Batches --------------------------------------------------------------------------------------
 
     def batches(
-        self, values: Iterable[str] | None = None, *, memory: int | str = "256 MiB"
+        self, values: str | Iterable[str] | None = None, *, memory: int | str = "256 MiB"
     ) -> Iterator[Any]:
         """Yield the matching elements as Arrow record batches (``pyarrow.RecordBatch``).
 
@@ -262,7 +265,7 @@ class Query:
         Parameters
         ----------
         values
-            Arrays whose values are wanted; by default those of the expression.
+            The array, or arrays, whose values are wanted; by default those of the expression.
         memory
             Bytes that a batch may take at most.
 
@@ -399,6 +402,23 @@ def engine_array(group: Any, name: str) -> _internal.Array:
             raise UnsupportedError(f"{name} holds {found.dtype} elements: queries compare numbers")
         raise InvalidArgumentError(f"{name} is a group, no array")
     return inner
+
+
+def _refuse_bounds_of_times(group: Any, name: str) -> None:
+    """Fails for the bounds of a time coordinate: xarray decodes them with that one's units."""
+    found = group[name]
+    dims = tuple(getattr(found, "dims", None) or ())
+    if len(dims) < 2 or found.shape[-1] != 2:
+        return
+    for dim in dims[:-1]:
+        coordinate = group.get(dim)
+        attributes = coordinate.attrs if hasattr(coordinate, "dtype") else {}
+        is_bounds = name in (attributes.get("bounds"), attributes.get("climatology"))
+        if is_bounds and " since " in str(attributes.get("units", "")):
+            raise UnsupportedError(
+                f"{name} holds times, in the units of {dim}: select them by a region or by "
+                f'sel={{"{dim}": slice(from, to)}}; or compare stored numbers: decode=False'
+            )
 
 
 def _limit(limit: int | None) -> int | None:

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from bedform._query import Query
 
 
-def record_batches(query: Query, values: Iterable[str] | None, memory: int) -> Iterator[Any]:
+def record_batches(query: Query, values: str | Iterable[str] | None, memory: int) -> Iterator[Any]:
     """Yields the batches of a query: see :meth:`Query.batches`."""
     yield from _Table(query, values).batches(memory)
 
 
-def reader(query: Query, memory: int = 256 << 20) -> Any:
+def reader(query: Query, values: Iterable[str] | None = None, memory: int = 256 << 20) -> Any:
     """Returns the batches as a ``pyarrow.RecordBatchReader``."""
     arrow = _arrow()
-    table = _Table(query, None)
+    table = _Table(query, values)
     return arrow.RecordBatchReader.from_batches(table.schema(), table.batches(memory))
 
 
@@ -41,13 +41,15 @@ def _arrow() -> Any:
 class _Table:
     """The columns of the batches of a query, all of one moment."""
 
-    def __init__(self, query: Query, values: Iterable[str] | None) -> None:
+    def __init__(self, query: Query, values: str | Iterable[str] | None) -> None:
         self._arrow = _arrow()
         group = moment_of(query._group)
         self._query = query._within({}, group)
         self._region = self._query.region
         dims = query.dims
         self._coordinates = {dim: _coordinate(group, dim) for dim in dims}
+        if isinstance(values, str):
+            values = [values]
         wanted = query._names if values is None else list(values)
         self._values = [name for name in wanted if name not in dims]
         for name in self._values:

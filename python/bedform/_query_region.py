@@ -67,16 +67,23 @@ def _range_of(dim: str, wanted: Any, group: Any, dims: tuple[str, ...]) -> tuple
             f"sel names {dim!r}, which no array of the query has: they have {', '.join(dims)}"
         )
     labels = _labels(dim, group)
+    if not isinstance(wanted, slice) and np.ndim(wanted):
+        raise InvalidArgumentError(
+            f"sel of {dim}: queries take a label or a slice of labels, not {wanted!r:.100}"
+        )
     try:
         if isinstance(wanted, slice):
             return _slice_of(dim, wanted, labels)
         at = labels.get_loc(_label(wanted, labels))
     except KeyError:
         raise InvalidArgumentError(
-            f"{dim} has no label {wanted!r}: it has {labels[0]!r} to {labels[-1]!r}"
+            f"{dim} has no label {wanted!r:.100}: it has {labels[0]!s} to {labels[-1]!s}; a slice "
+            "takes all labels between two"
             if len(labels)
             else f"{dim} has no labels"
         ) from None
+    except InvalidArgumentError:
+        raise
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(f"sel of {dim}: {error}") from None
     if isinstance(at, slice):

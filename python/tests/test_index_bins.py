@@ -11,8 +11,10 @@ import pytest
 import xarray as xr
 import zarr
 from support import is_night
+from typer.testing import CliRunner
 
 import bedform as bf
+from bedform.cli import app
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -362,3 +364,18 @@ def test_random_edges_and_conditions_give_what_numpy_does(tmp_path: Path, seed: 
         query = store.query(text, region=region)
         np.testing.assert_array_equal(query.mask(), truth, err_msg=text)
         assert query.count() == truth.sum(), text
+
+
+def test_the_command_takes_one_edge_and_says_where_auto_makes_no_bins(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).integers(0, 50, SHAPE).astype("i1")
+    made(tmp_path / "s.zarr", values)
+
+    def run(bins: str) -> Any:
+        return CliRunner().invoke(app, ["index", str(tmp_path / "s.zarr"), "--bins", bins])
+
+    assert run("30,").exit_code == 0
+    plan = plan_of(tmp_path / "s.zarr", "t >= 30")
+    assert plan["blocks_read"] == 0
+    automatic = run("auto")
+    assert automatic.exit_code == 0 and "no bins for t: they would take" in automatic.stderr
+    assert isinstance(run("-5").exception, bf.InvalidArgumentError)

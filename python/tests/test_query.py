@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 import xarray as xr
 from support import is_night
+from typer.testing import CliRunner
 
 import bedform as bf
+from bedform.cli import app
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -462,3 +464,78 @@ def test_a_block_that_changed_after_it_was_indexed_is_scanned(tmp_path: Path) ->
         session.commit()
     assert store.query("t > 2500").count() == 3
     assert store.query("t > 60").count() == int((values > 60).sum()) + 4
+
+
+@pytest.fixture
+def year(tmp_path: Path) -> Path:
+    """Returns a file with a variable, times with bounds, and a second variable."""
+    time = xr.date_range("2020-01-01", periods=4)
+    chance = np.random.default_rng(3)
+    data = xr.Dataset(
+        {
+            "t2m": (("time", "lat"), chance.normal(300, 10, (4, 5))),
+            "sst": (("time", "lat"), chance.normal(280, 10, (4, 5))),
+            "time_bnds": (("time", "nv"), np.stack([time, time + np.timedelta64(1, "D")], 1)),
+        },
+        {"time": ("time", time, {"bounds": "time_bnds"}), "lat": np.arange(5.0)},
+    )
+    days = {"units": "days since 2020-01-01"}
+    data.to_netcdf(tmp_path / "year.nc", encoding={"time": days})
+    return tmp_path / "year.nc"
+
+
+def test_bounds_of_times_are_times_and_no_numbers(year: Path) -> None:
+    """They are decoded with the units of their coordinate, which stand there alone."""
+    with pytest.raises(bf.UnsupportedError, match=r"time_bnds holds times.*sel=\{\"time\""):
+        bf.open(year).query("time_bnds > 3")
+    assert bf.open(year).query("time_bnds >= 0", decode=False).count() == 8
+
+
+def test_short_names_with_a_wrong_letter_have_near_ones(year: Path) -> None:
+    for wrong, right in {"t2n": "t2m", "sts": "sst", "latt": "lat"}.items():
+        with pytest.raises(bf.NotFoundError, match=f"did you mean '{right}'"):
+            bf.open(year).query(f"{wrong} > 3")
+
+
+def test_labels_are_one_or_a_range_and_errors_show_them_plainly(year: Path) -> None:
+    with pytest.raises(bf.InvalidArgumentError, match=r"lat: .* slice of labels, not \[1, 2\]"):
+        bf.open(year).query("t2m > 3", sel={"lat": [1, 2]})
+    with pytest.raises(bf.InvalidArgumentError, match=r"no label 2.5: it has 0.0 to 4.0; a slice"):
+        bf.open(year).query("t2m > 3", sel={"lat": 2.5})
+    with pytest.raises(bf.InvalidArgumentError, match=r"^sel of lat has a step"):
+        bf.open(year).query("t2m > 3", sel={"lat": slice(1, 3, 2)})
+
+
+def test_batches_take_the_name_of_one_array(year: Path) -> None:
+    pytest.importorskip("pyarrow")
+    batch = next(bf.open(year).query("t2m > 0").batches("sst"))
+    assert batch.schema.names == ["time_index", "time", "lat_index", "lat", "sst"]
+
+
+def test_a_parquet_table_has_the_asked_rows_and_values_or_is_refused(
+    year: Path, tmp_path: Path
+) -> None:
+    runner, path = CliRunner(), tmp_path / "x.parquet"
+
+    def run(*options: str) -> Any:
+        return runner.invoke(app, ["query", str(year), "t2m > 0", "--output", str(path), *options])
+
+    for options in (("--return", "mean"), ("--over", "time")):
+        refused = run(*options)
+        assert refused.exit_code != 0 and not path.exists()
+        assert "a Parquet table has points" in str(refused.exception)
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert run("--of", "sst", "--limit", "3").exit_code == 0
+    table = parquet.read_table(path)
+    assert table.num_rows == 3
+    assert table.schema.names == ["time_index", "time", "lat_index", "lat", "sst"]
+
+
+def test_written_points_are_all_and_no_note_says_otherwise(year: Path, tmp_path: Path) -> None:
+    data = xr.Dataset({"t": ("x", np.arange(3000.0))})
+    data.to_netcdf(tmp_path / "long.nc")
+    arguments = ["query", str(tmp_path / "long.nc"), "t >= 0", "--return", "points"]
+    done = CliRunner().invoke(app, [*arguments, "--output", str(tmp_path / "p.npy")])
+    assert done.exit_code == 0 and "the first" not in done.output + done.stderr
+    assert len(np.load(tmp_path / "p.npy")) == 3000
+    assert "the first 1,000 of 3,000" in CliRunner().invoke(app, arguments).stderr

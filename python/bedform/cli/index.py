@@ -42,7 +42,7 @@ def index(
         str | None,
         typer.Option(
             help="Bins of values: a number, 'auto', 'width:20', values between bins such as "
-            "'273.15,310', or 'none'. Without it those of the present index."
+            "'273.15,310' ('310,' for one), or 'none'. Without it those of the present index."
         ),
     ] = None,
     anew: Annotated[
@@ -92,6 +92,13 @@ def index(
     except KeyboardInterrupt:
         note("arrays that are done are kept; the one in progress has its earlier index, if any")
         raise
+    without = [one["array"] for one in done.arrays if not one["bins"]] if bins == "auto" else []
+    if without:
+        names = ", ".join([*without[:9], *(["..."] if len(without) > 9 else [])])
+        note(
+            f"no bins for {names}: they would take more than 15 % of the stored bytes; --bins 20 "
+            "makes them all the same"
+        )
     emit({"path": path, **done.to_dict()}, _render(path, done), as_json)
 
 
@@ -101,14 +108,14 @@ def bins_of(text: str | None) -> Bins:
         return text
     if text == "none":
         return False
-    if text.isdecimal() and len(text) < 10:
+    if text.lstrip("+-").isdecimal() and len(text) < 10:
         return int(text)
     try:
-        return [float(edge) for edge in text.split(",")]
+        return [float(edge) for edge in text.rstrip(",").split(",")]
     except ValueError:
         raise InvalidArgumentError(
             f"--bins {text!r:.60}: a number, 'auto', 'width:20', values between bins such as "
-            "'273.15,310', or 'none'"
+            "'273.15,310' ('310,' for one), or 'none'"
         ) from None
 
 

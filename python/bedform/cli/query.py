@@ -78,7 +78,8 @@ def query(
     output: Annotated[
         Path | None,
         typer.Option(
-            help="A file for the result: x.npy, x.csv, x.json, or x.parquet (points with values)."
+            help="A file for the result: x.npy, x.csv, x.json, or x.parquet: a table of points, "
+            "with the values of --of, or of the arrays of the condition."
         ),
     ] = None,
     concat_dim: ConcatOption = None,
@@ -96,6 +97,12 @@ def query(
         raise ValueError(f"--return is one of {', '.join(_RETURNS)}, not {what!r}")
     if output is not None and output.suffix not in _SUFFIXES:
         raise ValueError(f"--output ends with {', '.join(_SUFFIXES)}, not {output.name!r}")
+    is_table = output is not None and output.suffix == ".parquet"
+    if is_table and (what not in ("count", "points", "values") or over):
+        raise ValueError(
+            f"{output}: a Parquet table has points with values; for a result of --return {what}"
+            f"{' --over' if over else ''} take .npy, .csv or .json"
+        )
     with open_source(path, concat_dim, compat) as store:
         found = (store[group] if group else store).query(
             expression,
@@ -103,10 +110,10 @@ def query(
             sel=dict(_pair(text, "--sel", _labels) for text in sel or ()),
             decode=not stored,
         )
-        if output is not None and output.suffix == ".parquet":
-            _write_parquet(found, output)
+        if output is not None and is_table:
+            _write_parquet(found, output, of, limit)
             return
-        asked = _Asked(what, of, over or None, bins, limit)
+        asked = _Asked(what, of, over or None, bins, limit, is_shown=output is None)
         result, lines = _result(found, asked)
     if output is None:
         emit(result, paragraph(lines), as_json)
@@ -118,9 +125,16 @@ class _Asked:
     """The result that is asked for."""
 
     def __init__(
-        self, what: str, of: str | None, over: list[str] | None, bins: int, limit: int | None
+        self,
+        what: str,
+        of: str | None,
+        over: list[str] | None,
+        bins: int,
+        limit: int | None,
+        is_shown: bool,
     ) -> None:
         self.what, self.of, self.over, self.bins, self.limit = what, of, over, bins, limit
+        self.is_shown = is_shown
 
 
 def _result(found: Query, asked: _Asked) -> tuple[Any, str]:
@@ -135,10 +149,12 @@ def _result(found: Query, asked: _Asked) -> tuple[Any, str]:
         return plan.to_dict(), str(plan)
     if what == "points":
         points = found.points(asked.limit)
-        return points, _listed([",".join(map(str, point)) for point in points[:_SHOWN]], points)
+        shown = points[:_SHOWN] if asked.is_shown else points[:0]
+        return points, _listed([",".join(map(str, point)) for point in shown], points, asked)
     if what == "values":
         values = found.values(name, asked.limit)
-        return values, _listed([str(value) for value in values[:_SHOWN]], values)
+        shown = values[:_SHOWN] if asked.is_shown else values[:0]
+        return values, _listed([str(value) for value in shown], values, asked)
     if what == "histogram":
         counts, edges = found.histogram(name, asked.bins)
         rows = zip(edges[:-1], edges[1:], counts, strict=True)
@@ -148,8 +164,8 @@ def _result(found: Query, asked: _Asked) -> tuple[Any, str]:
     return value, str(value)
 
 
-def _listed(lines: list[str], whole: Any) -> str:
-    if len(whole) > len(lines):
+def _listed(lines: list[str], whole: Any, asked: _Asked) -> str:
+    if asked.is_shown and len(whole) > len(lines):
         note(f"the first {len(lines):,} of {len(whole):,}; --output writes all, --limit fewer")
     return "\n".join(lines)
 
@@ -212,18 +228,22 @@ def _write(result: Any, output: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def _write_parquet(found: Query, output: Path) -> None:
-    """Writes the batches of a query."""
+def _write_parquet(found: Query, output: Path, of: str | None, limit: int | None) -> None:
+    """Writes the batches of a query, with the values of one array or of all that it names."""
     from bedform._query_arrow import reader
 
-    batches = reader(found)
+    batches = reader(found, None if of is None else [of])
     import pyarrow.parquet
 
     part = output.with_name(f".{output.name}.part")
+    left = limit
     try:
         with pyarrow.parquet.ParquetWriter(part, batches.schema) as writer:
             for batch in batches:
-                writer.write_batch(batch)
+                if left == 0:
+                    break
+                writer.write_batch(batch if left is None else batch.slice(0, left))
+                left = None if left is None else max(0, left - batch.num_rows)
         part.replace(output)
     finally:
         part.unlink(missing_ok=True)
