@@ -177,7 +177,7 @@ class Query:
         def fill(inner: _internal.Query, _: Any) -> AnyArray:
             _, _, shape = inner.frame()
             mask = np.empty(shape, bool)
-            inner.mask(mask)
+            inner.mask(mask.reshape(-1))
             return mask
 
         filled: AnyArray = self._run(fill)
@@ -250,7 +250,10 @@ class Query:
                     f"the values of {name} are not finite: give range=(least, greatest)"
                 )
             least, greatest = 0.0, 1.0
-        return np.histogram_bin_edges(np.array([least, greatest]), count, (least, greatest))
+        # As numpy's, the edges of float32 are float32.
+        dtype = self.values(name, 0).dtype
+        ends = np.array([least, greatest], dtype if dtype.kind == "f" else np.float64)
+        return np.histogram_bin_edges(ends, count, given)
 
     # Batches --------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,17 +64,12 @@ class _Table:
         return self._batch(self._query._within(empty, self._query._group)).schema
 
     def batches(self, memory: int) -> Iterator[Any]:
-        """Yields the batches of parts of the region along its first dimension."""
-        if not self._region:
-            yield self._batch(self._query)
-            return
-        rest = math.prod(part.stop - part.start for part in self._region[1:])
+        """Yields the batches of parts of the region, in C order."""
         columns = 2 * len(self._region) + len(self._values)
-        rows = max(1, memory // (16 * columns) // max(rest, 1))
-        first = self._region[0]
-        for start in range(first.start, first.stop, rows):
-            part = {self._query.dims[0]: (start, min(start + rows, first.stop))}
-            batch = self._batch(self._query._within(part, self._query._group))
+        rows = max(1, memory // (16 * max(columns, 1)))
+        for part in _parts(self._region, rows):
+            ranges = dict(zip(self._query.dims, part, strict=True))
+            batch = self._batch(self._query._within(ranges, self._query._group))
             if batch.num_rows:
                 yield batch
 
@@ -88,6 +83,30 @@ class _Table:
                 columns[dim] = labels[positions[:, axis]]
         columns |= dict(zip(self._values, values, strict=True))
         return self._arrow.RecordBatch.from_pydict(columns)
+
+
+def _parts(region: tuple[slice, ...], rows: int) -> Iterator[tuple[tuple[int, int], ...]]:
+    """Yields parts of a region in C order, of at most so many elements.
+
+    >>> list(_parts((slice(0, 2), slice(0, 5)), 3))
+    [((0, 1), (0, 3)), ((0, 1), (3, 5)), ((1, 2), (0, 3)), ((1, 2), (3, 5))]
+    """
+    whole = tuple((part.start, part.stop) for part in region)
+    axis, rest = len(region), 1
+    while axis and rest * (whole[axis - 1][1] - whole[axis - 1][0]) <= rows:
+        axis -= 1
+        rest *= whole[axis][1] - whole[axis][0]
+    if axis == 0:
+        yield whole
+        return
+    # The dimension that is cut; those before it have one index in each part.
+    start, stop = whole[axis - 1]
+    step = max(1, rows // max(rest, 1))
+    cuts = [(at, min(at + step, stop)) for at in range(start, stop, step)]
+    singles = [[(at, at + 1) for at in range(*ends)] for ends in whole[: axis - 1]]
+    for outer in itertools.product(*singles):
+        for cut in cuts:
+            yield (*outer, cut, *whole[axis:])
 
 
 def _coordinate(group: Any, dim: str) -> Any:

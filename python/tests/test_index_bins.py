@@ -379,3 +379,19 @@ def test_the_command_takes_one_edge_and_says_where_auto_makes_no_bins(tmp_path: 
     automatic = run("auto")
     assert automatic.exit_code == 0 and "no bins for t: they would take" in automatic.stderr
     assert isinstance(run("-5").exception, bf.InvalidArgumentError)
+
+
+@pytest.mark.parametrize("name", ["tail_positions", "tail_values", "numbers", "zarr.json"])
+def test_a_damaged_index_is_made_anew_by_the_next_call(tmp_path: Path, name: str) -> None:
+    values = rough()
+    made(tmp_path / "s.zarr", values)
+    bf.index(tmp_path / "s.zarr", bins=20)
+    group = tails_of(tmp_path / "s.zarr")
+    files = [file for file in (group / name).rglob("*") if file.is_file() and "c" in file.parts]
+    for file in files or [group / name]:
+        file.write_bytes(bytes(file.stat().st_size))
+    values[20] = values[21]
+    bf.open(tmp_path / "s.zarr", "r+")["t"][20] = values[20]
+    assert bf.index(tmp_path / "s.zarr").arrays[0]["bins"] == 20
+    check(tmp_path / "s.zarr", values, {"t > 343.25": values > 343.25})
+    assert plan_of(tmp_path / "s.zarr", "t > 343.25")["blocks_read"] == 0

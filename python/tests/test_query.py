@@ -539,3 +539,38 @@ def test_written_points_are_all_and_no_note_says_otherwise(year: Path, tmp_path:
     assert done.exit_code == 0 and "the first" not in done.output + done.stderr
     assert len(np.load(tmp_path / "p.npy")) == 3000
     assert "the first 1,000 of 3,000" in CliRunner().invoke(app, arguments).stderr
+
+
+def test_a_query_of_a_scalar_has_a_mask(tmp_path: Path) -> None:
+    xr.Dataset({"s": 5.0}).to_netcdf(tmp_path / "s.nc")
+    query = bf.open(tmp_path / "s.nc").query("s > 4")
+    assert query.mask().shape == () and query.mask()[()]
+    assert query.count() == 1
+
+
+def test_batches_keep_to_their_memory_along_every_dimension(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    values = np.arange(40_000.0).reshape(1, 40_000)
+    bf.create(tmp_path / "s.zarr").create_array("t", data=values, dims=("y", "x"))
+    batches = list(bf.open(tmp_path / "s.zarr").query("t >= 0").batches(memory=100_000))
+    assert max(batch.nbytes for batch in batches) <= 100_000
+    found = np.concatenate([batch["t"].to_numpy() for batch in batches])
+    np.testing.assert_array_equal(found, values[0])
+
+
+def test_a_limit_fits_a_small_memory(tmp_path: Path) -> None:
+    values = np.arange(300_000.0)
+    bf.create(tmp_path / "s.zarr").create_array("t", data=values, dims=("x",))
+    query = bf.open(tmp_path / "s.zarr").query("t >= 0", memory=10_000)
+    np.testing.assert_array_equal(query.points(limit=10)[:, 0], np.arange(10))
+
+
+@pytest.mark.parametrize("bins", [7, 10, 96])
+def test_histograms_of_float32_have_the_edges_of_numpy(tmp_path: Path, bins: int) -> None:
+    values = (np.random.default_rng(1).integers(0, 97, 20_000) * np.float32(0.1)).astype("f4")
+    bf.create(tmp_path / "s.zarr").create_array("t", data=values, dims=("x",))
+    counts, edges = bf.open(tmp_path / "s.zarr").query("t >= 0").histogram("t", bins=bins)
+    expected, its = np.histogram(values, bins=bins)
+    np.testing.assert_array_equal(edges, its)
+    assert edges.dtype == its.dtype
+    np.testing.assert_array_equal(counts, expected)

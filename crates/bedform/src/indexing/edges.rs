@@ -70,7 +70,7 @@ pub(super) fn chosen(
     };
     match choice {
         BinChoice::None => Ok(None),
-        BinChoice::Present => Ok(old.and_then(ValueIndex::edges).cloned().map(fitting)),
+        BinChoice::Present => Ok(old.and_then(ValueIndex::recorded_edges).cloned().map(fitting)),
         BinChoice::Count(bins) => {
             Ok(BinEdges::of_sample(fold, &sample(array, form)?, *bins).map(fitting))
         }

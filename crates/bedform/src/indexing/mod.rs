@@ -243,8 +243,19 @@ impl Array {
             progress(all, all);
             report.bytes = old.stored_bytes();
         } else {
-            let built = Building::new(self, &form, edges, old.as_ref(), progress)?;
-            built.run(&directory, &mut report).map_err(|error| directory.located(error))?;
+            let mut build = |old: Option<&ValueIndex>| {
+                let building = Building::new(self, &form, edges.clone(), old, progress)?;
+                report.blocks_read = 0;
+                building.run(&directory, &mut report)
+            };
+            // A damaged index counts as none: it is made anew. If the array is damaged, that says so.
+            let is_damage =
+                |error: &Error| matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound);
+            let built = match build(old.as_ref()) {
+                Err(error) if old.is_some() && is_damage(&error) => build(None),
+                built => built,
+            };
+            built.map_err(|error| directory.located(error))?;
         }
         report.seconds = began.elapsed().as_secs_f64();
         Ok(report)

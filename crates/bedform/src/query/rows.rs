@@ -71,17 +71,19 @@ impl Collector for RowCollector<'_> {
     fn merge(&self, part: MatchedRows) -> Result<()> {
         let mut rows = self.rows();
         rows.append(part);
+        let is_too_much = |rows: &MatchedRows| {
+            (rows.places.len() as u64).saturating_mul(self.row_bytes) > self.memory
+        };
         let count = rows.places.len() as u64;
         if let Some(limit) = self.limit
-            && count > limit.saturating_mul(2).saturating_add(1 << 16)
+            && count > limit
+            && (is_too_much(&rows) || count > limit.saturating_mul(2).saturating_add(1 << 16))
         {
             rows.sort(self.limit);
             let last = rows.places.last().copied().unwrap_or(u64::MAX);
             self.last.store(last, Ordering::Relaxed);
-        } else if count.saturating_mul(self.row_bytes) > self.memory {
-            return Err(no_room(self.memory));
         }
-        Ok(())
+        if is_too_much(&rows) { Err(no_room(self.memory)) } else { Ok(()) }
     }
 
     fn is_done(&self) -> bool {

@@ -140,6 +140,11 @@ impl ValueIndex {
         self.level_one.edges().filter(|_| self.level_two.is_some())
     }
 
+    /// The edges of the bins that the index was made with, also if level two is lost.
+    pub(crate) fn recorded_edges(&self) -> Option<&BinEdges> {
+        self.level_one.edges()
+    }
+
     /// The record of the index.
     pub(crate) fn record(&self) -> &IndexRecord {
         &self.level_one.record
