@@ -395,3 +395,15 @@ def test_a_damaged_index_is_made_anew_by_the_next_call(tmp_path: Path, name: str
     assert bf.index(tmp_path / "s.zarr").arrays[0]["bins"] == 20
     check(tmp_path / "s.zarr", values, {"t > 343.25": values > 343.25})
     assert plan_of(tmp_path / "s.zarr", "t > 343.25")["blocks_read"] == 0
+
+
+def test_blocks_that_lie_in_a_tail_altogether_are_decided_too(tmp_path: Path) -> None:
+    """In a smooth field the tails are few places."""
+    values = np.linspace(0, 1, 400 * 80 * 100).reshape(400, 80, 100)
+    layout = bf.Regular(chunks=(1, 80, 100), shards=(100, 80, 100))
+    dims = ("time", "lat", "lon")
+    bf.create(tmp_path / "s.zarr").create_array("t", data=values, dims=dims, layout=layout)
+    bf.index(tmp_path / "s.zarr", bins=20)
+    check(tmp_path / "s.zarr", values, {"t > 0.9991": values > 0.9991})
+    plan = plan_of(tmp_path / "s.zarr", "t > 0.9991")
+    assert (plan["blocks_read"], plan["blocks_pruned"]) == (0, 399)

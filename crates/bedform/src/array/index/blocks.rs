@@ -3,6 +3,7 @@
 //! The read is neither followed nor recorded, and no replica serves it: an index describes the
 //! objects of the array itself.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use bedform_geometry::{ChunkGrid, Region, Selection, delinearize, element_count, linearize};
@@ -10,10 +11,13 @@ use bedform_geometry::{ChunkGrid, Region, Selection, delinearize, element_count,
 use crate::array::Array;
 use crate::array::visit::VisitedChunk;
 use crate::error::{Error, ErrorKind, Result};
-use crate::index::{BinEdges, BlockFold, BlockTails, FoldedPart, RangeFold, UNKNOWN_BIN, put_box};
+use crate::index::{
+    BinEdges, BlockFold, BlockTails, FoldedPart, RangeFold, TAILED_BLOCK_MAX, UNKNOWN_BIN, put_box,
+};
 
-/// Tails of a block with more than one of so many elements are left out, for the sake of memory.
-const BLOCK_TAIL_SHARE: u64 = 4;
+/// Tails of blocks are left out, for the sake of memory, once one of so many elements of all blocks
+/// that are folded at once is in them.
+const TAIL_SHARE: u64 = 8;
 /// The largest element in bytes.
 const ITEM_MAX: usize = 8;
 /// Attempts to read a box while the store is settled.
@@ -37,6 +41,8 @@ struct BoxFolds<'a> {
     /// The box, in blocks.
     blocks: &'a Region,
     folds: Vec<Mutex<FoldedBlock>>,
+    /// Elements of tails for which there is room.
+    tail_room: AtomicU64,
 }
 
 impl Array {
@@ -108,12 +114,7 @@ impl FoldedBlock {
         let Some(tails) = &mut self.tails else { return };
         let item = elements.len() / numbers.len().max(1);
         let outermost = numbers.iter().enumerate().filter(|(_, bin)| edges.is_outermost(**bin));
-        let most = element_count(part.block).unwrap_or(0) / BLOCK_TAIL_SHARE;
         for (at, _) in outermost {
-            if tails.len() as u64 > most {
-                self.tails = None;
-                return;
-            }
             // The record bounds the elements of a block with tails.
             let Ok(position) = u16::try_from(part.position(at as u64)) else { continue };
             let mut value = [0; ITEM_MAX];
@@ -167,7 +168,9 @@ impl<'a> BoxFolds<'a> {
         let count = count.ok_or_else(|| Error::invalid("a box of too many blocks"))?;
         let empty = || FoldedBlock { tails: Some(Vec::new()), ..FoldedBlock::default() };
         let folds = (0..count).map(|_| Mutex::new(empty())).collect();
-        Ok(Self { fold, edges, grid, blocks, folds })
+        let elements = elements_of(grid, blocks)?.len().unwrap_or(u64::MAX);
+        let tail_room = AtomicU64::new((elements / TAIL_SHARE).max(TAILED_BLOCK_MAX));
+        Ok(Self { fold, edges, grid, blocks, folds, tail_room })
     }
 
     /// Adds the elements of a chunk to the blocks that it touches.
@@ -227,9 +230,19 @@ impl<'a> BoxFolds<'a> {
         let place =
             BlockPart { block: whole.shape(), start: &within(&whole), shape: common.shape() };
         if edges.has_tails() {
-            fold.add_tails(edges, &numbers, &elements, &place);
+            match self.has_tail_room(edges, &numbers) {
+                true => fold.add_tails(edges, &numbers, &elements, &place),
+                false => fold.tails = None,
+            }
         }
         fold.place(numbers, &place);
+    }
+
+    /// True if there is room for the elements in the outermost bins among these numbers of bins.
+    fn has_tail_room(&self, edges: &BinEdges, numbers: &[u8]) -> bool {
+        let count = numbers.iter().filter(|bin| edges.is_outermost(**bin)).count() as u64;
+        let take = |room: u64| room.checked_sub(count);
+        self.tail_room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 
     /// Returns the folds, each of which must have all elements of its block.
