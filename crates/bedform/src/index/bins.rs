@@ -35,8 +35,8 @@ pub(crate) struct BinEdges {
 }
 
 impl BinEdges {
-    /// Makes edges, without tails, of stored values in the machine's byte order, in any order. `None` without any,
-    /// for more than [`EDGES_MAX`], and for NaN.
+    /// Makes edges, without tails, of stored values in the machine's byte order, in any order. `None`
+    /// without any, for more than [`EDGES_MAX`], and for NaN.
     pub(crate) fn new(data_type: DataType, edges: &[Vec<u8>]) -> Option<Self> {
         let mut found = None;
         of_type!(data_type, T => found = sorted_edges::<T>(edges));
@@ -150,7 +150,6 @@ struct EdgeCells<T> {
     scale: f64,
     /// The number of edges in the cells before each.
     before: [u8; CELLS],
-    /// The edges, and behind them values that are at least each value.
     edges: Vec<T>,
     /// The most edges of a cell.
     most: usize,
@@ -177,7 +176,6 @@ impl<T: FoldedNumber> EdgeCells<T> {
             sum += count;
         }
         cells.most = counts.into_iter().max().map_or(0, usize::from);
-        cells.edges.resize(edges.len() + cells.most, T::GREATEST);
         (cells.most <= CELL_EDGES_MAX).then_some(cells)
     }
 
@@ -190,13 +188,12 @@ impl<T: FoldedNumber> EdgeCells<T> {
 
     /// Adds to each number that of the edges that are at most the value.
     fn number_tile(&self, values: &[T], numbers: &mut [u8]) {
-        let count = self.edges.len() - self.most;
         for (number, value) in numbers.iter_mut().zip(values) {
             let before = self.before[self.cell(*value)];
             let mut found = before;
             for next in 0..self.most {
-                let at = usize::from(before) + next;
-                found += u8::from(at < count && !value.is_less(self.edges[at]));
+                let edge = self.edges.get(usize::from(before) + next);
+                found += u8::from(edge.is_some_and(|edge| !value.is_less(*edge)));
             }
             *number += found;
         }

@@ -13,7 +13,7 @@ use bedform_format::DataType;
 /// them.
 const LANES: usize = 16;
 /// The largest element in bytes.
-const ITEM_MAX: usize = 8;
+pub(crate) const ITEM_MAX: usize = 8;
 
 /// Calls a generic function for the type of numbers of a data type; nothing for other types.
 macro_rules! of_type {

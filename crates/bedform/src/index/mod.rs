@@ -54,7 +54,7 @@ pub(crate) use bedform_format::index::{
     page_fingerprint,
 };
 pub(crate) use bins::BinEdges;
-pub(crate) use fold::{BlockFold, FoldedPart, RangeFold, each_run, put_box};
+pub(crate) use fold::{BlockFold, FoldedPart, ITEM_MAX, RangeFold, each_run, put_box};
 pub(crate) use grid::BlockGrid;
 pub(crate) use level_one::{BlockBins, EachRange, LevelOne, described_arrays};
 pub(crate) use level_two::{BlockTails, LevelTwo, NUMBERS, POSITION_TYPE, TAIL_NAMES, tail_room};

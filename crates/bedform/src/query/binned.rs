@@ -10,6 +10,7 @@ use super::frame::{BlockBox, Frame};
 use super::indexed::{IndexRanges, IndexedPart, KnownBins, TailValues};
 use super::operand::QueryOperand;
 use super::plan::Residents;
+use super::scan::count_ones;
 use crate::error::Result;
 use crate::index::each_run;
 
@@ -181,7 +182,7 @@ impl Conjuncts {
                 Verdict::Bins(bins) => {
                     let tails = index.tails(&indexed, &bins.bins)?;
                     let found = compared(part, *operand, arrays, &tails);
-                    bins.inner + ones(&found)
+                    bins.inner + count_ones(&found)
                 }
             };
         }
@@ -230,7 +231,7 @@ impl Conjuncts {
             part.evaluate(&slices, &mut PredicateScratch::default(), &mut found);
             mask.iter_mut().zip(&found).for_each(|(mask, found)| *mask &= found);
         }
-        matches.count = ones(mask);
+        matches.count = count_ones(mask);
         Ok(Some(matches))
     }
 }
@@ -238,10 +239,6 @@ impl Conjuncts {
 /// No knowledge of any operand.
 fn none(arrays: KnownArrays<'_>) -> Vec<Option<ValueRange>> {
     vec![None; arrays.operands.len()]
-}
-
-fn ones(mask: &[u8]) -> u64 {
-    mask.iter().map(|matches| u64::from(*matches)).sum()
 }
 
 /// Finds what an index says of a part of the condition in a region.

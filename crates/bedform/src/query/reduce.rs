@@ -70,21 +70,17 @@ impl Kept {
         let step = usize::from(self.axes.last().copied().unwrap_or(false));
         let length = row_length(bounds);
         for_each_row(bounds, |at, position| {
-            let kept = position.iter().zip(&self.axes).filter(|(_, kept)| **kept);
-            let place = kept.zip(own.start.iter().zip(&own.shape));
-            let entry =
-                place.fold(0, |entry, ((at, _), (start, length))| entry * length + (at - start));
-            act(at, length, usize::try_from(entry).unwrap_or(usize::MAX), step);
+            act(at, length, self.entry_in(&own.start, &own.shape, position), step);
         });
     }
 
-    /// Returns the entry of an element at this position.
-    fn place(&self, position: &[u64]) -> Option<usize> {
+    /// Returns the entry of an element at this position, among those of a box of entries.
+    fn entry_in(&self, start: &[u64], shape: &[u64], position: &[u64]) -> usize {
         let kept = position.iter().zip(&self.axes).filter(|(_, kept)| **kept);
-        let place = kept.zip(self.start.iter().zip(&self.shape));
+        let place = kept.zip(start.iter().zip(shape));
         let entry =
             place.fold(0, |entry, ((at, _), (start, length))| entry * length + (at - start));
-        usize::try_from(entry).ok()
+        usize::try_from(entry).unwrap_or(usize::MAX)
     }
 
     /// Merges the entries of a block into those of the whole result.
@@ -171,7 +167,8 @@ impl Collector for CountCollector {
     fn can_skip(&self, bounds: &BlockBox) -> bool {
         let entry = || {
             let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-            self.kept.place(&bounds.start).and_then(|at| counts.get(at).copied())
+            let Kept { start, shape, .. } = &self.kept;
+            counts.get(self.kept.entry_in(start, shape, &bounds.start)).copied()
         };
         self.only_any && self.only_counts(bounds) && entry().is_some_and(|count| count > 0)
     }

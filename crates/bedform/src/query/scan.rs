@@ -297,7 +297,7 @@ fn has_values(matches: Option<&BinnedMatches>, operand: usize) -> bool {
 }
 
 /// Counts bytes that are 1; all others are 0.
-fn count_ones(mask: &[u8]) -> u64 {
+pub(super) fn count_ones(mask: &[u8]) -> u64 {
     // Sums of 255 bytes fit a byte, and are added by vectors of bytes.
     mask.chunks(255 * 64).map(|part| part.iter().map(|byte| u64::from(*byte)).sum::<u64>()).sum()
 }

@@ -12,14 +12,13 @@ use crate::array::Array;
 use crate::array::visit::VisitedChunk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{
-    BinEdges, BlockFold, BlockTails, FoldedPart, RangeFold, TAILED_BLOCK_MAX, UNKNOWN_BIN, put_box,
+    BinEdges, BlockFold, BlockTails, FoldedPart, ITEM_MAX, RangeFold, TAILED_BLOCK_MAX,
+    UNKNOWN_BIN, put_box,
 };
 
 /// Tails of blocks are left out, for the sake of memory, once one of so many elements of all blocks
 /// that are folded at once is in them.
-const TAIL_SHARE: u64 = 8;
-/// The largest element in bytes.
-const ITEM_MAX: usize = 8;
+const BOX_TAIL_SHARE: u64 = 8;
 /// Attempts to read a box while the store is settled.
 const ATTEMPTS_MAX: usize = 8;
 
@@ -169,7 +168,7 @@ impl<'a> BoxFolds<'a> {
         let empty = || FoldedBlock { tails: Some(Vec::new()), ..FoldedBlock::default() };
         let folds = (0..count).map(|_| Mutex::new(empty())).collect();
         let elements = elements_of(grid, blocks)?.len().unwrap_or(u64::MAX);
-        let tail_room = AtomicU64::new((elements / TAIL_SHARE).max(TAILED_BLOCK_MAX));
+        let tail_room = AtomicU64::new((elements / BOX_TAIL_SHARE).max(TAILED_BLOCK_MAX));
         Ok(Self { fold, edges, grid, blocks, folds, tail_room })
     }
 

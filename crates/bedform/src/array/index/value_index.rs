@@ -8,6 +8,7 @@ use bedform_format::{DataType, Limits};
 use bedform_geometry::{ChunkGrid, Region};
 
 use crate::array::Array;
+use crate::array::index::elements_of;
 use crate::array::redirect::PinnedObjects;
 use crate::error::Result;
 use crate::index::{
@@ -179,15 +180,9 @@ impl ValueIndex {
         if blocks.is_empty() || blocks.rank() != self.grid.rank() {
             return false;
         }
-        let corner = |at: &dyn Fn(usize) -> u64| (0..blocks.rank()).map(at).collect::<Vec<u64>>();
-        let first = self.grid.chunk_region_clipped(blocks.start());
-        // Of a box of blocks, only those at its end can be cut in another way than they were.
-        let at = corner(&|axis| blocks.end(axis) - 1);
-        let last = self.grid.chunk_region_clipped(&at);
-        let is_same = last == self.level_one.blocks.chunk_region_clipped(&at);
-        let shape = corner(&|axis| last.end(axis) - first.start()[axis]);
-        let whole = Region::new(first.start().to_vec(), shape);
-        is_same && whole.is_ok_and(|whole| self.has_objects_of(&whole))
+        let now = elements_of(&self.grid, blocks).ok().filter(|now| !now.is_empty());
+        let then = elements_of(&self.level_one.blocks, blocks).ok();
+        now.is_some_and(|now| Some(&now) == then.as_ref() && self.has_objects_of(&now))
     }
 
     /// Calls `act` with the least and the greatest value of each block of a box as it was when the
@@ -203,12 +198,8 @@ impl ValueIndex {
 
     /// True if the elements of a block are those of the index.
     fn is_unchanged(&self, block: &[u64]) -> bool {
-        if block.len() != self.grid.rank() {
-            return false;
-        }
-        let region = self.grid.chunk_region_clipped(block);
-        let is_same = region == self.level_one.blocks.chunk_region_clipped(block);
-        is_same && !region.is_empty() && self.has_objects_of(&region)
+        let only = Region::new(block.to_vec(), vec![1; block.len()]);
+        only.is_ok_and(|only| self.is_unchanged_in(&only))
     }
 
     /// True if each object with elements of a region is recorded and unchanged.
