@@ -34,21 +34,24 @@ export PROPTEST_RNG_SEED ?= 20261121
 CARGO := cargo --locked
 # Where cargo puts what it builds.
 BUILT := $(or $(CARGO_TARGET_DIR),target)
-MATURIN := cd python && VIRTUAL_ENV=$(VENV) PATH=$(BIN):$$PATH \
+MATURIN := cd python && VIRTUAL_ENV=$(VENV) PATH=$(BIN):$$PATH BEDFORM_BUILT=$(abspath $(BUILT))/release \
 	$(BIN)/maturin develop --release --locked --quiet
 STEP := $(BIN)/python tools/step.py
 is-night := $(filter night,$(EFFORT))
 DESELECTED := not reliability and not xarray_suite$(if $(is-night),, and not night)
 BUILD_CAPI := env -u PYO3_PYTHON $(CARGO) build --release --quiet -p bedform-capi
 BUILD_TOOL := env -u PYO3_PYTHON $(CARGO) build --release --quiet -p bedform-tool
+# The libraries that the Python package carries (python/build.rs).
+BUILD_LIBRARIES := env -u PYO3_PYTHON $(CARGO) build --release --quiet \
+	-p bedform-preload -p bedform-vol -p bedform-capi
 # One kind of library more than Cargo.toml names, so that other builds do not pay for it. The linker options
 # that programs need go into a file, for pkg-config.
 BUILD_CAPI_STATIC := env -u PYO3_PYTHON $(CARGO) rustc --release --quiet -p bedform-capi --lib \
 	--crate-type staticlib -- --print native-static-libs=$(abspath $(BUILT))/release/bedform-static-libs \
 	2> >(grep -v "^note: native artifacts\|^$$" >&2)
 INSTALL_INTO := sh crates/bedform-capi/install/install.sh
-RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates python/src python/build.rs python/Cargo.toml \
-	-name '*.rs' -o -name 'Cargo.toml')
+RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates vol python/src python/build.rs python/Cargo.toml \
+	-name '*.rs' -o -name '*.[ch]' -o -name 'Cargo.toml')
 
 .PHONY: help
 help: ## List these recipes
@@ -63,7 +66,8 @@ build: $(STAMPS)/build ## Build the extension again where Rust sources changed
 
 .PHONY: wheel
 wheel: $(STAMPS)/venv ## Build a wheel of the Python package in build/
-	@cd python && PATH=$(BIN):$$PATH $(BIN)/maturin build --release --locked --quiet --out $(CURDIR)/build
+	@$(BUILD_LIBRARIES)
+	@cd python && BEDFORM_BUILT=$(abspath $(BUILT))/release PATH=$(BIN):$$PATH $(BIN)/maturin build --release --locked --quiet --out $(CURDIR)/build
 
 .PHONY: demo
 demo: $(STAMPS)/build ## Make the reads of a real file fast: `make demo ARGS='--size 256MiB'`
@@ -121,14 +125,14 @@ install: ## Install the C libraries, headers, Fortran sources, and `bedform`: PR
 	@command -v cargo >/dev/null || { echo "make: cargo not found: install a Rust toolchain" >&2; exit 1; }
 	@[[ "$(strip $(LIBS))" =~ ^(shared|static|shared static|static shared)$$ ]] || { \
 		echo 'make: LIBS must be "shared", "static" or "shared static", not "$(LIBS)"' >&2; exit 1; }
-	@$(if $(filter shared,$(LIBS)),$(BUILD_CAPI))
+	@$(if $(filter shared,$(LIBS)),$(BUILD_LIBRARIES))
 	@$(if $(filter static,$(LIBS)),$(BUILD_CAPI_STATIC))
 	@$(BUILD_TOOL)
 	@$(INSTALL_INTO) $(BUILT)/release "$(DESTDIR)$(PREFIX)" $(LIBS)
 
 .PHONY: clean
 clean: ## Remove everything that was built or installed here
-	rm -rf target .venv python/bedform/*.so fuzz/target bench-data build
+	rm -rf target .venv python/bedform/*.so python/bedform/hdf5_plugin fuzz/target bench-data build
 
 # One clear line each, before anything is made.
 define need-toolchain
@@ -150,11 +154,13 @@ $(STAMPS)/venv: python/pyproject.toml
 
 $(STAMPS)/install: $(STAMPS)/venv
 	@echo "-- building and installing Bedform (the first time takes minutes)"
+	@$(BUILD_LIBRARIES)
 	@$(MATURIN) --extras dask,demo,test
 	@touch $@
 
 $(STAMPS)/build: $(STAMPS)/install $(RUST_SOURCES)
 	$(need-toolchain)
+	@$(BUILD_LIBRARIES)
 	@$(MATURIN) --skip-install
 	@touch $@
 

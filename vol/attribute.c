@@ -7,14 +7,14 @@ void* attribute_create(void* place, LOC loc, const char* name, hid_t type, hid_t
   void* under = library->H5VLattr_create(under_of(place), loc, library->native, name, type, space, acpl, aapl,
                                          dxpl, request);
   request_made(library, request);
-  return object_made(library, under);
+  return object_made(library, FILE_OF(place), under);
 }
 
 void* attribute_open(void* place, LOC loc, const char* name, hid_t aapl, hid_t dxpl, REQ request) {
   Library* library = LIBRARY(place);
   void* under = library->H5VLattr_open(under_of(place), loc, library->native, name, aapl, dxpl, request);
   request_made(library, request);
-  return object_made(library, under);
+  return object_made(library, FILE_OF(place), under);
 }
 
 herr_t attribute_read(void* attribute, hid_t type, void* data, hid_t dxpl, REQ request) {

@@ -90,4 +90,8 @@ herr_t any_optional(void*, H5VL_optional_args*, hid_t, REQ);
 /* connector.c */
 extern const H5VL_class connector_class;
 
+/* connector.c */
+int bedform_plugin_type(void);
+const void* bedform_plugin_info(void);
+
 #endif

@@ -1,8 +1,7 @@
 /* The connector `bedform` of HDF5: a plug-in that HDF5 1.14 and 2.x load by HDF5_PLUGIN_PATH and
- * HDF5_VOL_CONNECTOR. It passes every call to the native connector. */
+ * HDF5_VOL_CONNECTOR. It passes every call to the native connector, but for reads that the engine supplies
+ * (supplied_read.c). */
 #include "callbacks.h"
-
-#define EXPORTED __attribute__((visibility("default")))
 
 /* A number for testing: connectors have numbers from 512 on of the HDF Group's register. */
 enum { CONNECTOR_VALUE = 437, CONNECTOR_VERSION = 1 };
@@ -17,6 +16,8 @@ static herr_t initialize(hid_t properties) {
 
 static herr_t terminate(void) {
   Library* library = CALLING_LIBRARY();
+  const Engine* loaded = engine_if_loaded();
+  if (loaded != NULL) loaded->end();
   if (library == NULL || library->native < 0) return 0;
   hid_t native = library->native;
   library->native = H5I_INVALID_HID;
@@ -49,6 +50,7 @@ const H5VL_class connector_class = {
     .optional = any_optional,
 };
 
-EXPORTED int H5PLget_plugin_type(void) { return H5PL_TYPE_VOL; }
+/* The results of H5PLget_plugin_type and H5PLget_plugin_info, which lib.rs exports. */
+int bedform_plugin_type(void) { return H5PL_TYPE_VOL; }
 
-EXPORTED const void* H5PLget_plugin_info(void) { return &connector_class; }
+const void* bedform_plugin_info(void) { return &connector_class; }

@@ -7,14 +7,14 @@ void* datatype_commit(void* place, LOC loc, const char* name, hid_t type, hid_t 
   void* under = library->H5VLdatatype_commit(under_of(place), loc, library->native, name, type, lcpl, tcpl,
                                              tapl, dxpl, request);
   request_made(library, request);
-  return object_made(library, under);
+  return object_made(library, FILE_OF(place), under);
 }
 
 void* datatype_open(void* place, LOC loc, const char* name, hid_t tapl, hid_t dxpl, REQ request) {
   Library* library = LIBRARY(place);
   void* under = library->H5VLdatatype_open(under_of(place), loc, library->native, name, tapl, dxpl, request);
   request_made(library, request);
-  return object_made(library, under);
+  return object_made(library, FILE_OF(place), under);
 }
 
 herr_t datatype_get(void* datatype, H5VL_datatype_get_args* arguments, hid_t dxpl, REQ request) {

@@ -22,14 +22,22 @@ static void close_fapl(Library* library, hid_t fapl, bool has_failed) {
   errors_restored(saved);
 }
 
+/* Makes the object of a file that was opened with these properties and flags, and closes the properties. */
+static void* file_made(Library* library, void* under, hid_t fapl, unsigned flags, REQ request) {
+  OpenedFile* file = under == NULL ? NULL : opened_file_made(library, under, fapl, flags);
+  close_fapl(library, fapl, under == NULL);
+  request_made(library, request);
+  VolObject* made = object_made(library, file, under);
+  opened_file_left(file);
+  return made;
+}
+
 void* file_create(const char* name, unsigned flags, hid_t fcpl, hid_t fapl, hid_t dxpl, REQ request) {
   Library* library = CALLING_LIBRARY();
   hid_t below = library == NULL ? H5I_INVALID_HID : native_fapl(library, fapl);
   if (below < 0) return NULL;
   void* under = library->H5VLfile_create(name, flags, fcpl, below, dxpl, request);
-  close_fapl(library, below, under == NULL);
-  request_made(library, request);
-  return object_made(library, under);
+  return file_made(library, under, below, flags | H5F_ACC_RDWR, request);
 }
 
 void* file_open(const char* name, unsigned flags, hid_t fapl, hid_t dxpl, REQ request) {
@@ -37,9 +45,7 @@ void* file_open(const char* name, unsigned flags, hid_t fapl, hid_t dxpl, REQ re
   hid_t below = library == NULL ? H5I_INVALID_HID : native_fapl(library, fapl);
   if (below < 0) return NULL;
   void* under = library->H5VLfile_open(name, flags, below, dxpl, request);
-  close_fapl(library, below, under == NULL);
-  request_made(library, request);
-  return object_made(library, under);
+  return file_made(library, under, below, flags, request);
 }
 
 herr_t file_get(void* file, H5VL_file_get_args* arguments, hid_t dxpl, REQ request) {
@@ -72,7 +78,7 @@ herr_t file_specific(void* file, H5VL_file_specific_args* arguments, hid_t dxpl,
   Library* library = LIBRARY(file);
   herr_t status = library->H5VLfile_specific(under_of(file), library->native, &below, dxpl, request);
   if (below.op_type == H5VL_FILE_REOPEN && status >= 0)
-    *below.args.reopen.file = object_made(library, *below.args.reopen.file);
+    *below.args.reopen.file = object_made(library, FILE_OF(file), *below.args.reopen.file);
   request_made(library, request);
   return status;
 }

@@ -7,14 +7,14 @@ void* group_create(void* place, LOC loc, const char* name, hid_t lcpl, hid_t gcp
   void* under =
       library->H5VLgroup_create(under_of(place), loc, library->native, name, lcpl, gcpl, gapl, dxpl, request);
   request_made(library, request);
-  return object_made(library, under);
+  return object_made(library, FILE_OF(place), under);
 }
 
 void* group_open(void* place, LOC loc, const char* name, hid_t gapl, hid_t dxpl, REQ request) {
   Library* library = LIBRARY(place);
   void* under = library->H5VLgroup_open(under_of(place), loc, library->native, name, gapl, dxpl, request);
   request_made(library, request);
-  return object_made(library, under);
+  return object_made(library, FILE_OF(place), under);
 }
 
 herr_t group_get(void* group, H5VL_group_get_args* arguments, hid_t dxpl, REQ request) {

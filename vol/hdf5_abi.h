@@ -12,9 +12,37 @@
 
 typedef int64_t hid_t;
 typedef int herr_t;
+typedef int htri_t;
+typedef unsigned long long hsize_t;
+typedef signed long long hssize_t;
 
 enum { H5VL_VERSION = 3, H5PL_TYPE_VOL = 1, H5VL_NATIVE_VALUE = 0, H5E_DEFAULT = 0, H5P_DEFAULT = 0 };
 enum { H5I_INVALID_HID = -1 };
+enum { H5F_ACC_RDWR = 1 };
+enum {
+  H5S_ALL = 0,
+  H5S_BLOCK = 1,
+  H5S_IDS = 16,
+  H5S_SEL_POINTS = 1,
+  H5S_SEL_HYPERSLABS = 2,
+  H5S_SEL_ALL = 3,
+  H5S_MAX_RANK = 32
+};
+enum {
+  H5T_INTEGER = 0,
+  H5T_FLOAT = 1,
+  H5T_ORDER_LE = 0,
+  H5T_ORDER_BE = 1,
+  H5T_SGN_2 = 1,
+  H5T_NORM_IMPLIED = 0
+};
+enum {
+  H5D_COMPACT = 0,
+  H5D_CONTIGUOUS = 1,
+  H5D_CHUNKED = 2,
+  H5D_FILL_TIME_NEVER = 1,
+  H5D_FILL_VALUE_UNDEFINED = 0
+};
 
 typedef enum {
   H5I_FILE = 1,
@@ -26,11 +54,8 @@ typedef enum {
   H5I_ATTR
 } H5I_type_t;
 
-typedef struct H5VL_loc_params H5VL_loc_params;
-typedef struct H5VL_optional_args H5VL_optional_args;
 typedef struct H5VL_attr_get_args H5VL_attr_get_args;
 typedef struct H5VL_attr_specific_args H5VL_attr_specific_args;
-typedef struct H5VL_dataset_get_args H5VL_dataset_get_args;
 typedef struct H5VL_dataset_specific_args H5VL_dataset_specific_args;
 typedef struct H5VL_datatype_get_args H5VL_datatype_get_args;
 typedef struct H5VL_datatype_specific_args H5VL_datatype_specific_args;
@@ -38,12 +63,77 @@ typedef struct H5VL_file_get_args H5VL_file_get_args;
 typedef struct H5VL_group_get_args H5VL_group_get_args;
 typedef struct H5VL_link_get_args H5VL_link_get_args;
 typedef struct H5VL_link_specific_args H5VL_link_specific_args;
-typedef struct H5VL_object_get_args H5VL_object_get_args;
 typedef struct H5VL_object_specific_args H5VL_object_specific_args;
 typedef struct H5VL_request_specific_args H5VL_request_specific_args;
 typedef struct H5VL_blob_specific_args H5VL_blob_specific_args;
-typedef struct H5O_token H5O_token;
 typedef herr_t (*H5VL_request_notify)(void* context, int status);
+
+typedef herr_t (*H5D_scatter_func)(const void** elements, size_t* bytes, void* context);
+
+/* An object by itself needs no more of its location. */
+typedef struct {
+  H5I_type_t obj_type;
+  enum { H5VL_OBJECT_BY_SELF } type;
+  union {
+    void* pointers[8];
+  } loc_data;
+} H5VL_loc_params;
+
+typedef struct {
+  int op_type;
+  void* args;
+} H5VL_optional_args;
+
+/* The native operation that returns the handle of a file's driver: for local files their descriptor. */
+enum { H5VL_NATIVE_FILE_GET_VFD_HANDLE = 9 };
+
+typedef struct {
+  hid_t fapl_id;
+  void** file_handle;
+  void* others[16];
+} H5VL_native_file_optional_args;
+
+typedef struct {
+  enum {
+    H5VL_DATASET_GET_DAPL,
+    H5VL_DATASET_GET_DCPL,
+    H5VL_DATASET_GET_SPACE,
+    H5VL_DATASET_GET_SPACE_STATUS,
+    H5VL_DATASET_GET_STORAGE_SIZE,
+    H5VL_DATASET_GET_TYPE
+  } op_type;
+  union {
+    hid_t id;
+    void* pointers[2];
+  } args;
+} H5VL_dataset_get_args;
+
+/* In files of the native connector, the address of the object's header, the lowest byte first. */
+typedef struct {
+  uint8_t bytes[16];
+} H5O_token;
+
+enum { H5O_INFO_BASIC = 1 };
+
+typedef struct {
+  unsigned long fileno;
+  H5O_token token;
+  int type;
+  unsigned rc;
+  int64_t times[4];
+  hsize_t num_attrs;
+} H5O_info2;
+
+typedef struct {
+  enum { H5VL_OBJECT_GET_FILE, H5VL_OBJECT_GET_NAME, H5VL_OBJECT_GET_TYPE, H5VL_OBJECT_GET_INFO } op_type;
+  union {
+    struct {
+      unsigned fields;
+      H5O_info2* oinfo;
+    } get_info;
+    void* pointers[3];
+  } args;
+} H5VL_object_get_args;
 
 /* File operations whose arguments hold objects or property lists of the connector. */
 typedef enum {

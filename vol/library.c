@@ -33,6 +33,14 @@ static bool resolve(Library* library, void* handle) {
   return true;
 }
 
+/* Finds ids that are macros in HDF5's headers. */
+static void find_ids(Library* library, void* handle) {
+  library->local_driver = dlsym(handle, "H5FD_SEC2_id_g");
+  library->default_transfer = dlsym(handle, "H5P_LST_DATASET_XFER_ID_g");
+  void* call = dlsym(handle, "H5FD_sec2_init");
+  memcpy(&library->local_driver_1_14, &call, sizeof call);
+}
+
 Library* library_of(const void* address) {
   Dl_info place;
   if (dladdr(address, &place) == 0 || place.dli_fbase == NULL) return NULL;
@@ -47,6 +55,7 @@ Library* library_of(const void* address) {
     if (handle == NULL) handle = dlopen(NULL, RTLD_LAZY);
     Library library = {.base = place.dli_fbase, .native = H5I_INVALID_HID};
     if (handle != NULL && resolve(&library, handle)) {
+      find_ids(&library, handle);
       libraries[at] = library;
       atomic_store_explicit(&count, at + 1, memory_order_release);
       found = &libraries[at];

@@ -15,6 +15,35 @@
   F(hid_t, H5Pcopy, (hid_t))                                                                              \
   F(herr_t, H5Pclose, (hid_t))                                                                            \
   F(herr_t, H5Pset_vol, (hid_t, hid_t, const void*))                                                      \
+  F(htri_t, H5Pequal, (hid_t, hid_t))                                                                     \
+  F(hid_t, H5Pget_driver, (hid_t))                                                                        \
+  F(herr_t, H5Pget_fill_time, (hid_t, int*))                                                              \
+  F(herr_t, H5Pfill_value_defined, (hid_t, int*))                                                         \
+  F(int, H5Pget_layout, (hid_t))                                                                          \
+  F(int, H5Pget_external_count, (hid_t))                                                                  \
+  F(herr_t, H5Tclose, (hid_t))                                                                            \
+  F(int, H5Tget_class, (hid_t))                                                                           \
+  F(size_t, H5Tget_size, (hid_t))                                                                         \
+  F(int, H5Tget_order, (hid_t))                                                                           \
+  F(size_t, H5Tget_precision, (hid_t))                                                                    \
+  F(int, H5Tget_offset, (hid_t))                                                                          \
+  F(int, H5Tget_sign, (hid_t))                                                                            \
+  F(herr_t, H5Tget_fields, (hid_t, size_t*, size_t*, size_t*, size_t*, size_t*))                          \
+  F(size_t, H5Tget_ebias, (hid_t))                                                                        \
+  F(int, H5Tget_norm, (hid_t))                                                                            \
+  F(herr_t, H5Sclose, (hid_t))                                                                            \
+  F(int, H5Sget_simple_extent_ndims, (hid_t))                                                             \
+  F(int, H5Sget_simple_extent_dims, (hid_t, hsize_t*, hsize_t*))                                          \
+  F(hssize_t, H5Sget_simple_extent_npoints, (hid_t))                                                      \
+  F(int, H5Sget_select_type, (hid_t))                                                                     \
+  F(hssize_t, H5Sget_select_npoints, (hid_t))                                                             \
+  F(herr_t, H5Sget_select_bounds, (hid_t, hsize_t*, hsize_t*))                                            \
+  F(htri_t, H5Sis_regular_hyperslab, (hid_t))                                                             \
+  F(herr_t, H5Sget_regular_hyperslab, (hid_t, hsize_t*, hsize_t*, hsize_t*, hsize_t*))                    \
+  F(hssize_t, H5Sget_select_hyper_nblocks, (hid_t))                                                       \
+  F(herr_t, H5Sget_select_hyper_blocklist, (hid_t, hsize_t, hsize_t, hsize_t*))                           \
+  F(herr_t, H5Sget_select_elem_pointlist, (hid_t, hsize_t, hsize_t, hsize_t*))                            \
+  F(herr_t, H5Dscatter, (H5D_scatter_func, void*, hid_t, hid_t, void*))                                   \
   F(hid_t, H5Eget_current_stack, (void))                                                                  \
   F(herr_t, H5Eset_current_stack, (hid_t))                                                                \
   F(hid_t, H5VLget_connector_id_by_value, (int))                                                          \
@@ -94,6 +123,10 @@
 typedef struct {
   /* Where it is loaded; NULL if this place of the list is free. */
   const void* base;
+  /* The variables with the ids of the driver of local files and of the default properties of transfers, which
+   * change if the library is closed and used again; 1.14 has a call for the driver. */
+  const hid_t *local_driver, *default_transfer;
+  hid_t (*local_driver_1_14)(void);
   /* Its native connector, held while the connector is registered; else H5I_INVALID_HID. */
   hid_t native;
 #define MEMBER(result, name, arguments) result(*name) arguments;

@@ -5,7 +5,7 @@ void* object_open(void* place, LOC loc, H5I_type_t* type, hid_t dxpl, REQ reques
   Library* library = LIBRARY(place);
   void* under = library->H5VLobject_open(under_of(place), loc, library->native, type, dxpl, request);
   request_made(library, request);
-  return object_made(library, under);
+  return object_made(library, FILE_OF(place), under);
 }
 
 herr_t object_copy(void* from, LOC from_loc, const char* from_name, void* to, LOC to_loc, const char* to_name,

@@ -6,6 +6,7 @@
 
 typedef struct {
   Library* library;
+  OpenedFile* file;
   void* under;
 } WrapContext;
 
@@ -21,6 +22,7 @@ herr_t wrap_get_context(const void* object, void** context) {
     free(made);
     return -1;
   }
+  made->file = opened_file_shared(FILE_OF(object));
   *context = made;
   return 0;
 }
@@ -28,7 +30,7 @@ herr_t wrap_get_context(const void* object, void** context) {
 void* wrap_object(void* object, H5I_type_t type, void* context) {
   WrapContext* known = context;
   void* under = known->library->H5VLwrap_object(object, type, known->library->native, known->under);
-  return object_made(known->library, under);
+  return object_made(known->library, known->file, under);
 }
 
 void* unwrap_object(void* object) {
@@ -43,6 +45,7 @@ herr_t wrap_free_context(void* context) {
   herr_t status =
       known->under == NULL ? 0 : known->library->H5VLfree_wrap_ctx(known->under, known->library->native);
   errors_restored(saved);
+  opened_file_left(known->file);
   free(known);
   return status;
 }

@@ -39,6 +39,7 @@ from bedform._foreign_array import ForeignArray
 from bedform._foreign_child import SlowOpenWarning
 from bedform._foreign_store import ForeignStore, NativeReadWarning
 from bedform._group import Group
+from bedform._hdf5 import enable_hdf5
 from bedform._index import IndexReport, index
 from bedform._internal import __version__
 from bedform._layout import Regular
@@ -105,6 +106,7 @@ __all__ = [
     "calibrate",
     "convert",
     "create",
+    "enable_hdf5",
     "index",
     "learn",
     "machine",

@@ -23,6 +23,7 @@ import numpy as np
 
 from bedform import _shown
 from bedform._foreign_names import ForeignFileError
+from bedform._hdf5 import native_environment
 from bedform._limits import limit_met, memory_bytes_max, memory_remedy
 from bedform._python_command import python_command
 from bedform._text import format_bytes, parse_seconds
@@ -85,7 +86,7 @@ def isolated_chunk_map(
     arguments = [str(path), str(int(allow_external)), *([] if group is None else [group])]
     command = python_command("bedform._foreign_child", arguments)
     # The child computes nothing, and idle threads would count against the limits.
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    environment = {**native_environment(), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     try:
         child = subprocess.Popen(  # noqa: S603
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE

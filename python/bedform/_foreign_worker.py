@@ -30,6 +30,7 @@ from bedform._foreign_child import failure, time_limit
 from bedform._foreign_names import ForeignFileError
 from bedform._foreign_plugins import has_filters, lacking, load_plugins, plugin_sources
 from bedform._foreign_values import decode_values, encode_values
+from bedform._hdf5 import native_environment
 from bedform._limits import limit_met, memory_bytes_max
 from bedform._python_command import python_command
 
@@ -244,7 +245,7 @@ def _environment() -> tuple[tuple[str, str], ...]:
 
 def _started(path: str) -> subprocess.Popen[bytes]:
     command = python_command("bedform._foreign_worker", plugin_sources())
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    environment = {**native_environment(), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     pipe = subprocess.PIPE
     try:
         return subprocess.Popen(  # noqa: S603

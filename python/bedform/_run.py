@@ -69,6 +69,8 @@ class RunOptions:
     advises: bool = True
     #: Also start programs that cannot load the library.
     force: bool = False
+    #: False starts the program without the library.
+    preloads: bool = True
 
     def environment(self) -> dict[str, str]:
         """Returns the environment variables of the options."""
@@ -229,6 +231,8 @@ def _memory_directory() -> str | None:
 
 
 def _environment(options: RunOptions) -> dict[str, str]:
+    if not options.preloads:
+        return dict(os.environ)
     environment = {**os.environ, **options.environment()}
     environment.pop("BEDFORM_RUN_REPORT", None)
     loaded = environment.get("LD_PRELOAD", "")
@@ -239,9 +243,9 @@ def _environment(options: RunOptions) -> dict[str, str]:
 
 def _checked(command: Sequence[str], options: RunOptions) -> str:
     """Returns the path of a program that can load the library."""
-    if not LIBRARY.exists():
+    if options.preloads and not LIBRARY.exists():
         raise NotFoundError(f"{LIBRARY}: the library of bedform run was not built: run make build")
-    if set(str(LIBRARY)) & set(" :"):
+    if options.preloads and set(str(LIBRARY)) & set(" :"):
         raise InvalidArgumentError(
             f"Bedform is installed at {str(LIBRARY)!r}, and the loader takes no path with spaces "
             "or colons: install it in another place"
@@ -252,7 +256,7 @@ def _checked(command: Sequence[str], options: RunOptions) -> str:
         exists = os.path.lexists(name)
         remedy = "no program: make it executable" if exists else "no such program: check the name"
         raise NotFoundError(f"{name}: {remedy}")
-    reason = None if options.force else why_unseen(Path(found))
+    reason = None if options.force or not options.preloads else why_unseen(Path(found))
     if reason is not None:
         raise InvalidArgumentError(f"{found!r} {reason}; --force starts it all the same")
     return found
@@ -260,7 +264,7 @@ def _checked(command: Sequence[str], options: RunOptions) -> str:
 
 def why_unseen(program: Path) -> str | None:
     """Returns the reason why a program cannot load the library; None if it can, or if unknown."""
-    for part in _interpreters(program):
+    for part in interpreters(program):
         name = "" if part == program else f"is run by {str(part)!r}, which "
         try:
             with part.open("rb") as file:
@@ -273,8 +277,8 @@ def why_unseen(program: Path) -> str | None:
     return None
 
 
-def _interpreters(program: Path) -> Iterator[Path]:
-    """Iterates over a program and, for a script, its interpreters."""
+def interpreters(program: Path) -> Iterator[Path]:
+    """Iterate over a program and, for a script, its interpreters."""
     yield program
     for _ in range(_SHEBANGS_MAX):
         try:

@@ -6,8 +6,9 @@ import os
 import sys
 from pathlib import Path
 
-import pytest
 from native import ROOT, needed, run
+
+from bedform import _hdf5
 
 PROGRAM = Path(__file__).parent / "hdf5_program.py"
 STRICT = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
@@ -25,18 +26,6 @@ with h5py.File("a.h5") as file, netCDF4.Dataset("a.h5") as other:
 """
 
 
-@pytest.fixture(scope="module")
-def plugins(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns the folder of the connector."""
-    folder = tmp_path_factory.mktemp("plugins")
-    compiler = needed("cc", "apt-get install gcc")
-    sources = sorted((ROOT / "vol").glob("*.c"))
-    library = folder / "libbedform_hdf5.so"
-    shared = ["-fPIC", "-fvisibility=hidden", "-shared", "-pthread", "-ldl"]
-    run(compiler, *STRICT, *shared, *sources, "-o", library)
-    return folder
-
-
 def printed(directory: Path, *program: str | Path, **environment: str) -> str:
     """Returns the output of a Python program that runs in a new directory."""
     directory.mkdir()
@@ -48,26 +37,29 @@ def printed(directory: Path, *program: str | Path, **environment: str) -> str:
         os.chdir(before)
 
 
-def with_connector(plugins: Path) -> dict[str, str]:
-    return {"HDF5_PLUGIN_PATH": str(plugins), "HDF5_VOL_CONNECTOR": "bedform"}
+def with_connector() -> dict[str, str]:
+    return _hdf5.environment({}, [sys.executable])
 
 
-def test_a_program_meets_the_same_with_the_connector_as_without(
-    tmp_path: Path, plugins: Path
-) -> None:
+def test_the_sources_are_standard_c_without_a_warning() -> None:
+    compiler = needed("cc", "apt-get install gcc")
+    run(compiler, *STRICT, "-fsyntax-only", *sorted((ROOT / "vol").glob("*.c")))
+
+
+def test_a_program_meets_the_same_with_the_connector_as_without(tmp_path: Path) -> None:
     """Both libraries of one process, all classes of objects, and errors with their numbers."""
     alone = printed(tmp_path / "alone", PROGRAM)
     assert len(alone) > 10_000
-    assert printed(tmp_path / "connected", PROGRAM, **with_connector(plugins)) == alone
+    assert printed(tmp_path / "connected", PROGRAM, **with_connector()) == alone
 
 
-def test_one_connector_serves_two_libraries_of_a_process(tmp_path: Path, plugins: Path) -> None:
-    said = printed(tmp_path / "here", "-c", NAMES, **with_connector(plugins))
+def test_one_connector_serves_two_libraries_of_a_process(tmp_path: Path) -> None:
+    said = printed(tmp_path / "here", "-c", NAMES, **with_connector())
     assert said == "bedform True\n"
 
 
-def test_the_connector_links_no_hdf5(plugins: Path) -> None:
-    said = run(needed("nm", "apt-get install binutils"), "-D", plugins / "libbedform_hdf5.so")
+def test_the_connector_links_no_hdf5() -> None:
+    said = run(needed("nm", "apt-get install binutils"), "-D", _hdf5.PLUGINS / "libbedform_hdf5.so")
     names = [line.split()[-1] for line in said.splitlines()]
     assert sorted(name for name in names if name.startswith("H5")) == [
         "H5PLget_plugin_info",

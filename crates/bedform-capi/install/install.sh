@@ -26,6 +26,12 @@ install_shared() {
   mv -f "$prefix/lib/libbedform.so.new" "$prefix/lib/libbedform.so.$version"
   ln -sf "libbedform.so.$version" "$prefix/lib/libbedform.so.0"
   ln -sf libbedform.so.0 "$prefix/lib/libbedform.so"
+  # HDF5 tries every library in the folder of a connector, so that it has its own; it finds the library above
+  # from there (vol/engine.c).
+  mkdir -p "$prefix/lib/bedform/hdf5"
+  cp "$built/libbedform_hdf5.so" "$prefix/lib/bedform/hdf5/libbedform_hdf5.so.new"
+  chmod 755 "$prefix/lib/bedform/hdf5/libbedform_hdf5.so.new"
+  mv -f "$prefix/lib/bedform/hdf5/libbedform_hdf5.so.new" "$prefix/lib/bedform/hdf5/libbedform_hdf5.so"
 }
 
 # The program `bedform`, unless the Python package has put its own there, which has more commands.

@@ -10,6 +10,7 @@
 //! | `handles` | the table behind all handles |
 //! | `arguments` | the validation of arguments from C |
 //! | `elements` | the types of a program's elements, and their conversion |
+//! | [`hdf5`] | calls of the HDF5 connector |
 //! | [`stopping`] | the callback that stops calls |
 //! | [`store`], [`mod@array`], [`query`], [`session`], [`define`], [`convert`] | calls by object |
 
@@ -23,6 +24,7 @@ pub mod convert;
 pub mod define;
 mod elements;
 mod handles;
+pub mod hdf5;
 pub mod query;
 pub mod session;
 pub mod status;

@@ -12,6 +12,7 @@
 //! | [`publication`] | trees and files that are built under a hidden name and published |
 //! | [`placement`] | the storage target of each shard |
 //! | [`foreign`] | NetCDF and HDF5 files, read as they are |
+//! | [`hosted`] | HDF5 files that the HDF5 library has open, and reads of it that go faster |
 //! | [`references`] | sets of references into other files, as storages |
 //! | [`referencing`] | sets of references, made of the chunk maps of files |
 //! | [`convert`] | conversion of stores and files, and reorganization in place |
@@ -57,6 +58,7 @@ pub mod config;
 pub mod convert;
 pub mod error;
 pub mod foreign;
+pub mod hosted;
 mod index;
 pub mod indexing;
 pub mod layout;

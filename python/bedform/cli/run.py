@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
 from typing import Annotated
@@ -47,6 +48,10 @@ def run(
     force: Annotated[
         bool, typer.Option("--force", help="Start it even where its reads cannot be seen.")
     ] = False,
+    hdf5: Annotated[
+        bool,
+        typer.Option("--hdf5", help="Let replicas and readahead serve its reads through HDF5."),
+    ] = False,
 ) -> None:
     """Run a program as it is, follow its reads, and have the kernel read ahead the next ones.
 
@@ -59,17 +64,27 @@ def run(
     Not seen are mapped files, io_uring, direct I/O, copies that the kernel makes (cp), programs
     that are linked statically, and those that run as another user. docs/run.md has more.
 
+    With --hdf5, HDF5 1.14 or later in the program (h5py, netCDF4, xarray, C, Fortran) loads
+    Bedform's connector instead. Reads of files that are watched are recorded; reads for which
+    `bedform optimize` has made replicas take these. All others stay HDF5's own: docs/hdf5.md.
+
     Example: [bold]bedform run -- ./analyse run.nc --level 3[/bold]
 
     Its reads, by pattern: [bold]bedform run --report reads.json -- ./analyse run.nc[/bold]
     """
-    from .. import _run
+    from .. import _hdf5, _run
 
+    if hdf5:
+        useless = _hdf5.look_at(command).why_useless()
+        if useless is not None:
+            note(f"bedform: {command[0]} {useless}: --hdf5 does nothing for it")
+        os.environ.update(_hdf5.environment(os.environ, command))
     options = _run.RunOptions(
         min_bytes=max(parse_bytes(min_read), 1),
         ahead_bytes=parse_bytes(ahead),
         advises=not watch_only,
         force=force,
+        preloads=not hdf5 or report is not None,
     )
     if report is None:
         _run.become(command, options)

@@ -79,10 +79,9 @@ impl ArrayAtRead<'_> {
 
     /// Records a finished read, where reads are recorded.
     pub(super) fn record(&self, read: ArrayRead<'_>, took: Duration, outcome: &ReadOutcome) {
-        let records =
-            |(follows, _): &(&HandleReads, &str)| follows.records() && read.pass_bytes.is_none();
-        let Some((follows, path)) = self.follows().filter(records) else { return };
-        let ReadOutcome { was_ahead, ref replicas, .. } = *outcome;
+        if read.pass_bytes.is_some() || !self.is_recorded() {
+            return;
+        }
         let bytes = match read.deliver {
             Deliver::Buffer(target) => target.len() as u64,
             Deliver::Visitor(_) => {
@@ -90,9 +89,21 @@ impl ArrayAtRead<'_> {
             }
             Deliver::Cache(_) => return,
         };
+        let ReadOutcome { was_ahead, ref replicas, .. } = *outcome;
+        self.record_made(read.selection, &MadeRead { bytes, took, was_ahead, replicas });
+    }
+
+    /// True if reads are recorded.
+    fn is_recorded(&self) -> bool {
+        self.follows().is_some_and(|(follows, _)| follows.records())
+    }
+
+    /// Records a read that has been made, where reads are recorded.
+    pub(super) fn record_made(&self, selection: &Selection, made: &MadeRead<'_>) {
+        let Some((follows, path)) = self.follows() else { return };
         let layout = self.layout();
         let array = (path, layout.grid.array_shape(), layout.item_size as u64);
-        follows.record(array, read.selection, &MadeRead { bytes, took, was_ahead, replicas });
+        follows.record(array, selection, made);
     }
 
     /// The outcome of a read with these statistics; counts the part of replicas in it.
@@ -104,8 +115,7 @@ impl ArrayAtRead<'_> {
         if let Some(redirected) = redirected {
             redirected.count();
         }
-        let is_recorded = || self.follows().is_some_and(|(follows, _)| follows.records());
-        let named = redirected.filter(|_| is_recorded()).map(Redirected::taken_by_name);
+        let named = redirected.filter(|_| self.is_recorded()).map(Redirected::taken_by_name);
         let replicas = named.unwrap_or_default();
         ReadOutcome { statistics, replicas, was_ahead: false, taken: None }
     }

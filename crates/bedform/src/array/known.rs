@@ -203,7 +203,7 @@ impl ArrayAtRead<'_> {
     /// Calls `act` with the plan of a read of `selection` that takes parts from replicas. `None` if
     /// no replica makes the read cheaper, or if `act` fails: errors of the array's own objects show
     /// up again in a read without replicas.
-    fn with_plan_of_replicas<T>(
+    pub(super) fn with_plan_of_replicas<T>(
         &self,
         selection: &Selection,
         act: impl FnOnce(ReadPlan<'_>, &Redirected) -> Result<T>,

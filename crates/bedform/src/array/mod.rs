@@ -10,6 +10,7 @@
 //! | `read` | reads into a buffer; explanations, prices, simulated requests |
 //! | `ahead` | readahead |
 //! | `redirect` | reads that replicas make cheaper |
+//! | `hosted` | reads that another library makes where nothing here has the elements |
 //! | `visit` | chunks shown to a visitor, chunks decoded into the cache |
 //! | `describe` | a description in JSON |
 //! | `index` | the value index: ranges of blocks as of a moment, and the fold that makes them |
@@ -18,6 +19,7 @@
 
 mod ahead;
 mod describe;
+mod hosted;
 pub(crate) mod index;
 mod known;
 mod read;

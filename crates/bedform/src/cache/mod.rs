@@ -8,6 +8,8 @@
 //!   largest cap that a handle of this process has asked for. So a process with one store takes no
 //!   more than its `cache=`, and a hundred stores share that. (A part of the machine's memory would
 //!   be another number in every container, and never the one that the user typed.)
+//! - **Two engines, one budget.** A process with the connector of HDF5 may have two copies of this
+//!   library. Each then takes half of the budget.
 //! - **Shared.** A handle finds entries that other handles of the same place have kept. Keys
 //!   contain everything that decides a value: kind, place and credentials, object, version,
 //!   position, decoding. An object whose version does not identify it is found only by the handle
@@ -39,7 +41,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bedform_format::size;
@@ -99,6 +101,12 @@ pub(crate) fn take_budget_of_environment() -> Result<()> {
     Ok(())
 }
 
+/// True if HDF5 in this process loads the connector, which has an engine of its own.
+fn has_connector() -> bool {
+    std::env::var_os("HDF5_VOL_CONNECTOR")
+        .is_some_and(|name| name.as_encoded_bytes().starts_with(b"bedform"))
+}
+
 /// Counts the entries of this process's cache, its hits and its misses.
 pub fn cache_statistics() -> CacheStatistics {
     of_process().statistics()
@@ -149,25 +157,30 @@ struct CacheBudget {
     set: AtomicU64,
     /// The largest cap of a handle so far.
     largest_cap: AtomicU64,
+    /// True if another copy of this library has the other half.
+    is_halved: AtomicBool,
 }
 
 impl Default for CacheBudget {
     fn default() -> Self {
-        Self { set: AtomicU64::new(u64::MAX), largest_cap: AtomicU64::new(0) }
+        let (set, largest_cap) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
+        Self { set, largest_cap, is_halved: AtomicBool::new(false) }
     }
 }
 
 impl CacheBudget {
     fn bytes(&self) -> u64 {
-        match self.set.load(Ordering::Relaxed) {
+        let whole = match self.set.load(Ordering::Relaxed) {
             u64::MAX => self.largest_cap.load(Ordering::Relaxed),
             bytes => bytes,
-        }
+        };
+        whole >> u32::from(self.is_halved.load(Ordering::Relaxed))
     }
 
     fn copy(&self) -> Self {
         let copy = |value: &AtomicU64| AtomicU64::new(value.load(Ordering::Relaxed));
-        Self { set: copy(&self.set), largest_cap: copy(&self.largest_cap) }
+        let is_halved = AtomicBool::new(self.is_halved.load(Ordering::Relaxed));
+        Self { set: copy(&self.set), largest_cap: copy(&self.largest_cap), is_halved }
     }
 }
 
@@ -280,7 +293,9 @@ impl CacheHandle {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let handle = Self { id: NEXT.fetch_add(1, Ordering::Relaxed), cap, place, other };
         if !handle.is_bypass() {
-            handle.cache().budget.largest_cap.fetch_max(cap, Ordering::Relaxed);
+            let budget = &handle.cache().budget;
+            budget.largest_cap.fetch_max(cap, Ordering::Relaxed);
+            budget.is_halved.store(has_connector(), Ordering::Relaxed);
         }
         handle
     }

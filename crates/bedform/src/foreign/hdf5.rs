@@ -79,7 +79,7 @@ impl ReadAt for Hdf5Access<'_> {
 pub(super) struct ParsedFile {
     /// Its chunk map, with empty chunk tables.
     pub(super) map: ChunkMap,
-    /// For each variable with a chunk table, the address of its dataset.
+    /// The address of each variable's dataset.
     pub(super) datasets: Vec<Option<u64>>,
 }
 

@@ -257,6 +257,12 @@ impl ForeignFile {
         self.map.arrays.get(self.lookup.array(&self.map, path)?)
     }
 
+    /// Returns the variable whose dataset is at `address` of the HDF5 file; `None` if there is none,
+    /// and for a file that only the library understands.
+    pub(crate) fn described_at(&self, address: u64) -> Option<&ForeignArray> {
+        self.map.arrays.get(self.tables.variable_at(address)?)
+    }
+
     /// Returns the group at `path` in the chunk map.
     pub(crate) fn group(&self, path: &str) -> Option<&ForeignGroup> {
         self.lookup.group(&self.map, path)

@@ -2,10 +2,10 @@
 //! from.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use bedform_format::Limits;
 use bedform_format::chunk_map::{ChunkMap, ChunkTable, ForeignArray, ForeignGroup, ForeignStorage};
+use bedform_format::{DataType, Limits};
 
 use super::hdf5::{self, Hdf5Access};
 use crate::error::Result;
@@ -18,12 +18,19 @@ const KEPT_CHUNKS_MIN: usize = 1 << 14;
 /// be a wait.
 const ASKED_CHUNKS_MIN: usize = 1 << 8;
 
+/// True for a variable of which a map of the parser lacks a part: its chunk table, or its texts.
+pub(super) fn is_left_out(array: &ForeignArray) -> bool {
+    let has_texts = array.data_type == Some(DataType::String);
+    has_texts || matches!(array.storage, ForeignStorage::Chunked { .. })
+}
+
 /// The chunk tables of one file.
 #[derive(Debug, Default)]
 pub(super) struct LazyTables {
-    /// For each variable whose table is not in the chunk map, or that has texts, the address of its
-    /// dataset.
+    /// The address of each variable's dataset. Empty for a map that has the tables.
     datasets: Vec<Option<u64>>,
+    /// The variables by these addresses; the first of a dataset with several names.
+    by_address: OnceLock<HashMap<u64, usize>>,
     sidecar: Option<Sidecar>,
     limits: Limits,
     read: Mutex<LoadedTables>,
@@ -42,12 +49,21 @@ impl LazyTables {
         sidecar: Option<Sidecar>,
         limits: Limits,
     ) -> Self {
-        Self { datasets, sidecar, limits, read: Mutex::default() }
+        Self { datasets, sidecar, limits, ..Self::default() }
     }
 
     /// Returns the address of the dataset of a variable, if the parser found it.
     pub(super) fn address(&self, position: usize) -> Option<u64> {
         self.datasets.get(position).copied().flatten()
+    }
+
+    /// Returns the variable whose dataset is at `address`.
+    pub(super) fn variable_at(&self, address: u64) -> Option<usize> {
+        let numbers = self.by_address.get_or_init(|| {
+            let known = self.datasets.iter().enumerate().rev();
+            known.filter_map(|(number, address)| Some(((*address)?, number))).collect()
+        });
+        numbers.get(&address).copied()
     }
 
     /// Returns the limits that the file was opened with.
@@ -65,7 +81,9 @@ impl LazyTables {
         position: usize,
         reader: &Hdf5Access<'_>,
     ) -> Result<Option<Arc<ChunkTable>>> {
-        let Some(address) = self.address(position) else { return Ok(None) };
+        let array = &map.arrays[position];
+        let is_chunked = matches!(array.storage, ForeignStorage::Chunked { .. });
+        let Some(address) = self.address(position).filter(|_| is_chunked) else { return Ok(None) };
         // A thread that panicked left whole tables.
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(table) = read.tables.get(&position) {
@@ -73,7 +91,6 @@ impl LazyTables {
         }
         let mut limits = self.limits.clone();
         limits.index_bytes_max = limits.index_bytes_max.saturating_sub(read.bytes);
-        let array = &map.arrays[position];
         let table = match self.kept(map, array, address) {
             Some(table) => table,
             None => self.read_and_keep(map, array, address, reader, &limits)?,

@@ -56,9 +56,9 @@ pub fn chunk_map(
         .map(|(map, _)| map)
 }
 
-/// Makes the chunk map of a file with empty chunk tables. Also returns the addresses of the
-/// datasets that need a later call: of [`chunk_table`] for a chunk table, of [`stored_texts`] for
-/// texts of variable length.
+/// Makes the chunk map of a file with empty chunk tables. Also returns the address of each dataset,
+/// for later calls: of [`chunk_table`] for a chunk table, of [`stored_texts`] for texts of variable
+/// length. `None` stands for an array that the map refuses.
 ///
 /// # Errors
 /// As [`chunk_map`].
@@ -162,10 +162,7 @@ fn map_of(
             let mut array = array.map_err(|error| error.met_at(&variable.path))?;
             let name = variable.path.rsplit('/').next().unwrap_or_default();
             array.attributes = reader.describe(&variable.attributes, name, &mut refused)?;
-            let has_texts = array.data_type == Some(DataType::String);
-            if has_texts || matches!(array.storage, ForeignStorage::Chunked { .. }) {
-                addresses.insert(array.path.clone(), variable.address);
-            }
+            addresses.insert(array.path.clone(), variable.address);
             arrays.push(array);
         }
         groups.push(ForeignGroup {

@@ -13,7 +13,7 @@ use super::values::{OpenedVariable, VariableElements, is_small};
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::hdf5::{self, Hdf5Access, ParsedFile};
 use crate::foreign::opening::kept_map;
-use crate::foreign::tables::grid_chunks;
+use crate::foreign::tables::{grid_chunks, is_left_out};
 use crate::foreign::{read_header, source_version};
 use crate::opening::{FrontCachedFile, NO_FILE, PlaceKind, REFERENCES};
 use crate::options::{OpenOptions, ProgressCallback};
@@ -107,6 +107,7 @@ fn of_hdf5(
 ) -> Result<Option<DescribedFile>> {
     if let Some(ParsedFile { mut map, mut datasets }) = hdf5::parse(&place.path, opened, options)? {
         for (array, address) in map.arrays.iter_mut().zip(&mut datasets) {
+            *address = address.filter(|_| is_left_out(array));
             let Some(at) = address.filter(|_| tables.takes(array)) else { continue };
             let reader = Hdf5Access::new(&*opened.object, opened.if_settled(), false);
             // A failed search is repeated by the read that needs the table.

@@ -28,6 +28,7 @@ use crate::foreign::ForeignFile;
 use crate::foreign::attributes::dimension_names;
 use crate::foreign::opening::unknown_map;
 use crate::foreign::source_version;
+use crate::foreign::tables::is_left_out;
 use crate::foreign::variable::{decoding, layout_of};
 use crate::opening::add_kept_profile;
 use crate::options::{Freshness, OpenOptions};
@@ -415,7 +416,10 @@ impl ArchiveOpening<'_> {
 
 /// Returns the variables of an opened file.
 fn of_opened(file: &ForeignFile) -> Result<ExaminedFileMap> {
-    let datasets = (0..file.map.arrays.len()).map(|number| file.tables.address(number)).collect();
+    let address = |(number, array): (usize, &ForeignArray)| {
+        file.tables.address(number).filter(|_| is_left_out(array))
+    };
+    let datasets = file.map.arrays.iter().enumerate().map(address).collect();
     Ok(ExaminedFileMap { map: (*file.map).clone(), datasets, object: file.object(true)? })
 }
 

@@ -38,6 +38,15 @@ impl<'a> CopyTarget<'a> {
         Self { pointer, length: room.len(), has_bytes: false, marker: PhantomData }
     }
 
+    /// Makes a target of the `length` initialised bytes at `pointer`.
+    ///
+    /// # Safety
+    /// The bytes are valid for reads and writes for 'a, and nothing else uses them while a plan
+    /// writes to the target.
+    pub(crate) unsafe fn at(pointer: *mut u8, length: usize) -> Self {
+        Self { pointer, length, has_bytes: true, marker: PhantomData }
+    }
+
     /// Fills the whole target with `elements`.
     ///
     /// # Panics
