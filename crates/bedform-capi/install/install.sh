@@ -45,15 +45,16 @@ install_program() {
   mv -f "$prefix/bin/bedform.new" "$prefix/bin/bedform"
 }
 
-# One object whose symbols bf_* alone are global: the archive of cargo also has Zstandard, Blosc and the like,
-# which a program may link in versions of its own.
+# One object whose symbols bf_* of the header alone are global: the archive of cargo also has Zstandard, Blosc
+# and the like, which a program may link in versions of its own.
 install_static() {
   command -v objcopy >/dev/null || { echo "install.sh: objcopy not found: install binutils" >&2; exit 1; }
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
   cc -r -nostdlib -Wl,--whole-archive,--force-group-allocation "$built/libbedform_capi.a" -o "$work/bedform.o"
   # The bitcode of Rust's own library crashes tools that load a plugin of another LLVM.
-  objcopy --wildcard --keep-global-symbol='bf_*' --strip-debug -R .llvmbc -R .llvmcmd "$work/bedform.o"
+  objcopy --wildcard --keep-global-symbol='bf_*' --keep-global-symbol='!bf_hdf5_*' \
+    --strip-debug -R .llvmbc -R .llvmcmd "$work/bedform.o"
   ar crs "$work/libbedform.a" "$work/bedform.o"
   put "$work/libbedform.a" "$prefix/lib/libbedform.a"
   private=$(cat "$built/bedform-static-libs")
