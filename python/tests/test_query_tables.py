@@ -1,4 +1,4 @@
-"""Tables of queries, and times among their values: equal to xarray's."""
+"""Tables of queries, times among their values, and the points of data sets: equal to xarray's."""
 
 from __future__ import annotations
 
@@ -252,6 +252,9 @@ def test_an_array_with_the_name_of_positions_is_refused(tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, [*arguments, "--of", "x_index"])
     assert "'x_index' would be a variable and the positions along 'x'" in str(refused.exception)
     assert not (tmp_path / "x.csv").exists()
+    with pytest.raises(bf.InvalidArgumentError, match="rename"):
+        _opened(path).bedform.points(HOT, variables=["x_index"])
+    assert _opened(path).bedform.points(HOT).x_index.values.tolist() == [0]
 
 
 def test_json_and_lines_of_times_are_dates(
@@ -263,6 +266,60 @@ def test_json_and_lines_of_times_are_dates(
     first = str(np.datetime64(data.seen.values[i, j], "s"))
     assert bedform_command(*arguments).stdout.strip() == first
     assert f'"{first}"' in bedform_command(*arguments, "--json").stdout
+
+
+# Points of data sets ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"chunks": {}}], ids=["lazy", "dask"])
+@pytest.mark.parametrize("calendar", CALENDARS)
+def test_positions_of_points_select_the_same_values_by_isel(
+    tmp_path: Path, kind: str, options: dict[str, Any], calendar: str
+) -> None:
+    """Positions are those in the data set that was asked, also after a selection."""
+    path = _write(_days(calendar), tmp_path, kind)
+    for part in (
+        _opened(path, **options),
+        _opened(path, **options).isel(time=slice(1, None), lat=slice(4, 0, -1)),
+        _opened(path, **options).isel(lat=[4, 0, 2]),
+    ):
+        found = part.bedform.points(HOT, variables=["seen", "mask"])
+        assert found.time_index.dtype == found.lat_index.dtype == np.int64
+        assert set(found.data_vars) == {"seen", "mask"}
+        again = part[["seen", "mask"]].isel(time=found.time_index, lat=found.lat_index)
+        xr.testing.assert_identical(found.load(), again.load())
+        picked = part.t2m.isel(time=found.time_index, lat=found.lat_index)
+        assert (picked > 300).all()
+        assert found.sizes["points"] == int((part.t2m > 300).sum())
+
+
+def test_variables_of_points_are_one_or_many_and_keep_further_dimensions(days: str) -> None:
+    data = _opened(days)
+    found = data.bedform.points("mask > 0", variables="t2m")
+    assert found.t2m.dims == ("time", "points")
+    np.testing.assert_array_equal(found.t2m, data.t2m.values[:, [1, 2, 4]])
+    assert found.lat_index.values.tolist() == [1, 2, 4]
+    assert "time_index" not in found.coords
+    with pytest.raises(bf.NotFoundError, match="did you mean 't2m'"):
+        data.bedform.points("mask > 0", variables=["t2n"])
+
+
+@pytest.mark.parametrize("options", [{}, {"chunks": {}}], ids=["lazy", "dask"])
+@pytest.mark.parametrize("calendar", CALENDARS)
+def test_conditions_on_times_of_a_data_set_are_refused_with_a_way(
+    tmp_path: Path, options: dict[str, Any], calendar: str
+) -> None:
+    data = _opened(_write(_days(calendar), tmp_path), **options)
+    data["since"] = data.time.dt.dayofyear * np.timedelta64(1, "D")
+    for name, words in {
+        "time": r'ds\.sel\(\{"time": slice',
+        "seen": r'variables=\["seen"\]',
+        "time_bnds": r'variables=\["time_bnds"\]',
+        "since": "timedelta64",
+    }.items():
+        with pytest.raises(bf.UnsupportedError, match=words) as caught:
+            data.bedform.points(f"t2m > 300 and {name} > 3")
+        assert "\n" not in str(caught.value)
 
 
 # Quotes -------------------------------------------------------------------------------------------
