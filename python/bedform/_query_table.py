@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,15 +32,17 @@ class PointTable:
         group = moment_of(query._group)
         self._query = query._within({}, group)
         self._region = self._query.region
-        dims = query.dims
-        self._labels = {dim: _labels(group, dim, query) for dim in dims}
         if isinstance(values, str):
             values = [values]
         wanted = query._names if values is None else list(values)
-        self._values = [name for name in wanted if name not in dims]
-        self._positions = position_names(dims, {*dims, *self._values})
+        self._values = [name for name in wanted if name not in query.dims]
         for name in self._values:
             engine_array(group, name)
+        sizes = _extended_sizes([group[name] for name in (*query._names, *self._values)])
+        self._positions = position_names(list(sizes), {*sizes, *self._values})
+        self._labels = {dim: _labels(group, dim, query) for dim in sizes}
+        #: Rows for each matching element of the condition.
+        self._rows = math.prod(size for dim, size in sizes.items() if dim not in query.dims)
 
     def empty(self) -> dict[str, AnyArray]:
         """Returns the columns without rows."""
@@ -49,10 +52,13 @@ class PointTable:
         )
 
     def parts(self, memory: int, limit: int | None = None) -> Iterator[dict[str, AnyArray]]:
-        """Yields the columns of parts of the region, in C order; altogether ``limit`` rows."""
-        width = 2 * len(self._region) + len(self._values)
-        rows = max(1, memory // (16 * max(width, 1)))
-        for part in _parts(self._region, rows):
+        """Yields the columns of parts of the region, in C order; altogether ``limit`` rows.
+
+        Of arrays with further dimensions, each part has all elements along these.
+        """
+        width = 2 * len(self._positions) + len(self._values)
+        rows = memory // (16 * max(width, 1) * max(self._rows, 1))
+        for part in _parts(self._region, max(1, rows)):
             if limit == 0:
                 return
             columns = self._columns(dict(zip(self._query.dims, part, strict=True)), limit)
@@ -98,6 +104,17 @@ def without_objects(values: AnyArray) -> AnyArray:
     if not values.dtype.hasobject:
         return values
     return np.array([getattr(one, "isoformat", one.__str__)() for one in values], dtype=str)
+
+
+def _extended_sizes(arrays: Iterable[Any]) -> dict[str, int]:
+    """Returns the dimensions of arrays in the order of the engine's positions, and their sizes.
+
+    The array of most dimensions, the first of such, begins.
+    """
+    sizes: dict[str, int] = {}
+    for array in sorted(arrays, key=lambda array: -array.ndim):
+        sizes |= dict(zip(array.dims, array.shape, strict=True))
+    return sizes
 
 
 def _labels(group: Any, dim: str, query: Query) -> AnyArray | None:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from bedform._elements import AnyArray
 
 
-class TimeUnits(NamedTuple):
-    """The attributes that make the numbers of an array times."""
+class TimeAttributes(NamedTuple):
+    """The attributes by which the numbers of an array are times."""
 
     #: ``units`` and, unless it is the standard one, ``calendar``.
     attributes: dict[str, Any]
@@ -21,7 +21,7 @@ class TimeUnits(NamedTuple):
     dim: str | None
 
 
-def time_units(group: Any, name: str) -> TimeUnits | None:
+def time_units(group: Any, name: str) -> TimeAttributes | None:
     """Returns the units of an array of times; ``None`` for other arrays.
 
     Bounds have the units of their coordinate, as xarray gives them.
@@ -32,7 +32,7 @@ def time_units(group: Any, name: str) -> TimeUnits | None:
     dim = name if tuple(found.dims) == (name,) else _bounded(group, found, name)
     lent = _units_of(group[dim]) if dim else {}
     units = lent | _units_of(found)
-    return TimeUnits(units, dim) if units else None
+    return TimeAttributes(units, dim) if units else None
 
 
 def _bounded(group: Any, found: Any, name: str) -> str | None:
@@ -84,7 +84,7 @@ def refuse_statistics_of_times(group: Any, name: str) -> None:
         )
 
 
-def _holds_times(name: str, times: TimeUnits) -> str:
+def _holds_times(name: str, times: TimeAttributes) -> str:
     return f"{name} holds times ({times.attributes['units']})"
 
 

@@ -11,6 +11,7 @@ import xarray as xr
 from typer.testing import CliRunner
 
 import bedform as bf
+from bedform._query_table import PointTable
 from bedform.cli import app
 
 if TYPE_CHECKING:
@@ -232,8 +233,6 @@ def test_parquet_csv_and_batches_have_one_table(tmp_path: Path, calendar: str) -
 
 def test_a_table_in_parts_is_whole_and_has_the_limit(tmp_path: Path) -> None:
     """Parts that memory bounds follow each other in C order."""
-    from bedform._query_table import PointTable
-
     values = np.random.default_rng(0).random((30, 40))
     store = bf.create(tmp_path / "s.zarr")
     store.create_array("t", data=values, dims=("y", "x"))
@@ -243,6 +242,25 @@ def test_a_table_in_parts_is_whole_and_has_the_limit(tmp_path: Path) -> None:
         assert len(parts) != 1
         found = np.concatenate([table.empty()["t"], *(part["t"] for part in parts)])
         np.testing.assert_array_equal(found, values[values > 0.5][:limit])
+
+
+@pytest.mark.parametrize("memory", [1 << 20, 500], ids=["whole", "parts"])
+def test_values_with_further_dimensions_have_positions_and_labels_along_these(
+    days: str, memory: int
+) -> None:
+    """A condition on the latitudes alone, and values of all times there."""
+    data = _opened(days).load()
+    query = bf.open(days).query("mask > 0 and lat < 40")
+    table = PointTable(query, ["t2m", "seen"])
+    assert list(table.empty()) == ["time_index", "time", "lat_index", "lat", "t2m", "seen"]
+    parts = list(table.parts(memory))
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in table.empty()}
+    steps, places = columns["time_index"], columns["lat_index"]
+    assert sorted(zip(steps, places, strict=True)) == [(i, j) for i in range(4) for j in (1, 2)]
+    for name in ("t2m", "seen"):
+        np.testing.assert_array_equal(columns[name], data[name].values[steps, places])
+    np.testing.assert_array_equal(columns["time"], data.time.values[steps])
+    np.testing.assert_array_equal(columns["lat"], data.lat.values[places])
 
 
 def test_an_array_with_the_name_of_positions_is_refused(tmp_path: Path) -> None:
