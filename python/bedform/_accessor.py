@@ -79,7 +79,7 @@ class _Accessor:
         self,
         expression: str,
         *,
-        values: Iterable[str] | None = None,
+        variables: str | Iterable[str] | None = None,
         limit: int | None = None,
         memory: int | str = "1 GiB",
     ) -> Any:
@@ -94,8 +94,8 @@ class _Accessor:
         expression
             A condition such as ``"t2m > 310 and lat > 40"``: see :meth:`bedform.Store.query`. An
             array of xarray has its own name in it, and its coordinates.
-        values
-            Variables of the result; by default those of the condition.
+        variables
+            The variable, or variables, of the result; by default those of the condition.
         limit
             At most so many points, the first in C order.
         memory
@@ -104,12 +104,19 @@ class _Accessor:
         Returns
         -------
         xarray.Dataset
-            The variables along the dimension ``points``, with the labels of each point.
+            The variables along the dimension ``points``, lazy, with the dtypes that they have here;
+            dimensions that the condition lacks stay. The coordinates are the labels of each point
+            and, for each dimension of the condition, the positions ``<dim>_index`` (int64) in this
+            data set, for ``isel``.
 
         Raises
         ------
         NotFoundError
-            A variable of the condition is not there.
+            A variable of the condition, or of ``variables``, is not there.
+        UnsupportedError
+            The condition compares texts, times or durations.
+        InvalidArgumentError
+            The condition cannot be understood, or a variable has the name of positions.
 
         Examples
         --------
@@ -118,12 +125,15 @@ class _Accessor:
         >>> data = xarray.Dataset({"t": (("y", "x"), numpy.eye(3))}, {"x": [10, 20, 30]})
         >>> data.bedform.write(place)
         >>> with xarray.open_dataset(place, engine="bedform") as dataset:
-        ...     dataset.isel(y=slice(1, 3)).bedform.points("t > 0").x.values.tolist()
-        [20, 30]
+        ...     found = dataset.isel(y=slice(1, 3)).bedform.points("t > 0")
+        >>> found.x.values.tolist(), found.x_index.values.tolist(), found.y_index.values.tolist()
+        ([20, 30], [1, 2], [0, 1])
         """
         from bedform._query_xarray import points
 
-        return points(self._named_dataset(), expression, values=values, limit=limit, memory=memory)
+        return points(
+            self._named_dataset(), expression, variables=variables, limit=limit, memory=memory
+        )
 
     def _named_dataset(self) -> Any:
         """The data set, or the array as one, under its own name."""

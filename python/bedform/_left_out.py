@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -13,10 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _IS_SAID_BY_CALLER: Final[ContextVar[bool]] = ContextVar("left_out", default=False)
+#: Places and warnings of this process.
+_SAID: Final[set[tuple[str, str]]] = set()
 
 
 class LeftOutWarning(UserWarning):
-    """A data set lacks arrays of its group that cannot be read."""
+    """A data set lacks arrays of its group that cannot be read; once for each file and process."""
 
 
 class ArchiveWarning(UserWarning):
@@ -36,8 +39,20 @@ def said_by_caller() -> Iterator[None]:
 def warn_of_left_out(where: str, left_out: Mapping[str, str], stacklevel: int) -> None:
     """Warns of omitted members of many files, unless the caller does."""
     if left_out and not _IS_SAID_BY_CALLER.get():
-        said = f"{where}: left out: {reasons_of(left_out)}"
-        warnings.warn(_shown.line(said), LeftOutWarning, stacklevel=stacklevel + 1)
+        warn_once(where, f"{where}: left out: {reasons_of(left_out)}", stacklevel + 1)
+
+
+def warn_once(where: str, said: str, stacklevel: int) -> None:
+    """Gives a warning of the file or store at ``where``, unless this process has given it.
+
+    Python remembers warnings, too, but forgets all of them at each ``warnings.catch_warnings``,
+    which xarray calls whenever it opens a data set. Filters that raise errors raise them each time.
+    """
+    # Absolute, since another directory may have a file of this name.
+    one = (os.path.abspath(where), _shown.line(said))  # noqa: PTH100
+    if one not in _SAID:
+        warnings.warn(one[1], LeftOutWarning, stacklevel=stacklevel + 1)
+        _SAID.add(one)
 
 
 def reasons_of(left_out: Mapping[str, str]) -> str:

@@ -19,6 +19,7 @@ from bedform._errors import (
 from bedform._explanation import Explanation
 from bedform._integers import byte_count, integer
 from bedform._query_region import index_ranges, label_ranges
+from bedform._query_times import decoded, refuse_statistics_of_times, refuse_times, time_units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -74,7 +75,7 @@ class Query:
         self._names: list[str] = engine_call(_internal.Query.names)(expression)
         if self._decode:
             for name in self._names:
-                _refuse_bounds_of_times(group, name)
+                refuse_times(group, name)
         dims, start, shape = self._once(self._group, lambda inner, _: inner.frame())
         sizes = {dim: (a, a + n) for dim, a, n in zip(dims, start, shape, strict=True)}
         given = index_ranges(region, tuple(dims), {dim: b for dim, (_, b) in sizes.items()})
@@ -151,22 +152,65 @@ class Query:
     def values(self, name: str, limit: int | None = None) -> AnyArray:
         """Return the values of an array at the matching elements, in the order of :meth:`points`.
 
-        They are decoded, unless the query has ``decode=False``.
+        An array with further dimensions extends the query by these.
+
+        Parameters
+        ----------
+        name
+            An array of numbers or of times, bounds of times too.
+        limit
+            At most so many, the first ones.
+
+        Returns
+        -------
+        numpy.ndarray
+            As xarray decodes the array, of shape (elements,): numbers with scale, offset and
+            missing values; times as datetime64, and dates of other calendars as objects of cftime.
+            With ``decode=False`` the stored numbers, in their dtype.
+
+        Raises
+        ------
+        NotFoundError
+            The group lacks the array.
+        UnsupportedError
+            It holds texts, or times of units that xarray does not know.
+        LimitExceededError
+            The values take more than the ``memory`` of the query.
+
+        Examples
+        --------
+        >>> import bedform as bf, numpy as np, tempfile
+        >>> store = bf.create(tempfile.mkdtemp() + "/s.zarr")
+        >>> _ = store.create_array("t", data=np.arange(4.0), dims=("x",))
+        >>> seen = store.create_array("seen", data=np.arange(4), dims=("x",))
+        >>> seen.attributes["units"] = "days since 2020-01-30"
+        >>> store.query("t > 1").values("seen").astype("M8[D]").tolist()
+        [datetime.date(2020, 2, 1), datetime.date(2020, 2, 2)]
         """
         limit = _limit(limit)
-        found = self._run(lambda inner, array: inner.values([(name, array(name))], limit))
-        [(dtype, raw)] = found
-        return np.frombuffer(raw, dtype)
+
+        def take(inner: _internal.Query, group: Any) -> AnyArray:
+            [(dtype, raw)] = inner.values([self._elements(group, name)], limit)
+            return self._decoded(group, name, np.frombuffer(raw, dtype))
+
+        taken: AnyArray = self._run(take)
+        return taken
 
     def _rows(self, names: list[str], limit: int | None) -> tuple[AnyArray, list[AnyArray]]:
         limit = _limit(limit)
-        positions, values = self._run(
-            lambda inner, array: inner.points([(name, array(name)) for name in names], limit)
-        )
+
+        def take(inner: _internal.Query, group: Any) -> tuple[list[bytes], list[AnyArray]]:
+            positions, found = inner.points([self._elements(group, name) for name in names], limit)
+            return positions, [
+                self._decoded(group, name, np.frombuffer(raw, dtype))
+                for name, (dtype, raw) in zip(names, found, strict=True)
+            ]
+
+        positions, values = self._run(take)
         columns = [np.frombuffer(axis, np.int64) for axis in positions]
         count = len(columns[0]) if columns else self._scalar_count()
         table = np.stack(columns, axis=1) if columns else np.empty((count, 0), np.int64)
-        return table, [np.frombuffer(raw, dtype) for dtype, raw in values]
+        return table, values
 
     def _scalar_count(self) -> int:
         return int(self.count())
@@ -189,6 +233,11 @@ class Query:
         """Return the least value of an array at the matching elements; NaN if there are none.
 
         Missing values do not count. ``over`` as in :meth:`count`; the result is float64 then.
+
+        Raises
+        ------
+        UnsupportedError
+            The array holds texts or times: reduce its :meth:`values`.
         """
         return self._statistic(name, over, "min")
 
@@ -210,7 +259,7 @@ class Query:
     def _statistic(self, name: str, over: str | Sequence[str] | None, what: str) -> Any:
         names = _dims_of(over)
         shape, _, *columns, exact = self._run(
-            lambda inner, array: inner.statistics((name, array(name)), names)
+            lambda inner, group: inner.statistics(self._numbers(group, name), names)
         )
         named = dict(zip(("sum", "mean", "min", "max"), columns, strict=True))
         column = np.frombuffer(named[what], np.float64).reshape(shape)
@@ -238,7 +287,9 @@ class Query:
             edges = self._equal_edges(name, count, range)
         else:
             edges = np.asarray(bins, np.float64)
-        raw = self._run(lambda inner, array: inner.histogram((name, array(name)), edges.tolist()))
+        raw = self._run(
+            lambda inner, group: inner.histogram(self._numbers(group, name), edges.tolist())
+        )
         return np.frombuffer(raw, np.uint64).astype(np.int64), edges
 
     def _equal_edges(self, name: str, count: int, given: tuple[float, float] | None) -> AnyArray:
@@ -264,6 +315,9 @@ class Query:
 
         A batch has a column of positions for each dimension (int64, ``<dim>_index``), the
         coordinates of dimensions that have an array of their name, and the values asked for.
+        Coordinates and values are decoded as in :meth:`values`, and times are timestamps; dates of
+        other calendars are text in the form of ISO 8601. With ``decode=False`` all are stored
+        numbers. ``bedform query --output x.csv`` and ``x.parquet`` have the same columns.
 
         Parameters
         ----------
@@ -275,7 +329,19 @@ class Query:
         Raises
         ------
         UnsupportedError
-            pyarrow is not installed.
+            pyarrow is not installed, or an array holds texts.
+        InvalidArgumentError
+            An array has the name of a column of positions.
+
+        Examples
+        --------
+        >>> import bedform as bf, numpy as np, tempfile
+        >>> store = bf.create(tempfile.mkdtemp() + "/s.zarr")
+        >>> _ = store.create_array("t", data=np.arange(4.0), dims=("x",))
+        >>> _ = store.create_array("x", data=np.arange(0, 40, 10), dims=("x",))
+        >>> batches = store.query("t > 1").batches()
+        >>> [batch.to_pydict() for batch in batches]  # doctest: +SKIP
+        [{'x_index': [2, 3], 'x': [20, 30], 't': [2.0, 3.0]}]
         """
         from bedform._query_arrow import record_batches
 
@@ -298,14 +364,14 @@ class Query:
 
     # Execution ------------------------------------------------------------------------------------
 
-    def _run(self, act: Callable[[Any, Callable[[str], Any]], Any]) -> Any:
-        """Calls ``act`` with the engine's query and a lookup of arrays, all of one moment."""
+    def _run(self, act: Callable[[Any, Any], Any]) -> Any:
+        """Calls ``act`` with the engine's query and the group, both of one moment."""
         for _ in range(_ATTEMPTS - 1):
             with contextlib.suppress(SnapshotMovedError):
                 return self._once(moment_of(self._group), act)
         return self._once(moment_of(self._group), act)
 
-    def _once(self, group: Any, act: Callable[[Any, Callable[[str], Any]], Any]) -> Any:
+    def _once(self, group: Any, act: Callable[[Any, Any], Any]) -> Any:
         arrays: list[_internal.NamedArray] = [
             (name, engine_array(group, name)) for name in self._names
         ]
@@ -313,7 +379,26 @@ class Query:
         call = group._store._call if hasattr(group, "_store") else engine_call
         make = call(_internal.Query)
         inner = make(self._text, arrays, region, self._decode, self._memory)
-        return call(act)(inner, lambda name: engine_array(group, name))
+        return call(act)(inner, group)
+
+    def _numbers(self, group: Any, name: str) -> _internal.NamedArray:
+        """Returns an array for the engine to reduce."""
+        if self._decode:
+            refuse_statistics_of_times(group, name)
+        return name, engine_array(group, name)
+
+    def _elements(self, group: Any, name: str) -> _internal.NamedArray:
+        """Returns an array for the engine to take elements of: times as they are stored."""
+        array = engine_array(group, name)
+        if not self._decode or time_units(group, name) is None:
+            return name, array
+        shape, dims = list(group[name].shape), list(group[name].dims)
+        return name, array, ([0] * len(shape), shape), dims, False
+
+    def _decoded(self, group: Any, name: str, elements: AnyArray) -> AnyArray:
+        """Returns elements as the engine gave them, those that are times decoded."""
+        is_times = self._decode and time_units(group, name) is not None
+        return decoded(group, name, elements) if is_times else elements
 
     def _within(self, ranges: dict[str, tuple[int, int]], group: Any) -> Query:
         """Returns the query of a part of its region, of the arrays of ``group``."""
@@ -365,7 +450,8 @@ class Queried:
         NotFoundError
             The group lacks an array of the expression.
         UnsupportedError
-            An array holds texts or times.
+            An array of the expression holds texts or times. ``sel`` selects by times, and
+            :meth:`Query.values` gives them.
 
         Examples
         --------
@@ -405,23 +491,6 @@ def engine_array(group: Any, name: str) -> _internal.Array:
             raise UnsupportedError(f"{name} holds {found.dtype} elements: queries compare numbers")
         raise InvalidArgumentError(f"{name} is a group, no array")
     return inner
-
-
-def _refuse_bounds_of_times(group: Any, name: str) -> None:
-    """Fails for the bounds of a time coordinate: xarray decodes them with that one's units."""
-    found = group[name]
-    dims = tuple(getattr(found, "dims", None) or ())
-    if len(dims) < 2 or found.shape[-1] != 2:
-        return
-    for dim in dims[:-1]:
-        coordinate = group.get(dim)
-        attributes = coordinate.attrs if hasattr(coordinate, "dtype") else {}
-        is_bounds = name in (attributes.get("bounds"), attributes.get("climatology"))
-        if is_bounds and " since " in str(attributes.get("units", "")):
-            raise UnsupportedError(
-                f"{name} holds times, in the units of {dim}: select them by a region or by "
-                f'sel={{"{dim}": slice(from, to)}}; or compare stored numbers: decode=False'
-            )
 
 
 def _limit(limit: int | None) -> int | None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from bedform import _selection
 from bedform._errors import InvalidArgumentError, NotFoundError, WrongTypeError
+from bedform._query_times import decoded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,7 +127,4 @@ def _labels(dim: str, group: Any) -> Any:
         ) from None
     if array.ndim != 1:
         raise WrongTypeError(f"the coordinate {dim} has {array.ndim} dimensions: sel takes one")
-    attributes = dict(array._load_attributes())
-    stored = xr.Variable((dim,), array[:], attributes)
-    variable = xr.conventions.decode_cf_variable(dim, stored)
-    return xr.Dataset(coords={dim: (dim, variable.values)}).indexes[dim]
+    return xr.Dataset(coords={dim: (dim, decoded(group, dim, array[:]))}).indexes[dim]

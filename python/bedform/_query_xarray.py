@@ -11,6 +11,7 @@ from bedform._errors import NotFoundError, UnsupportedError, engine_call
 from bedform._hints import unknown_member
 from bedform._integers import byte_count, integer
 from bedform._lazy_reads import backend_below, read_of
+from bedform._query_table import position_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,30 +30,46 @@ def points(
     dataset: Dataset,
     expression: str,
     *,
-    values: Iterable[str] | None,
+    variables: str | Iterable[str] | None,
     limit: int | None,
     memory: int | str,
 ) -> Dataset:
-    """Returns the elements of a data set at which a condition holds: see the accessor.
-
-    Raises
-    ------
-    NotFoundError
-        The data set lacks a variable of the expression.
-    """
+    """Returns the elements of a data set at which a condition holds: see the accessor."""
     names = engine_call(_internal.Query.names)(expression)
-    wanted = [name for name in names if name not in dataset.dims] if values is None else [*values]
+    if isinstance(variables, str):
+        variables = [variables]
+    wanted = [name for name in names if name not in dataset.dims]
+    wanted = wanted if variables is None else list(variables)
     for name in [*names, *wanted]:
         if name not in dataset.variables:
             known = [str(one) for one in dataset.variables]
             raise NotFoundError(unknown_member(name, "the data set", known, known))
+    for name in names:
+        _refuse_times(dataset, name)
     limit = None if limit is None else integer(limit, "limit", least=0)
     found = _places(dataset, expression, names, limit, byte_count(memory, "memory"))
     import xarray as xr
 
     at = {dim: xr.Variable(_POINTS, place) for dim, place in found.items()}
     result: Dataset = dataset[wanted].isel(at)
-    return result
+    named = position_names(list(at), result.variables)
+    return result.assign_coords({named[dim]: place for dim, place in at.items()})
+
+
+def _refuse_times(dataset: Dataset, name: str) -> None:
+    """Fails for a variable of times or durations: conditions compare numbers."""
+    variable = dataset.variables[name]
+    # Dates of other calendars are objects, of a variable that was encoded with such units.
+    is_encoded = variable.dtype.hasobject and "since" in str(variable.encoding.get("units"))
+    if variable.dtype.kind not in "mM" and not is_encoded:
+        return
+    if variable.dtype.kind == "m":
+        way = f'divide them first: ds.assign({name}=ds["{name}"] / np.timedelta64(1, "h"))'
+    elif name in dataset.indexes:
+        way = f'select them first: ds.sel({{"{name}": slice("2020-01", "2020-02")}})'
+    else:
+        way = f'take them by variables=["{name}"], and compare them in the result'
+    raise UnsupportedError(f"{name} holds times, and a condition compares numbers: {way}")
 
 
 def _places(

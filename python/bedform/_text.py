@@ -9,11 +9,15 @@ import re
 from types import EllipsisType
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from bedform import _internal
 from bedform._errors import InvalidArgumentError, engine_call
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from bedform._elements import AnyArray
 
 Index = int | slice | EllipsisType
 
@@ -258,3 +262,21 @@ def format_shape(shape: Sequence[int]) -> str:
     ('3 x 4', 'scalar')
     """
     return " x ".join(str(length) for length in shape) or "scalar"
+
+
+def format_elements(values: AnyArray) -> list[str]:
+    """Format the elements of an array; times have the form of ISO 8601, to the second if they fit.
+
+    >>> format_elements(np.array(["2020-01-01T12", "NaT"], "M8[ns]"))
+    ['2020-01-01T12:00:00', 'NaT']
+    >>> format_elements(np.array([0.1, np.nan], "f4"))
+    ['0.1', 'nan']
+    """
+    if values.dtype.kind == "M":
+        seconds = values.astype("M8[s]")
+        is_whole = bool((np.isnat(values) | (seconds == values)).all())
+        return [str(text) for text in np.datetime_as_string(seconds if is_whole else values)]
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8", "backslashreplace")
+    texts: list[str] = values.astype(str).tolist()
+    return texts

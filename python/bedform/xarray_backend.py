@@ -11,7 +11,6 @@ import asyncio
 import operator
 import os
 import re
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
@@ -22,14 +21,15 @@ from xarray.core import indexing
 from xarray.core.utils import FrozenDict
 
 import bedform as bf
-from bedform import _accessor, _selection, _shown
+from bedform import _accessor, _selection
 from bedform._array import Array
 from bedform._dataset_encoding import signed_fill
 from bedform._errors import BedformError, NotFoundError, WrongTypeError
 from bedform._group import Group
 from bedform._hints import name_of_place
 from bedform._hot_blocks import hot_blocks, hot_replicas
-from bedform._left_out import LeftOutWarning, reasons_of, said_by_caller
+from bedform._left_out import LeftOutWarning as LeftOutWarning
+from bedform._left_out import reasons_of, said_by_caller, warn_once
 from bedform._opening import CACHE, open_place
 from bedform._store import Store
 from bedform._zarr_encoding import ZarrView
@@ -106,7 +106,7 @@ class BedformDataStore(AbstractDataStore):
         dropped = [drop_variables] if isinstance(drop_variables, str) else drop_variables
         self._dropped = frozenset(dropped or ())
         self._use_fill_value_as_mask = use_fill_value_as_mask
-        self._has_warned = self._has_warned_of_text = False
+        self._has_warned_of_text = False
         self._hot: dict[str, dict[str, Any]] | None = None
 
     def close(self, **_: Any) -> None:
@@ -130,9 +130,8 @@ class BedformDataStore(AbstractDataStore):
             arrays, refused = self._group._opened_arrays(self._dropped, nested=False)
         else:
             arrays, refused = self._foreign_arrays()
-        if refused and not self._has_warned:
-            self._has_warned = True
-            warnings.warn(_shown.line(_left_out(refused)), LeftOutWarning, stacklevel=2)
+        if refused:
+            warn_once(self._group._where(), _left_out(refused), stacklevel=2)
         return arrays
 
     def _foreign_arrays(self) -> tuple[dict[str, Any], dict[str, str]]:
@@ -215,7 +214,7 @@ class BedformDataStore(AbstractDataStore):
             where = self._group._where()
             said = f"{where}: attributes that are not UTF-8 have U+FFFD in their place: {changed}"
             said += "; bf.open gives their bytes, in the marks of surrogateescape"
-            warnings.warn(_shown.line(said), LeftOutWarning, stacklevel=2)
+            warn_once(where, said, stacklevel=2)
         return shown
 
     def get_dimensions(self) -> Mapping[str, int]:

@@ -388,12 +388,16 @@ def test_points_of_a_data_set_have_values_and_labels_after_selections(
     ):
         part, whole = cut(lazy), cut(data)
         found = part.bedform.points("t2m > 295 and lsm > 0.3 and lat > 10").load()
+        positions = {f"{dim}_index": found[f"{dim}_index"] for dim in part.t2m.dims}
+        found = found.drop_vars(list(positions))
         truth = (whole.t2m > 295) & (whole.lsm > 0.3) & (whole.lat > 10)
         places = np.argwhere(truth.values)
         at = {dim: xr.Variable("points", places[:, i]) for i, dim in enumerate(truth.dims)}
         expected = whole[["t2m", "lsm"]].isel(at)
         xr.testing.assert_equal(found, expected)
-    limited = lazy.bedform.points("n > 0", values=["sp"], limit=3)
+        for axis, dim in enumerate(truth.dims):
+            np.testing.assert_array_equal(positions[f"{dim}_index"], places[:, axis])
+    limited = lazy.bedform.points("n > 0", variables=["sp"], limit=3)
     assert set(limited.data_vars) == {"sp"}
     assert limited.sizes == {"points": 3}
 

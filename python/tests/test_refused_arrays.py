@@ -245,3 +245,43 @@ def test_the_tree_of_a_file_names_types_that_numpy_calls_objects(pointing: Path)
         tree = str(file.tree())
     assert "records (4,) [('a', '<i4'), ('b', '<f8')]" in tree
     assert "str" not in tree
+
+
+def _left_out_warnings(open_it: Callable[[], object]) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        open_it()
+    return [str(one.message) for one in caught if issubclass(one.category, LeftOutWarning)]
+
+
+@pytest.mark.filterwarnings("ignore::bedform.NativeReadWarning")
+def test_a_process_warns_once_of_each_file(
+    pointing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The warnings of another file, and of a file that lacks other members, are given."""
+
+    def opened() -> object:
+        return xr.open_dataset(pointing.name, engine="bedform")
+
+    monkeypatch.chdir(pointing.parent)
+    assert len(_left_out_warnings(opened)) == 1
+    assert _left_out_warnings(opened) == []
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / pointing.name).write_bytes(pointing.read_bytes())
+    monkeypatch.chdir(other)
+    assert len(_left_out_warnings(opened)) == 1
+    with h5py.File(pointing.name, "a") as file:
+        file["more"] = file["pointers"][:]
+    (said,) = _left_out_warnings(opened)
+    assert "'more'" in said
+
+
+@pytest.mark.filterwarnings("ignore::bedform.NativeReadWarning")
+def test_a_filter_that_raises_the_warning_raises_it_at_each_open(pointing: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LeftOutWarning)
+        for _ in range(2):
+            with pytest.raises(LeftOutWarning):
+                xr.open_dataset(pointing, engine="bedform")
+    assert len(_left_out_warnings(lambda: xr.open_dataset(pointing, engine="bedform"))) == 1

@@ -12,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bedform._convert
-from bedform import _accessor, _attributes, _creating, _members, _reads, _text
+from bedform import (
+    _accessor,
+    _attributes,
+    _creating,
+    _members,
+    _query,
+    _query_table,
+    _reads,
+    _text,
+)
 from bedform._errors import InvalidArgumentError
 from bedform._text import parse_bytes, parse_reads, parse_selection, parse_shape
 
@@ -116,7 +125,17 @@ def test_the_empty_key_of_numpy_selects_all() -> None:
 
 @pytest.mark.parametrize(
     "module",
-    [_text, bedform._convert, _accessor, _attributes, _creating, _members, _reads],
+    [
+        _text,
+        bedform._convert,
+        _accessor,
+        _attributes,
+        _creating,
+        _members,
+        _query,
+        _query_table,
+        _reads,
+    ],
     ids=lambda module: module.__name__,
 )
 def test_the_examples_in_docstrings_hold(module: object) -> None:

@@ -30,7 +30,7 @@ from rich.text import Text
 
 from .. import _shown
 from .._limits import memory_remedy
-from .._text import parse_bytes
+from .._text import format_elements, parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -124,7 +124,8 @@ def to_json(value: Any) -> Any:
     if isinstance(value, dict):
         return {_key(key): to_json(entry) for key, entry in value.items()}
     if isinstance(value, np.ndarray):
-        return to_json(value.tolist())
+        # Lists of times would be counts of nanoseconds.
+        return format_elements(value) if value.dtype.kind == "M" else to_json(value.tolist())
     if isinstance(value, (list, tuple, set, frozenset)):
         return [to_json(entry) for entry in value]
     if isinstance(value, np.generic):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import json
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
+from .._errors import InvalidArgumentError
+from .._shown import shell_path
+from .._text import format_elements
 from ._output import (
     CompatOption,
     ConcatOption,
@@ -22,12 +27,16 @@ from ._output import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from bedform._query import Query
 
 _RETURNS = ("count", "any", "points", "values", "min", "max", "mean", "sum", "histogram", "explain")
 _SUFFIXES = (".parquet", ".csv", ".npy", ".json")
 #: Points that are printed; --output takes all.
 _SHOWN = 1000
+#: Bytes of the rows of a table that are in memory together.
+_TABLE_MEMORY = 64 << 20
 
 
 def register(app: typer.Typer) -> None:
@@ -38,7 +47,11 @@ def register(app: typer.Typer) -> None:
 def query(
     path: Annotated[str, typer.Argument(help='A store or file, or files: "era5_*.nc".')],
     expression: Annotated[
-        str, typer.Argument(help='The condition: "t2m > 310 and lat > 40" (quote it).')
+        str,
+        typer.Argument(
+            help='The condition in quotes: "t2m > 310 and lat > 40". Without quotes the '
+            "shell writes into a file named 310."
+        ),
     ],
     what: Annotated[
         str,
@@ -72,14 +85,17 @@ def query(
     ] = None,
     stored: Annotated[
         bool,
-        typer.Option("--stored", help="Compare values as they are stored, without decoding."),
+        typer.Option(
+            "--stored", help="Compare and give values as they are stored, without decoding."
+        ),
     ] = False,
     group: Annotated[str, typer.Option(help="The group of the arrays.")] = "",
     output: Annotated[
         Path | None,
         typer.Option(
-            help="A file for the result: x.npy, x.csv, x.json, or x.parquet: a table of points, "
-            "with the values of --of, or of the arrays of the condition."
+            help="A file for the result: x.npy, x.csv, x.json or x.parquet. Points and values in "
+            "x.csv, and x.parquet, are a table: positions, labels of coordinates (times as dates), "
+            "and the values of --of, or of the arrays of the condition."
         ),
     ] = None,
     concat_dim: ConcatOption = None,
@@ -97,21 +113,24 @@ def query(
         raise ValueError(f"--return is one of {', '.join(_RETURNS)}, not {what!r}")
     if output is not None and output.suffix not in _SUFFIXES:
         raise ValueError(f"--output ends with {', '.join(_SUFFIXES)}, not {output.name!r}")
-    is_table = output is not None and output.suffix == ".parquet"
-    if is_table and (what not in ("count", "points", "values") or over):
+    is_parquet = output is not None and output.suffix == ".parquet"
+    is_csv_table = output is not None and output.suffix == ".csv" and what in ("points", "values")
+    if is_parquet and (what not in ("count", "points", "values") or over):
         raise ValueError(
             f"{output}: a Parquet table has points with values; for a result of --return {what}"
             f"{' --over' if over else ''} take .npy, .csv or .json"
         )
     with open_source(path, concat_dim, compat) as store:
-        found = (store[group] if group else store).query(
-            expression,
-            region=dict(_pair(text, "--region", _indexes) for text in region or ()),
-            sel=dict(_pair(text, "--sel", _labels) for text in sel or ()),
-            decode=not stored,
-        )
-        if output is not None and is_table:
-            _write_parquet(found, output, of, limit)
+        with _hint_at_quotes(path, expression):
+            found = (store[group] if group else store).query(
+                expression,
+                region=dict(_pair(text, "--region", _indexes) for text in region or ()),
+                sel=dict(_pair(text, "--sel", _labels) for text in sel or ()),
+                decode=not stored,
+            )
+        if output is not None and (is_parquet or is_csv_table):
+            write_table = _write_parquet if is_parquet else _write_csv
+            write_table(found, output, None if of is None else [of], limit)
             return
         asked = _Asked(what, of, over or None, bins, limit, is_shown=output is None)
         result, lines = _result(found, asked)
@@ -119,6 +138,21 @@ def query(
         emit(result, paragraph(lines), as_json)
     else:
         _write(result, output)
+
+
+@contextmanager
+def _hint_at_quotes(path: str, expression: str) -> Iterator[None]:
+    """Explains a refused condition that is a name alone: the shell took the rest of it."""
+    try:
+        yield
+    except InvalidArgumentError as error:
+        if not expression.isidentifier() or "not a condition" not in str(error):
+            raise
+        raise InvalidArgumentError(
+            f"{expression!r} is a name and no condition: quote the condition, since the shell "
+            f"takes > and < as redirections to files: "
+            f'bedform query {shell_path(path)} "{expression} > 310"'
+        ) from None
 
 
 class _Asked:
@@ -139,6 +173,8 @@ class _Asked:
 
 def _result(found: Query, asked: _Asked) -> tuple[Any, str]:
     """Returns the result, and lines that show it."""
+    from .._query_table import without_objects
+
     what = asked.what
     name = asked.of or found._names[0]
     if what in ("count", "any"):
@@ -152,9 +188,9 @@ def _result(found: Query, asked: _Asked) -> tuple[Any, str]:
         shown = points[:_SHOWN] if asked.is_shown else points[:0]
         return points, _listed([",".join(map(str, point)) for point in shown], points, asked)
     if what == "values":
-        values = found.values(name, asked.limit)
+        values = without_objects(found.values(name, asked.limit))
         shown = values[:_SHOWN] if asked.is_shown else values[:0]
-        return values, _listed([str(value) for value in shown], values, asked)
+        return values, _listed(format_elements(shown), values, asked)
     if what == "histogram":
         counts, edges = found.histogram(name, asked.bins)
         rows = zip(edges[:-1], edges[1:], counts, strict=True)
@@ -210,40 +246,53 @@ def _label(text: str) -> Any:
         return text
 
 
+@contextmanager
+def _replaced(output: Path) -> Iterator[Path]:
+    """Yields the path of a part that takes the place of the output when it is complete."""
+    part = output.with_name(f".{output.name}.part")
+    try:
+        yield part
+        part.replace(output)
+    finally:
+        part.unlink(missing_ok=True)
+
+
 def _write(result: Any, output: Path) -> None:
     """Writes a result as a whole, or not at all."""
-    part = output.with_name(f".{output.name}.part")
-    try:
+    with _replaced(output) as part:
         if output.suffix == ".json":
             part.write_text(json.dumps(to_json(result)) + "\n")
-        else:
-            array = np.asarray(result["counts"] if isinstance(result, dict) else result)
-            with part.open("wb") as file:
-                if output.suffix == ".npy":
-                    np.save(file, array)
-                else:
-                    np.savetxt(file, np.atleast_1d(array), delimiter=",", fmt="%s")
-        part.replace(output)
-    finally:
-        part.unlink(missing_ok=True)
+            return
+        array = np.asarray(result["counts"] if isinstance(result, dict) else result)
+        with part.open("wb") as file:
+            if output.suffix == ".npy":
+                np.save(file, array)
+            else:
+                np.savetxt(file, np.atleast_1d(array), delimiter=",", fmt="%s")
 
 
-def _write_parquet(found: Query, output: Path, of: str | None, limit: int | None) -> None:
-    """Writes the batches of a query, with the values of one array or of all that it names."""
-    from bedform._query_arrow import reader
+def _write_csv(found: Query, output: Path, values: list[str] | None, limit: int | None) -> None:
+    """Writes the table of a query, with the values of these arrays or of all that it names."""
+    from .._query_table import PointTable
 
-    batches = reader(found, None if of is None else [of])
+    table = PointTable(found, values)
+    with _replaced(output) as part, part.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(table.empty())
+        for columns in table.parts(_TABLE_MEMORY, limit):
+            writer.writerows(zip(*map(format_elements, columns.values()), strict=True))
+
+
+def _write_parquet(found: Query, output: Path, values: list[str] | None, limit: int | None) -> None:
+    """Writes the same table as :func:`_write_csv`."""
+    from .._query_arrow import reader
+
+    batches = reader(found, values, _TABLE_MEMORY, limit)
     import pyarrow.parquet
 
-    part = output.with_name(f".{output.name}.part")
-    left = limit
-    try:
-        with pyarrow.parquet.ParquetWriter(part, batches.schema) as writer:
-            for batch in batches:
-                if left == 0:
-                    break
-                writer.write_batch(batch if left is None else batch.slice(0, left))
-                left = None if left is None else max(0, left - batch.num_rows)
-        part.replace(output)
-    finally:
-        part.unlink(missing_ok=True)
+    with (
+        _replaced(output) as part,
+        pyarrow.parquet.ParquetWriter(part, batches.schema) as writer,
+    ):
+        for batch in batches:
+            writer.write_batch(batch)
