@@ -30,6 +30,7 @@ static bool resolve_all(void* library) {
          resolve(library, "bf_hdf5_file", &loaded.file) &&
          resolve(library, "bf_hdf5_file_close", &loaded.file_close) &&
          resolve(library, "bf_hdf5_dataset", &loaded.dataset) &&
+         resolve(library, "bf_hdf5_uses", &loaded.uses) &&
          resolve(library, "bf_hdf5_dataset_close", &loaded.dataset_close) &&
          resolve(library, "bf_hdf5_read", &loaded.read) && resolve(library, "bf_hdf5_end", &loaded.end);
 }

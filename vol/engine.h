@@ -9,6 +9,9 @@
 typedef struct EngineFile EngineFile;
 typedef struct EngineDataset EngineDataset;
 
+/* The uses of reads of a dataset. */
+enum { USE_RECORDED = 1, USE_REPLICAS = 2, USE_AHEAD = 4 };
+
 /* The elements of a read. `points` is 0 for a product of positions along each axis; else `start` has the
  * coordinates of so many points, one after the other. */
 typedef struct {
@@ -26,6 +29,7 @@ typedef struct {
   EngineFile* (*file)(int descriptor);
   void (*file_close)(EngineFile*);
   EngineDataset* (*dataset)(const EngineFile*, uint64_t address, unsigned rank, size_t item_size, char* kind);
+  unsigned (*uses)(const EngineDataset*);
   void (*dataset_close)(EngineDataset*);
   int (*read)(const EngineDataset*, const SelectedElements*, void* buffer, size_t length, void (*read)(void*),
               void* context);

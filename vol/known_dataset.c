@@ -2,6 +2,9 @@
 
 #include <stdlib.h>
 
+/* A program that reads in a loop may get replicas meanwhile. */
+enum { READS_BETWEEN = 1000 };
+
 /* True for the layout of an IEEE float of this size. */
 static bool is_ieee(Library* library, hid_t type, size_t size) {
   static const size_t known[][4] = {{2, 15, 10, 15}, {4, 31, 23, 127}, {8, 63, 52, 1023}};
@@ -85,12 +88,18 @@ static void find(const VolObject* object, KnownDataset* dataset) {
 }
 
 const KnownDataset* known_dataset_of(VolObject* object) {
-  if (object->dataset == NULL) {
-    object->dataset = calloc(1, sizeof *object->dataset);
-    if (object->dataset == NULL) return NULL;
-    find(object, object->dataset);
+  KnownDataset* dataset = object->dataset;
+  if (dataset == NULL) {
+    dataset = object->dataset = calloc(1, sizeof *dataset);
+    if (dataset == NULL) return NULL;
+    find(object, dataset);
   }
-  return object->dataset->dataset == NULL ? NULL : object->dataset;
+  if (dataset->dataset == NULL) return NULL;
+  if (dataset->reads_left-- == 0) {
+    dataset->uses = engine()->uses(dataset->dataset);
+    dataset->reads_left = READS_BETWEEN;
+  }
+  return dataset->uses == 0 ? NULL : dataset;
 }
 
 void known_dataset_freed(KnownDataset* dataset) {

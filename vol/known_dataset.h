@@ -17,12 +17,14 @@ struct KnownDataset {
   EngineDataset* dataset;
   /* '-' for elements that the engine never supplies: reads are only recorded. */
   NumberType type;
+  /* The engine's uses of its reads, and the number of reads until it is asked again. */
+  unsigned uses, reads_left;
   unsigned rank;
   hsize_t extent[H5S_MAX_RANK];
 };
 
-/* Returns the dataset of an object, which is asked for at the first call; NULL if it is left to the library.
- */
+/* Returns the dataset of an object, which is asked for at the first call; NULL if a read is left to the
+ * library. */
 const KnownDataset* known_dataset_of(VolObject* object);
 
 void known_dataset_freed(KnownDataset* dataset);

@@ -4,6 +4,9 @@
 
 #include "selection.h"
 
+/* A shorter read is not made ahead. */
+enum { AHEAD_BYTES_MIN = 16 << 10 };
+
 static void read_natively(void* context) {
   DatasetRead* read = context;
   Library* library = read->dataset->library;
@@ -72,18 +75,32 @@ static void read_into(DatasetRead* read, const KnownDataset* dataset, const Sele
   if (library->H5Dscatter(all_at_once, &scattered, read->type, target, read->buffer) < 0) read_natively(read);
 }
 
+/* Has the read recorded, and makes it natively. */
+static void record(DatasetRead* read, const KnownDataset* dataset, const Selection* selection) {
+  engine()->read(dataset->dataset, &selection->elements, NULL, 0, read_natively, read);
+}
+
+/* True if the engine may supply elements of the read, not record it alone. */
+static bool may_supply(const KnownDataset* dataset, uint64_t total) {
+  bool is_long = total * dataset->type.size >= AHEAD_BYTES_MIN;
+  return dataset->type.kind != '-' &&
+         ((dataset->uses & USE_REPLICAS) != 0 || ((dataset->uses & USE_AHEAD) != 0 && is_long));
+}
+
 /* Makes the read of a selection that the engine has. */
 static void read_selection(DatasetRead* read, const KnownDataset* dataset, const Selection* selection) {
+  if (selection->total > SIZE_MAX / 64 || !may_supply(dataset, selection->total)) {
+    record(read, dataset, selection);
+    return;
+  }
   NumberType type = number_type(read->dataset->library, read->type);
   uint64_t whole = 1;
   hid_t target;
   for (unsigned axis = 0; axis < dataset->rank; axis++) whole *= dataset->extent[axis];
   bool is_whole = is_contiguous(read, selection->total, whole, &target);
-  bool is_same =
-      dataset->type.kind != '-' && type.kind == dataset->type.kind && type.size == dataset->type.size;
-  bool fits = selection->total <= SIZE_MAX / 64;
-  if (!is_same || !fits || (!is_whole && target == H5I_INVALID_HID)) {
-    engine()->read(dataset->dataset, &selection->elements, NULL, 0, read_natively, read);
+  bool is_same = type.kind == dataset->type.kind && type.size == dataset->type.size;
+  if (!is_same || (!is_whole && target == H5I_INVALID_HID)) {
+    record(read, dataset, selection);
     return;
   }
   unsigned char* room = is_whole ? read->buffer : malloc(selection->total * type.size);
@@ -94,6 +111,13 @@ static void read_selection(DatasetRead* read, const KnownDataset* dataset, const
   if (!is_whole) free(room);
 }
 
+/* True for a read that would only be read ahead, and that takes less time than to wake a thread. */
+static bool is_too_short(const DatasetRead* read, const KnownDataset* dataset) {
+  if (dataset->uses != USE_AHEAD || read->space < H5S_IDS) return false;
+  hssize_t elements = read->dataset->library->H5Sget_select_npoints(read->space);
+  return elements >= 0 && (uint64_t)elements * dataset->type.size < AHEAD_BYTES_MIN;
+}
+
 herr_t read_known(DatasetRead* read) {
   VolObject* object = read->dataset;
   Library* library = object->library;
@@ -102,6 +126,7 @@ herr_t read_known(DatasetRead* read) {
   bool may_be = read->request == NULL && !is_open_for_writing(object->file->device, object->file->inode) &&
                 is_plain(library, read->dxpl);
   if (may_be) dataset = known_dataset_of(object);
+  if (dataset != NULL && is_too_short(read, dataset)) dataset = NULL;
   if (dataset == NULL || !selection_of(library, dataset, read->space, &selection)) {
     read_natively(read);
     return read->status;

@@ -119,6 +119,18 @@ pub unsafe extern "C" fn bf_hdf5_dataset(
     owned(found)
 }
 
+/// Returns the uses of reads of a dataset as of now: 1 if they are recorded, plus 2 if replicas may
+/// supply elements, plus 4 if they may be made ahead.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_hdf5_uses(dataset: *const HostedDataset) -> c_uint {
+    // SAFETY: the dataset is open.
+    let dataset = unsafe { &*dataset };
+    let Ok(uses) = caught(|| dataset.uses()) else { return 0 };
+    c_uint::from(uses.records)
+        | c_uint::from(uses.has_replicas) << 1
+        | c_uint::from(uses.reads_ahead) << 2
+}
+
 /// Closes a dataset.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bf_hdf5_dataset_close(dataset: *mut HostedDataset) {

@@ -21,6 +21,7 @@ use bedform_format::DataType;
 use bedform_geometry::{Selection, element_count};
 
 use crate::array::Array;
+pub use crate::array::HostedUses;
 use crate::error::Result;
 use crate::foreign::ForeignFile;
 use crate::options::OpenOptions;
@@ -45,7 +46,6 @@ pub struct HostedFile {
 pub struct HostedDataset {
     array: Array,
     data_type: DataType,
-    rank: usize,
 }
 
 impl HostedFile {
@@ -67,7 +67,7 @@ impl HostedFile {
         let array = Array::of_file(file, &described.path).ok()?;
         let data_type = array.data_type().ok()?;
         let fits = data_type.item_size() == Some(item_size) && described.shape.len() == rank;
-        fits.then_some(HostedDataset { array, data_type, rank })
+        fits.then_some(HostedDataset { array, data_type })
     }
 
     fn open(&self) -> Option<ForeignFile> {
@@ -84,9 +84,9 @@ impl HostedDataset {
         self.data_type
     }
 
-    /// The number of its axes.
-    pub fn rank(&self) -> usize {
-        self.rank
+    /// Returns the uses for its reads as of now: a replica may come later.
+    pub fn uses(&self) -> HostedUses {
+        self.array.hosted_uses()
     }
 
     /// Supplies the elements of `selection` in the `length` bytes at `buffer`, C order, in the

@@ -93,8 +93,13 @@ impl ArrayAtRead<'_> {
         self.record_made(read.selection, &MadeRead { bytes, took, was_ahead, replicas });
     }
 
+    /// True if reads may be made ahead.
+    pub(super) fn reads_ahead(&self) -> bool {
+        self.follows().is_some_and(|(follows, _)| follows.reads_ahead())
+    }
+
     /// True if reads are recorded.
-    fn is_recorded(&self) -> bool {
+    pub(super) fn is_recorded(&self) -> bool {
         self.follows().is_some_and(|(follows, _)| follows.records())
     }
 

@@ -13,7 +13,28 @@ use crate::run::deliver::Deliver;
 use crate::run::execute::execute;
 use crate::trace::MadeRead;
 
+/// The uses that the engine has for reads of an array that another library makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostedUses {
+    /// They are recorded.
+    pub records: bool,
+    /// Replicas may supply elements.
+    pub has_replicas: bool,
+    /// They may be made ahead.
+    pub reads_ahead: bool,
+}
+
 impl Array {
+    /// Returns the uses for reads of the array as of now.
+    pub(crate) fn hosted_uses(&self) -> HostedUses {
+        let known = self.last_known();
+        HostedUses {
+            records: known.is_recorded(),
+            has_replicas: known.has_replicas(),
+            reads_ahead: known.reads_ahead(),
+        }
+    }
+
     /// Supplies `selection` in `target`, C order, elements in the machine's byte order, if elements
     /// that were read ahead or replicas have all or part of it; returns true then. Else calls
     /// `read`, which reads the same elements in its own way, and returns false; `target` may have

@@ -46,6 +46,7 @@ use crate::options::OpenOptions;
 use crate::zarr::state::ArrayState;
 
 pub use crate::write::elements::Elements;
+pub use hosted::HostedUses;
 pub use index::{BlockRange, ValueIndex};
 pub(crate) use redirect::{BoundObjects, Standings};
 pub use visit::{Prefetched, SelectedRun, VisitedChunk, VisitedElements};

@@ -124,6 +124,11 @@ impl HandleReads {
         self.traces.is_some()
     }
 
+    /// True if reads may be made ahead.
+    pub(crate) fn reads_ahead(&self) -> bool {
+        self.limit > 0
+    }
+
     /// Adds a finished read to the trace, if reads are recorded.
     pub(crate) fn record(
         &self,

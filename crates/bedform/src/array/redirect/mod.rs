@@ -224,6 +224,11 @@ impl ArrayAtRead<'_> {
         Ok(Some(RedirectedRead { replicas, replica_bytes, predicted_seconds_without }))
     }
 
+    /// True if replicas of the array are named now.
+    pub(super) fn has_replicas(&self) -> bool {
+        self.replicas().is_some_and(|replicas| !replicas.now().of_array(self.path()).is_empty())
+    }
+
     /// The replicas that may serve reads; `None` where there can be none.
     fn replicas(&self) -> Option<&Replicas> {
         let (replicas, may_have) = match self {
