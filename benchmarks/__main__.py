@@ -36,6 +36,7 @@ NAMES = {
     "convert-dask": "benchmarks.convert_dask",
     "advise-mixes": "benchmarks.advise_mixes",
     "query": "benchmarks.query",
+    "h5-read": "benchmarks.h5_read",
     "advice-commands": "benchmarks.advice_commands",
     "prefetch": "benchmarks.prefetch",
     "replica-series": "benchmarks.replicas.series",

@@ -194,34 +194,43 @@ def _linked_hdf5(program: str) -> list[str] | None:
 def _probed(
     python: list[str], names: Sequence[str], command: Sequence[str]
 ) -> tuple[tuple[str, tuple[int, ...], bool], ...]:
-    variables = environment(os.environ, command)
-    # One child for each: a library that dies takes no other's answer along.
-    found: dict[str, tuple[tuple[int, ...], bool]] = {}
-    for name in names:
-        child = subprocess.run(  # noqa: S603 - the user's own Python
-            [*python, str(_PROBE), name],
-            env={**os.environ, **variables},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_PROBE_SECONDS,
-        )
-        if child.returncode != 0:
-            last = (child.stderr.strip().splitlines() or [f"exit code {child.returncode}"])[-1]
-            raise UnsupportedError(
-                f"the connector does not load into the HDF5 of {name}: {last}; "
-                "run it without --hdf5"
-            )
-        for library in json.loads(child.stdout.splitlines()[-1]):
-            version = tuple(library["version"])
-            found[library["path"]] = (version, library["connected"])
-    for path, (version, connected) in found.items():
+    variables = {**os.environ, **environment(os.environ, command)}
+    found, _ = _answered(python, names, variables)
+    if found is None:
+        # One child for each, which names the library that dies.
+        for name in names:
+            found, reason = _answered(python, [name], variables)
+            if found is None:
+                raise _unloadable(f"the HDF5 of {name}: {reason}")
+        raise _unloadable(f"one process with the HDF5s of {', '.join(names)}")
+    for path, version, connected in found:
         if version >= _VERSION_MIN and not connected:
-            raise UnsupportedError(
-                f"the connector does not load into HDF5 {'.'.join(map(str, version))} of {path}: "
-                "run it without --hdf5"
-            )
-    return tuple((path, version, connected) for path, (version, connected) in found.items())
+            raise _unloadable(f"HDF5 {'.'.join(map(str, version))} of {path}")
+    return tuple(found)
+
+
+def _answered(
+    python: list[str], names: Sequence[str], variables: Mapping[str, str]
+) -> tuple[list[tuple[str, tuple[int, ...], bool]] | None, str]:
+    """Returns the answer of a child, or None and the last line that it said."""
+    child = subprocess.run(  # noqa: S603 - the user's own Python
+        [*python, str(_PROBE), *names],
+        env=dict(variables),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_PROBE_SECONDS,
+    )
+    if child.returncode != 0:
+        lines = child.stderr.strip().splitlines()
+        return None, (lines or [f"exit code {child.returncode}"])[-1]
+    libraries = json.loads(child.stdout.splitlines()[-1])
+    answer = [(one["path"], tuple(one["version"]), one["connected"]) for one in libraries]
+    return answer, ""
+
+
+def _unloadable(place: str) -> UnsupportedError:
+    return UnsupportedError(f"the connector does not load into {place}; run it without --hdf5")
 
 
 def _filters_of_netcdf(command: Sequence[str]) -> list[str]:

@@ -9,6 +9,7 @@ It uses Python's standard library alone, because the program's Python may have n
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import json
@@ -50,10 +51,9 @@ def main(names: list[str]) -> None:
     paths = [name for name in names if name.startswith("/")]
     for name in names:
         if not name.startswith("/"):
-            try:
+            # A module that does not work for other reasons is the program's affair.
+            with contextlib.suppress(Exception):
                 importlib.import_module(name)
-            except ImportError:
-                continue
     found = [described(path) for path in paths or loaded()]
     known = [library for library in found if library is not None]
     sys.stdout.write(json.dumps(known) + "\n")
