@@ -40,7 +40,8 @@ def opened(library: str, files: list[str]) -> tuple[Callable[[Any], Any], tuple[
         array = xr.open_dataset(files[0], engine="netcdf4", cache=False)[VARIABLE]
     else:
         joined = {"concat_dim": "time", "combine": "nested", "engine": "netcdf4"}
-        array = xr.open_mfdataset(files, **joined)[VARIABLE]
+        # Without chunks, Dask reads each file whole for every series.
+        array = xr.open_mfdataset(files, chunks={"lat": 16, "lon": 16}, **joined)[VARIABLE]
     return (lambda selection: array[selection].values), array.shape
 
 
