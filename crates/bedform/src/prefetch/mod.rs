@@ -53,6 +53,7 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use bedform_format::trace::query::{QueryTally, TracedCondition};
 use bedform_geometry::Selection;
 use bedform_patterns::Pattern;
 
@@ -133,6 +134,18 @@ impl HandleReads {
     ) {
         if let Some(place) = &self.traces {
             trace::record(place, array, selection, read);
+        }
+    }
+
+    /// Adds a finished query to the trace of an array, if reads are recorded.
+    pub(crate) fn record_query(
+        &self,
+        array: (&str, &[u64], u64),
+        condition: TracedCondition,
+        tally: &QueryTally,
+    ) {
+        if let Some(place) = &self.traces {
+            trace::record_query(place, array, condition, tally);
         }
     }
 

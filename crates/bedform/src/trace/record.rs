@@ -1,4 +1,4 @@
-//! Collects the reads of a process, and appends them to its trace: one file per source, shared by
+//! Collects the reads and queries of a process, and appends them to its trace: one file per source, shared by
 //! all handles.
 
 use std::cell::Cell;
@@ -7,6 +7,9 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use bedform_format::trace::query::{
+    BLOCK_QUERIES_MAX, CONDITION_BYTES_MAX, QueryTally, TracedCondition, TracedQuery,
+};
 use bedform_format::trace::{
     BLOCK_READS_MAX, BLOCK_REPLICAS_MAX, TraceBlock, TracedArray, TracedAxis, TracedRead,
     TracedReplica,
@@ -86,12 +89,13 @@ struct Trace {
     flushed: Instant,
 }
 
-/// Waiting reads of one array, each with its weight: the number of reads that it stands for.
+/// Waiting reads and queries of one array; each read has its weight: the number of reads that it stands for.
 #[derive(Debug)]
 struct WaitingReads {
     array: TracedArray,
     reads: Vec<(u64, TracedRead)>,
     replicas: BTreeMap<String, TracedReplica>,
+    queries: BTreeMap<TracedCondition, QueryTally>,
 }
 
 /// A finished read, as it is recorded.
@@ -158,6 +162,22 @@ pub(crate) fn record(
         if let Some(trace) = lock().of(place) {
             trace.selections.keep(array.0, &block);
         }
+    }
+}
+
+/// Records a query that has just ended, by its use of `array`, given by path, shape and item size.
+/// A condition that is too long to record counts as one without text.
+pub(crate) fn record_query(
+    place: &TraceTarget,
+    array: (&str, &[u64], u64),
+    mut condition: TracedCondition,
+    tally: &QueryTally,
+) {
+    if condition.text.len() > CONDITION_BYTES_MAX {
+        condition.text.clear();
+    }
+    if let Some(trace) = lock().of(place) {
+        trace.note_query(array, condition, tally);
     }
 }
 
@@ -284,7 +304,8 @@ impl Trace {
                 self.flush();
             }
             let array = TracedArray { path: path.into(), shape: shape.to_vec(), item_size };
-            let waiting = WaitingReads { array, reads: Vec::new(), replicas: BTreeMap::new() };
+            let (replicas, queries) = (BTreeMap::new(), BTreeMap::new());
+            let waiting = WaitingReads { array, reads: Vec::new(), replicas, queries };
             self.waiting.insert(path.into(), waiting);
         }
         self.waiting.get_mut(path)
@@ -312,16 +333,37 @@ impl Trace {
         }
     }
 
+    /// Adds a query to those with the same condition. Beyond the limit of different conditions, it
+    /// is written after those before it.
+    fn note_query(
+        &mut self,
+        array: (&str, &[u64], u64),
+        condition: TracedCondition,
+        tally: &QueryTally,
+    ) {
+        if self.weight() == 0 {
+            return;
+        }
+        self.unnoted += tally.queries;
+        let Some(WaitingReads { queries, .. }) = self.waiting_of(array) else { return };
+        queries.entry(condition).or_default().add(tally);
+        if queries.len() >= BLOCK_QUERIES_MAX || self.flushed.elapsed() >= WAITING_MAX {
+            self.flush();
+        }
+    }
+
     fn flush(&mut self) {
         self.flushed = Instant::now();
         self.selections.flush();
         let mut bytes = Vec::new();
-        for (_, WaitingReads { array, reads, replicas }) in self.waiting.drain() {
+        for (_, WaitingReads { array, reads, replicas, queries }) in self.waiting.drain() {
             let mut replicas: Vec<TracedReplica> = replicas.into_values().collect();
+            let query = |(condition, tally)| TracedQuery { condition, tally };
+            let mut queries: Vec<TracedQuery> = queries.into_iter().map(query).collect();
             let mut reads = reads.into_iter().peekable();
             loop {
                 let next = reads.next();
-                if next.is_none() && replicas.is_empty() {
+                if next.is_none() && replicas.is_empty() && queries.is_empty() {
                     break;
                 }
                 let weight = next.as_ref().map_or(1, |(weight, _)| *weight);
@@ -330,8 +372,9 @@ impl Trace {
                     block.push(read);
                 }
                 let (source, array) = (self.source, array.clone());
-                let replicas = std::mem::take(&mut replicas);
-                let block = TraceBlock { source, weight, array, reads: block, replicas };
+                let (replicas, queries) =
+                    (std::mem::take(&mut replicas), std::mem::take(&mut queries));
+                let block = TraceBlock { source, weight, array, reads: block, replicas, queries };
                 bytes.extend(block.encode().unwrap_or_default());
             }
         }

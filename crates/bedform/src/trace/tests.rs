@@ -63,6 +63,7 @@ fn block(path: &str, starts: &[u64], began_ns: impl Fn(u64) -> u64) -> TraceBloc
         array: TracedArray { path: path.into(), shape: vec![1 << 40], item_size: 8 },
         reads: (0..).zip(starts).map(read).collect(),
         replicas: Vec::new(),
+        queries: Vec::new(),
     }
 }
 
