@@ -215,8 +215,11 @@ pub fn index_conditions(store: &Store) -> Result<Vec<IndexCondition>> {
     let paths = root.into_iter().chain(nodes.map(|(path, _)| path));
     let limits = Limits::default();
     let found = paths.filter_map(|path| {
-        let newest = both().find_map(|one| newest_record(one, path.as_str(), &limits));
-        newest.map(|(_, record)| condition_of(record))
+        let record = |one| Some((one, newest_record(one, path.as_str(), &limits)?.1));
+        let (own, mut record) = both().find_map(record)?;
+        // That of a site is no user's to remove.
+        record.planned &= std::ptr::eq(own, &raw const sidecar);
+        Some(condition_of(record))
     });
     Ok(found.collect())
 }

@@ -58,7 +58,8 @@ pub(super) fn fitted(mut known: Knowledge) -> Knowledge {
             continue;
         }
         most /= 2;
-        for LearnedArray { patterns, global, selections, queries, .. } in known.arrays.values_mut() {
+        for LearnedArray { patterns, global, selections, queries, .. } in known.arrays.values_mut()
+        {
             selections.all.truncate(most);
             queries.conditions.truncate(most);
             patterns.0.drain(..patterns.0.len().saturating_sub(most));
