@@ -27,7 +27,7 @@ use crate::convert::{
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::indexing::{
-    BinChoice, IndexMaker, IndexOptions, MadeIndexes, index_conditions, remove_planned,
+    BinChoice, IndexCondition, IndexMaker, IndexOptions, MadeIndexes, remove_planned,
 };
 use crate::layout::Reader;
 use crate::opening::storage_in_sidecar;
@@ -120,7 +120,7 @@ pub fn build_by(
     let into = directory_of(place, options.sidecars.as_deref())?;
     let directory = into.directory.clone();
     let _lock = locked(place, &into)?;
-    let source = OptimizedSource::open(place, options)?;
+    let mut source = OptimizedSource::open(place, options)?;
     if source.state != planned.state {
         let text = format!("{} has changed since it was planned: plan again", place.shown());
         return Err(Error::new(ErrorKind::Conflict, text));
@@ -129,7 +129,7 @@ pub fn build_by(
         let text = format!("{}: its sidecar is gone", place.shown());
         Error::new(ErrorKind::NotFound, text)
     };
-    let sidecar = source.sidecar.as_ref().ok_or_else(none)?;
+    let sidecar = &source.sidecar.clone().ok_or_else(none)?;
     let catalogue = NamedCatalogue { sidecar, place };
     catalogue.remove(&source.dead, &mut done)?;
     let of_indexes: u64 = planned.indexes.make.iter().map(|index| index.raw_bytes).sum();
@@ -157,28 +157,43 @@ pub fn build_by(
     }
     let named = catalogue.change(|_| ())?;
     for index in &planned.indexes.make {
+        // Renewed, it counts in the budget again.
+        source.dead_indexes.retain(|path| *path != index.array);
         let telling = |bytes: u64, _: u64| progress(before + bytes, all);
         make_index(&source, planned, index, &named, (&mut done, &telling))?;
         before += index.raw_bytes;
     }
-    let made = done.made.len() + done.indexes.made.len();
-    let stored = stored_by_id(&source, &named)?;
-    let (replicas, mut indexes) = by_kind(to_drop(&stored, planned, made));
-    catalogue.remove(&replicas, &mut done)?;
-    indexes.extend(
-        planned.indexes.drop.iter().filter(|path| source.dead_indexes.contains(path)).cloned(),
-    );
-    for path in indexes {
-        if remove_planned(&source.store.array(&ObjectPath::parse(&path)?)?)? {
-            done.indexes.dropped.push(path);
-        }
-    }
+    drop_unneeded(&source, planned, &catalogue, &named, &mut done)?;
     let named = catalogue.change(|_| ())?;
     done.bytes = stored_by_id(&source, &named)?.iter().map(|(_, bytes)| bytes).sum();
     remove_unnamed(sidecar, &named);
     sidecar.open_to_readers(&[REPLICAS, CATALOGUE]);
     done.warnings.extend(note_of_place(sidecar, options.sidecars.as_deref()));
     Ok(done)
+}
+
+/// Removes the replicas and value indexes that have to go, and notes them in `done`.
+///
+/// # Errors
+/// Those of the catalogue, and of locking an index.
+fn drop_unneeded(
+    source: &OptimizedSource,
+    planned: &OptimizePlan,
+    catalogue: &NamedCatalogue<'_>,
+    named: &[Replica],
+    done: &mut Optimized,
+) -> Result<()> {
+    let made = done.made.len() + done.indexes.made.len();
+    let stored = stored_by_id(source, named)?;
+    let (replicas, indexes) = by_kind(to_drop(&stored, planned, made));
+    catalogue.remove(&replicas, done)?;
+    let dead = planned.indexes.drop.iter().filter(|path| source.dead_indexes.contains(path));
+    for path in indexes.iter().chain(dead) {
+        if remove_planned(&source.store.array(&ObjectPath::parse(path)?)?)? {
+            done.indexes.dropped.push(path.clone());
+        }
+    }
+    Ok(())
 }
 
 /// Makes or renews a value index, and removes it if it takes more bytes than there are.
@@ -209,8 +224,9 @@ fn make_index(
 /// Returns the names and stored bytes of these replicas and of the planned indexes that there are.
 fn stored_by_id(source: &OptimizedSource, named: &[Replica]) -> Result<Vec<(String, u64)>> {
     let replicas = named.iter().map(|one| (one.id.clone(), one.stored_bytes));
-    let indexes = index_conditions(&source.store)?.into_iter();
-    let indexes = indexes.filter(|one| one.is_planned && !source.dead_indexes.contains(&one.array));
+    let is_alive =
+        |one: &IndexCondition| one.is_planned && !source.dead_indexes.contains(&one.array);
+    let indexes = source.index_conditions()?.into_iter().filter(is_alive);
     Ok(replicas.chain(indexes.map(|one| (index_id(&one.array), one.bytes))).collect())
 }
 

@@ -25,7 +25,7 @@ const NEARLY: f64 = 0.9;
 pub(super) struct PricedUse {
     /// The weight of such reads or queries: their number, older ones counting less.
     pub(super) reads: f64,
-    /// Predicted seconds of one without what is chosen.
+    /// Predicted seconds of one if nothing is chosen.
     pub(super) seconds: f64,
     /// True if every such read takes the same listed elements.
     pub(super) is_exact: bool,
@@ -273,8 +273,8 @@ pub(super) fn room_for(
 pub(super) mod tests {
     use bedform_geometry::Region;
 
-    use super::super::PlannedReplica;
     use super::super::candidates::Worth;
+    use super::super::{PlannedIndex, PlannedReplica};
     use super::*;
     use crate::replica::ReplicaElements;
 
@@ -352,6 +352,33 @@ pub(super) mod tests {
         let candidates = vec![serving("old", 100, 1.0, 1.0), new_replica("new", 60, 1.0)];
         let chosen = choose(&kinds, candidates, 80);
         assert_eq!((chosen.make[0].id(), chosen.drop), ("new".to_owned(), vec!["old".to_owned()]));
+    }
+
+    #[test]
+    fn an_index_for_queries_is_chosen_beside_replicas_while_there_is_room_for_both() {
+        let uses = [one_kind(10.0), PricedUse { reads: 5.0, seconds: 4.0, is_exact: false }];
+        let planned = PlannedHelper::Index(PlannedIndex {
+            array: "t".to_owned(),
+            has_bins: false,
+            raw_bytes: 400,
+            bytes: 7,
+            building_seconds: 1.0,
+        });
+        let index = CandidateReplica {
+            id: planned.id(),
+            planned: Some(planned),
+            building_seconds: 1.0,
+            serves: vec![None, Some((1.0, 0.5))],
+            ..existing("", 7, 0.0, 0)
+        };
+        let mut replica = new_replica("new", 60, 1.0);
+        replica.serves.push(None);
+        let chosen = |budget| choose(&uses, vec![replica.clone(), index.clone()], budget);
+        let made = |budget| chosen(budget).make.iter().map(PlannedHelper::id).collect::<Vec<_>>();
+        assert_eq!(made(67), ["index of t", "new"]);
+        assert_eq!(made(66), ["index of t"]);
+        assert_eq!((chosen(67).bytes, chosen(66).bytes), (67, 7));
+        assert_eq!(chosen(67).seconds_then, [1.0, 0.5]);
     }
 
     #[test]

@@ -372,6 +372,9 @@ struct OptimizedSource {
     of_site: Vec<(Replica, ReplicaJudgement)>,
     /// Names of this user's replicas that no read can use again: broken, or outdated.
     dead: Vec<String>,
+    /// True if indexes are planned: they lie in the sidecar that the arrays find, and not in one
+    /// that the caller names.
+    plans_indexes: bool,
     /// The value indexes of earlier plans that are of the source as it is.
     indexes: Vec<IndexCondition>,
     /// Paths of the arrays whose index, by an earlier plan, is of an earlier state of the source.
@@ -439,6 +442,7 @@ impl OptimizedSource {
             replicas,
             of_site,
             dead: Vec::new(),
+            plans_indexes: asked.sidecars.is_none(),
             indexes: Vec::new(),
             dead_indexes: Vec::new(),
             users_indexes: Vec::new(),
@@ -446,16 +450,18 @@ impl OptimizedSource {
             bytes,
             uses,
         };
-        // Indexes lie in the sidecar that the array itself finds.
-        if asked.sidecars.is_none() {
-            source.sort_indexes()?;
-        }
+        source.sort_indexes()?;
         Ok(source)
+    }
+
+    /// The existing value indexes; none if none are planned.
+    fn index_conditions(&self) -> Result<Vec<IndexCondition>> {
+        if self.plans_indexes { index_conditions(&self.store) } else { Ok(Vec::new()) }
     }
 
     /// Sorts the existing indexes by maker and state.
     fn sort_indexes(&mut self) -> Result<()> {
-        for condition in index_conditions(&self.store)? {
+        for condition in self.index_conditions()? {
             if !condition.is_planned {
                 self.users_indexes.push(condition.array);
                 continue;
@@ -512,7 +518,7 @@ impl PricedUses {
     ) -> Result<Self> {
         let kinds = kinds_of(source, place, options, ReadsFor::Replicas, notes)?;
         let is_learned = options.reads.is_empty() && options.selections.is_empty();
-        let known = match is_learned && options.sidecars.is_none() {
+        let known = match is_learned && source.plans_indexes {
             true => known_reads(source, place, options.like.as_ref())?,
             false => None,
         };

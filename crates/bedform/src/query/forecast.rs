@@ -138,3 +138,85 @@ impl IndexedOperand<'_> {
         spans.then(|| conjuncts.bin_use(self.at, &bins, edges.has_tails(), self.arrays))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bedform_format::ObjectPath;
+    use bedform_geometry::Selection;
+    use bedform_storage::MemoryStorage;
+    use serde_json::json;
+
+    use super::*;
+    use crate::array::{Array, Elements};
+    use crate::options::OpenOptions;
+    use crate::query::{QueryArray, QueryOptions};
+    use crate::store::Store;
+    use crate::zarr::NewArray;
+
+    const SHAPE: [u64; 3] = [64, 64, 128];
+
+    /// An array `t` of 64 maps, in a chunk each, whose elements are those of `value`.
+    fn array(value: impl Fn(u64) -> f64) -> Array {
+        let options = OpenOptions { writable: true, ..OpenOptions::default() };
+        let storage = Arc::new(MemoryStorage::new());
+        let store = Store::create(storage, &Default::default(), options).unwrap();
+        let new = json!({
+            "shape": SHAPE, "dtype": "float64", "dims": ["z", "y", "x"], "chunks": [1, 64, 128]
+        });
+        let new = NewArray::from_json_with(&new, &OpenOptions::default()).unwrap();
+        let array = store.create_array(&ObjectPath::parse("t").unwrap(), &new).unwrap();
+        #[allow(clippy::host_endian_bytes, reason = "elements in memory")]
+        let bytes: Vec<u8> =
+            (0..SHAPE.iter().product()).flat_map(|at| value(at).to_ne_bytes()).collect();
+        array.write(&Selection::all(&SHAPE), Elements::Bytes(&bytes)).unwrap();
+        array
+    }
+
+    /// Returns a number from 0 to 1 for each element.
+    fn noise(at: u64) -> f64 {
+        (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    fn forecast(array: &Array, text: &str, edges: &[f64], tails: bool) -> Option<IndexForecast> {
+        let grid = array.index_form().unwrap().unwrap().grid;
+        #[allow(clippy::host_endian_bytes, reason = "elements in memory")]
+        let stored: Vec<Vec<u8>> = edges.iter().map(|edge| edge.to_ne_bytes().to_vec()).collect();
+        let edges = BinEdges::new(array.data_type().unwrap(), &stored);
+        let edges = edges.map(|edges| edges.with_tails(tails));
+        let arrays = [QueryArray::new("t", array.clone())];
+        let query = ValueQuery::new(text, &arrays, QueryOptions::default()).unwrap();
+        query.forecast("t", &grid, edges.as_ref()).unwrap()
+    }
+
+    #[test]
+    fn the_share_of_undecided_blocks_is_that_of_the_maps_with_the_bound_between_their_ends() {
+        let maps = array(|at| (at / (64 * 128)) as f64 + noise(at));
+        for (text, undecided) in [("t > 61.5", 1), ("t > 64", 0), ("t > 9.5 and t < 20.5", 2)] {
+            let found = forecast(&maps, text, &[], false).unwrap();
+            assert_eq!(found.undecided, f64::from(undecided) / 64.0, "{text}");
+        }
+        let same = array(noise);
+        assert_eq!(forecast(&same, "t > 0.5", &[], false).unwrap().undecided, 1.0);
+    }
+
+    #[test]
+    fn bins_decide_conditions_at_their_edges_and_with_tails_those_in_the_outermost_bins() {
+        let same = array(noise);
+        let bins = |text, tails| forecast(&same, text, &[0.01, 0.5, 0.99], tails).unwrap().bins;
+        assert_eq!(bins("t >= 0.5", false), BinUse::Numbers);
+        assert_eq!(bins("t >= 0.6", true), BinUse::None);
+        assert_eq!(bins("t > 0.995", true), BinUse::Tails);
+        assert_eq!(bins("t > 0.995", false), BinUse::None);
+    }
+
+    #[test]
+    fn an_array_without_a_part_in_the_condition_has_no_forecast() {
+        let same = array(noise);
+        let grid = same.index_form().unwrap().unwrap().grid;
+        let arrays = [QueryArray::new("t", same)];
+        let query = ValueQuery::new("t > 0.5", &arrays, QueryOptions::default()).unwrap();
+        assert_eq!(query.forecast("u", &grid, None).unwrap(), None);
+    }
+}
