@@ -90,8 +90,8 @@ pub(crate) struct HandleReads {
     /// The most bytes of reads ahead; 0 turns reading ahead off.
     limit: u64,
     is_auto: bool,
-    /// The place for recorded reads, if they are recorded.
-    traces: Option<trace::TraceTarget>,
+    /// The place for recorded reads, if they are recorded; that of snapshots is the store's.
+    traces: Option<Arc<trace::TraceTarget>>,
     sidecar: Option<Sidecar>,
     known: OnceLock<KnownPatterns>,
     /// True once the program has passed a list of reads.
@@ -103,6 +103,21 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 impl HandleReads {
     /// Follows a handle opened with these options; `None` if it neither reads ahead nor records.
     pub(crate) fn new(options: &OpenOptions) -> Option<Arc<Self>> {
+        let watched = options.sidecar.as_ref().filter(|_| options.records);
+        let watched = watched.filter(|sidecar| trace::is_watched(sidecar));
+        Self::recording(options, watched.and_then(trace::TraceTarget::new).map(Arc::new))
+    }
+
+    /// As [`HandleReads::new`], for a snapshot of the store that `parent` follows. The records of both
+    /// wait together: a query makes a snapshot of its own.
+    pub(crate) fn of_snapshot(parent: Option<&Self>, options: &OpenOptions) -> Option<Arc<Self>> {
+        Self::recording(options, parent.and_then(|parent| parent.traces.clone()))
+    }
+
+    fn recording(
+        options: &OpenOptions,
+        traces: Option<Arc<trace::TraceTarget>>,
+    ) -> Option<Arc<Self>> {
         let prefetch = or_environment(options.prefetch);
         let limit = match prefetch {
             Prefetch::Off => 0,
@@ -111,9 +126,6 @@ impl HandleReads {
         };
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let sidecar = options.sidecar.clone();
-        let watched = sidecar.as_ref().filter(|_| options.records);
-        let watched = watched.filter(|sidecar| trace::is_watched(sidecar));
-        let traces = watched.and_then(|sidecar| trace::TraceTarget::new(id, sidecar));
         let is_auto = prefetch == Prefetch::Auto;
         let (known, has_lists) = (OnceLock::new(), AtomicBool::new(false));
         (limit > 0 || traces.is_some())
@@ -214,8 +226,5 @@ impl HandleReads {
 impl Drop for HandleReads {
     fn drop(&mut self) {
         workers::forget(self);
-        if self.traces.is_some() {
-            trace::forget(self.id);
-        }
     }
 }

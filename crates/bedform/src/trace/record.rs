@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -41,10 +42,11 @@ const POINTS_MAX: usize = 1 << 15;
 static COMPUTATION: OnceLock<fn() -> u64> = OnceLock::new();
 static PROCESS: PerProcess<Mutex<Traces>> = PerProcess::new();
 
-/// The target of a handle's recorded reads: its sidecar.
+/// The target of the recorded reads of a handle and its snapshots: the sidecar. Waiting reads are
+/// written when it is dropped.
 #[derive(Debug)]
 pub(crate) struct TraceTarget {
-    /// The number of the handle in this process.
+    /// Its number in this process.
     id: u64,
     /// The directory of the sidecar.
     directory: PathBuf,
@@ -54,8 +56,21 @@ pub(crate) struct TraceTarget {
 impl TraceTarget {
     /// Makes the target of a handle whose source has this sidecar; `None` if the sidecar is not
     /// writable here.
-    pub(crate) fn new(id: u64, sidecar: &Sidecar) -> Option<Self> {
+    pub(crate) fn new(sidecar: &Sidecar) -> Option<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
         Some(Self { id, directory: sidecar.own_directory()?, sidecar: sidecar.clone() })
+    }
+}
+
+impl Drop for TraceTarget {
+    fn drop(&mut self) {
+        let Some(traces) = PROCESS.existing() else { return };
+        let mut traces = traces.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = traces.handles.remove(&self.id);
+        if let Some((_, trace)) = number.and_then(|number| traces.all.get_mut(number)) {
+            trace.flush();
+        }
     }
 }
 
@@ -219,16 +234,6 @@ fn thread_number() -> u64 {
     });
     KNOWN.set(Some((now, number)));
     number
-}
-
-/// Writes the waiting reads of a handle's source when the handle is dropped.
-pub(crate) fn forget(id: u64) {
-    let Some(traces) = PROCESS.existing() else { return };
-    let mut traces = traces.lock().unwrap_or_else(PoisonError::into_inner);
-    let number = traces.handles.remove(&id);
-    if let Some((_, trace)) = number.and_then(|number| traces.all.get_mut(number)) {
-        trace.flush();
-    }
 }
 
 /// Writes the waiting reads of all handles; called at the end of a process.
