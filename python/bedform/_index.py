@@ -231,13 +231,17 @@ def index_opened(
     bins: Bins,
     *,
     anew: bool,
+    renews: bool = False,
     progress: Callable[[int, int], object] | None,
 ) -> IndexReport:
-    """Builds the indexes of arrays of an opened store or file."""
+    """Builds the indexes of arrays of an opened store or file.
+
+    With ``renews`` an index that ``optimize`` made stays its own; else it becomes the user's.
+    """
     names = _names(names)
     where = str(store.store_path)
     text = engine_call(_internal.index, where)(
-        store._inner, None if names is None else list(names), anew, _bins_of(bins), progress
+        store._inner, None if names is None else list(names), anew, _bins_of(bins), renews, progress
     )
     warn_of_sidecars()
     return IndexReport(json.loads(text))
@@ -304,7 +308,8 @@ def renew_indexes(store: Any) -> None:
     """
     for condition in conditions_of_indexes(store._inner):
         with suppress(BedformError):
-            index_opened(store, [condition["array"]], None, anew=False, progress=None)
+            names = [condition["array"]]
+            index_opened(store, names, None, anew=False, renews=True, progress=None)
 
 
 def conditions_of_indexes(opened: _internal.Store | _internal.ForeignFile) -> list[dict[str, Any]]:

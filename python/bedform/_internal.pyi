@@ -49,6 +49,7 @@ def index(
     arrays: list[str] | None,
     anew: bool,
     bins: tuple[str, list[float], int],
+    renews: bool,
     progress: Callable[[int, int], object] | None = None,
 ) -> str: ...
 def index_conditions(source: Store | ForeignFile) -> str: ...

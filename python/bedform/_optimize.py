@@ -21,7 +21,14 @@ from bedform._layout import described_readers
 from bedform._location import location
 from bedform._opening import open_place, references_at
 from bedform._paths import join_of, paths_of, shown_paths
-from bedform._plan_lines import foremost, gain_of_read, gain_of_replica, profile_line
+from bedform._plan_lines import (
+    foremost,
+    gain_of_query,
+    gain_of_read,
+    gain_of_replica,
+    index_text,
+    profile_line,
+)
 from bedform._reorganize import Reorganization
 from bedform._sidecar import warn_of_sidecars
 from bedform._text import format_bytes, format_seconds
@@ -36,7 +43,18 @@ _MEMORY = "512 MiB"
 
 
 class Optimization:
-    """Plan and outcome of the replicas of a source.
+    """Plan and outcome of the replicas and value indexes of a source.
+
+    Attributes
+    ----------
+    plan
+        ``reads`` and ``queries``, each with predicted ``seconds_of_source`` of one cold read or
+        scan, ``seconds_now`` and ``seconds_then``; the replicas to ``make``, ``keep`` and
+        ``drop``; the value ``indexes`` to ``make``, ``keep`` and ``drop``, by path of the array;
+        ``bytes`` of both, of at most ``budget_bytes``; and ``notes``.
+    done
+        The replicas ``made`` and ``dropped``, the ``indexes`` ``made`` and ``dropped``, and the
+        ``bytes`` of both; ``None`` for a dry run.
 
     Examples
     --------
@@ -53,6 +71,11 @@ class Optimization:
         """The replicas that were made; none for a dry run."""
         return list(self.done["made"]) if self.done else []
 
+    @property
+    def indexed(self) -> list[dict[str, Any]]:
+        """The value indexes that were made or renewed; none for a dry run."""
+        return list(self.done["indexes"]["made"]) if self.done else []
+
     def to_dict(self) -> dict[str, Any]:
         """Returns plan and outcome; the outcome is ``None`` for a dry run."""
         return {"plan": self.plan, "done": self.done}
@@ -60,6 +83,8 @@ class Optimization:
     def __repr__(self) -> str:
         kept, dropped = len(self.plan["keep"]), len(self.plan["drop"])
         what = f"{len(self.plan['make'])} replicas to make, {kept} kept, {dropped} dropped"
+        if indexes := len(self.plan["indexes"]["make"]):
+            what += f", {indexes} indexes to make"
         return f"<Optimization: {what}{'' if self.done else ', nothing was written'}>"
 
     def __str__(self) -> str:
@@ -70,6 +95,12 @@ class Optimization:
             now, then = (format_seconds(read[f"seconds_{when}"]) for when in ("now", "then"))
             lines.append(f"{read['array']}: reads of {shape}: {now} now, {then} then")
         lines += [f"and {more_reads:,} more kinds of reads"] if more_reads else []
+        queries, more_queries = foremost(self.plan["queries"], gain_of_query)
+        for query in queries:
+            now, then = (format_seconds(query[f"seconds_{when}"]) for when in ("now", "then"))
+            lines.append(f"queries {query['condition']}: {now} now, {then} then")
+        lines += [f"and {more_queries:,} more queries"] if more_queries else []
+        lines += map(index_text, self.plan["indexes"]["make"])
         replicas, more_replicas = foremost(self.plan["make"], gain_of_replica)
         for replica in replicas:
             shape = " x ".join(str(length) for length in replica["shape"])
@@ -167,6 +198,9 @@ def optimize(
     where that is faster. A changed file makes all its replicas unused; a store only those parts
     that were written since. Replicas may be deleted at any time.
 
+    Of arrays that recorded queries compare it makes value indexes, too, where they save time
+    (:func:`index`). Indexes that a user built are left alone, and count in no budget.
+
     Parameters
     ----------
     path
@@ -176,12 +210,13 @@ def optimize(
     concat_dim, compat
         As in :func:`bedform.open`.
     budget
-        Limit of the bytes of all replicas of the file: a share of the file, or a size. The default
-        is 20 %, or the bytes of the existing replicas if these are more. Replaced replicas are
+        Limit of the bytes of all replicas of the file, and of the indexes that this function made:
+        a share of the file, or a size. The default is 20 %, or the bytes of those that exist if
+        these are more. Replaced replicas are
         removed after the new ones are made, so that the sidecar may hold more for a while.
     reads
         The dimensions that reads span, with weights, as in :func:`convert`; the default is the
-        learnt reads (:func:`watch`, :func:`learn`).
+        learnt reads and queries (:func:`watch`, :func:`learn`).
     region
         The region of such reads: for a dimension its first position, and its end, exclusive.
     selections
@@ -193,7 +228,7 @@ def optimize(
     sidecar
         The directory of sidecars that gets the replicas. Programs use them if ``BEDFORM_SIDECAR``
         names it. The default is that directory, or the site's for its maintainers, or the place
-        beside the file.
+        beside the file. With ``sidecar`` no index is made.
     memory
         Limit of the bytes of blocks in flight; with ``dask``, in each worker.
     reorganize

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from bedform._explanation import profile_text
+from bedform._text import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,7 +39,7 @@ def first_lines(lines: Sequence[str], what: str) -> list[str]:
 
 def profile_line(plan: dict[str, Any]) -> list[str]:
     """Returns the line that names the profile of a plan's predictions; none without reads."""
-    if not plan["reads"] or "profile" not in plan:
+    if not (plan["reads"] or plan.get("queries")) or "profile" not in plan:
         return []
     origin = plan["profile"]
     return [f"predicted by the profile of {profile_text(origin['name'], origin['measured_at'])}"]
@@ -48,6 +49,24 @@ def gain_of_read(read: dict[str, Any]) -> float:
     """Returns the predicted seconds that a plan saves in all reads of a kind."""
     saved: float = read["reads"] * (read["seconds_now"] - read["seconds_then"])
     return saved
+
+
+def gain_of_query(query: dict[str, Any]) -> float:
+    """Returns the predicted seconds that a plan saves in all queries with a condition."""
+    saved: float = query["queries"] * (query["seconds_now"] - query["seconds_then"])
+    return saved
+
+
+def index_text(index: dict[str, Any]) -> str:
+    """Returns an index that is to be made, in words.
+
+    Examples
+    --------
+    >>> index_text({"array": "t2m", "has_bins": True, "bytes": 2048})
+    'an index of t2m with bins, 2.0 KiB'
+    """
+    bins = " with bins" if index["has_bins"] else ""
+    return f"an index of {index['array'] or '/'}{bins}, {format_bytes(index['bytes'])}"
 
 
 def gain_of_replica(replica: dict[str, Any]) -> float:

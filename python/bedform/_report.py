@@ -20,7 +20,7 @@ from bedform._optimize import optimize
 from bedform._paths import join_of, paths_of, shown_paths
 from bedform._remote import is_url, without_query
 from bedform._report_coordinates import add_coordinates
-from bedform._report_reads import read_array
+from bedform._report_reads import queries_of, read_array
 from bedform._shown import shell_path
 from bedform._text import format_bytes
 from bedform._traces import learn
@@ -129,7 +129,7 @@ def gather_facts(
     facts: dict[str, Any] = {"path": without_query(where), "made": int(time.time())}
     facts.update(_source_facts(source, join, notes))
     steps.done()
-    known = _learnt(source, notes)
+    known, facts["queries"] = _learnt(source, notes)
     facts["recording"] = _sidecar.is_watched(source)
     facts["recorded"] = _totals(known)
     facts["reads"] = known
@@ -138,7 +138,8 @@ def gather_facts(
     facts["replicas"] = [{"label": f"R{at}", **one} for at, one in enumerate(replicas, start=1)]
     # Without possible replicas, no notes are needed on each plan.
     about_plan = notes if facts["is_file"] else []
-    facts["plan"] = _planned(source, join, budget, known, about_plan)
+    uses = [*known, *facts["queries"]]
+    facts["plan"] = _planned(source, join, budget, uses, about_plan)
     if is_url(where) and facts["plan"] is not None:
         facts["stored_bytes"] = facts["plan"]["source_bytes"]
     facts["replicas_are_current"] = _are_current(source, join, replicas, notes)
@@ -275,8 +276,10 @@ def _bytes_under(where: str) -> int | None:
     return total
 
 
-def _learnt(source: str | list[str], notes: list[str]) -> list[dict[str, Any]]:
-    """Returns the knowledge of each array's reads, sorted by descending seconds."""
+def _learnt(
+    source: str | list[str], notes: list[str]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Returns the knowledge of each array's reads, and of queries, the longest first."""
     try:
         learned = learn(source)
         knowledge: Any = learned["knowledge"]
@@ -285,7 +288,7 @@ def _learnt(source: str | list[str], notes: list[str]) -> list[dict[str, Any]]:
         if learned["ignored"]:
             notes.append(f"{learned['ignored']} reads are of another store that lay here before")
     except NotFoundError:
-        return []
+        return [], []
     except BedformError as error:
         # Learning failed: show the earlier knowledge.
         knowledge = _sidecar.newest_of(source, "knowledge", _KNOWLEDGE_BYTES_MAX)
@@ -293,9 +296,10 @@ def _learnt(source: str | list[str], notes: list[str]) -> list[dict[str, Any]]:
     arrays = knowledge.get("arrays") if isinstance(knowledge, dict) else None
     found = [read_array(*item) for item in (arrays if isinstance(arrays, dict) else {}).items()]
     known = [array for array in found if array is not None and array["reads"]]
-    if len(known) < len(found):
-        notes.append(f"what was learnt of {len(found) - len(known)} arrays does not fit them")
-    return sorted(known, key=lambda array: (-array["seconds"], array["array"]))
+    if unfit := found.count(None):
+        notes.append(f"what was learnt of {unfit} arrays does not fit them")
+    known.sort(key=lambda array: (-array["seconds"], array["array"]))
+    return known, queries_of(arrays)
 
 
 def _totals(known: list[dict[str, Any]]) -> dict[str, Any]:
@@ -336,9 +340,11 @@ def _default_budget(plan: dict[str, Any]) -> str:
 
 
 def _seconds_of(plan: dict[str, Any]) -> dict[str, float]:
-    """Returns the predicted seconds of all reads together."""
+    """Returns the predicted seconds of all reads and queries together."""
+    uses = [(read["reads"], read) for read in plan["reads"]]
+    uses += [(query["queries"], query) for query in plan["queries"]]
     return {
-        key: sum(read["reads"] * read[key] for read in plan["reads"])
+        key: sum(count * use[key] for count, use in uses)
         for key in ("seconds_of_source", "seconds_now", "seconds_then")
     }
 
@@ -348,7 +354,7 @@ def _budgets(
 ) -> list[dict[str, Any]]:
     """Returns the predicted effect of each budget of `BUDGETS`."""
     found = []
-    for percent in BUDGETS if plan is not None and plan["reads"] else ():
+    for percent in BUDGETS if plan is not None and (plan["reads"] or plan["queries"]) else ():
         try:
             other = optimize(source, f"{percent}%", **join, dry_run=True).plan
         except BedformError:
@@ -360,6 +366,7 @@ def _budgets(
                 "budget_bytes": other["budget_bytes"],
                 "bytes": other["bytes"],
                 "replicas": len(other["make"]) + len(other["keep"]),
+                "indexes": len(other["indexes"]["make"]) + len(other["indexes"]["keep"]),
                 **_seconds_of(other),
             }
         )
@@ -378,6 +385,14 @@ def _join_predictions(facts: dict[str, Any]) -> None:
         }
         for read in (plan["reads"] if plan is not None else ())
     }
+    seconds = {
+        (query["condition"], query["is_stored"]): {
+            key: query[key] for key in ("seconds_of_source", "seconds_now", "seconds_then")
+        }
+        for query in (plan["queries"] if plan is not None else ())
+    }
+    for query in facts["queries"]:
+        query["predicted"] = seconds.get((query["condition"], query["is_stored"]))
     for array in facts["reads"]:
         own = dims.get(array["array"], ())
         fits = len(own) == len(array["shape"])
@@ -403,7 +418,7 @@ def _note_changes(facts: dict[str, Any], notes: list[str]) -> None:
 
 def _next_step(facts: dict[str, Any], commands: _Commands) -> dict[str, str | None]:
     """Returns the advised next step: one or two sentences, and a command."""
-    if not facts["recorded"]["reads"]:
+    if not facts["recorded"]["reads"] and not facts["queries"]:
         if facts["recording"]:
             text = (
                 "Reads are recorded, and there are none yet. Run your programs, which have to open "
@@ -418,9 +433,11 @@ def _next_step(facts: dict[str, Any], commands: _Commands) -> dict[str, str | No
     best = _recommended(facts["budgets"], facts["plan"]["budget_bytes"])
     if best is not None:
         budget = f"{best['percent']}%"
+        what = "replicas and indexes" if best["indexes"] else "replicas"
+        uses = "reads and queries" if facts["queries"] else "reads"
         text = (
-            f"Make replicas: with a budget of {budget} the recorded reads are predicted to be "
-            f"{_faster(best)} times as fast as now. All replicas together would take "
+            f"Make {what}: with a budget of {budget} the recorded {uses} are predicted to be "
+            f"{_faster(best)} times as fast as now. All {what} together would take "
             f"{format_bytes(best['bytes'])}."
         )
         most = min(facts["budgets"], key=lambda one: one["seconds_then"])

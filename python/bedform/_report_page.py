@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from bedform import _internal
-from bedform._plan_lines import profile_line
+from bedform._plan_lines import index_text, profile_line
 from bedform._report_coordinates import coordinate_span
 from bedform._report_figures import (
     axis_bars,
@@ -45,6 +45,7 @@ _MAPS_MAX: Final = 6
 _KINDS_MAX: Final = 8
 _SPANS_MAX: Final = 3
 _REPLICAS_MAX: Final = 50
+_QUERIES_MAX: Final = 20
 _NOTES_MAX: Final = 20
 #: Most columns of a table on a small tablet.
 _NARROW_COLUMNS_MAX: Final = 7
@@ -71,6 +72,7 @@ def page_of(facts: dict[str, Any]) -> str:
         _notes_html(facts["notes"]),
         _where_html(facts),
         _patterns_html(facts["reads"]),
+        _queries_html(facts),
         _replicas_html(facts),
         _budgets_html(facts),
         _arrays_html(facts),
@@ -103,6 +105,9 @@ def _summary(facts: dict[str, Any]) -> str:
             ("bytes read", _bytes(recorded["bytes"])),
             ("time of reads", format_seconds(recorded["seconds"])),
         ]
+    if facts["queries"]:
+        count = sum(query["queries"] for query in facts["queries"])
+        entries.append(("queries recorded", count_text(count)))
     if recorded["last"]:
         entries.append(("last read", _when(recorded["last"])))
     if facts["replicas"]:
@@ -377,6 +382,50 @@ def _patterns_html(reads: Sequence[dict[str, Any]]) -> str:
     )
 
 
+def _queries_html(facts: dict[str, Any]) -> str:
+    """Renders the conditions of queries, with the effect of indexes."""
+    queries, plan = facts["queries"], facts["plan"]
+    if not queries:
+        return ""
+    columns = ["query", "queries", "time of one", "bytes of one", "blocks left out"]
+    if plan is not None:
+        columns += ["predicted, scan", "predicted now", f"with {escaped(plan['budget'])}"]
+    rows = []
+    for query in queries[:_QUERIES_MAX]:
+        cells = [
+            escaped(query["condition"] or "(a condition too long to be recorded)"),
+            count_text(query["queries"]),
+            format_seconds(query["seconds"] / query["queries"]),
+            _bytes(query["bytes"] / query["queries"]),
+            _share(query["blocks_left_out"] / max(query["blocks"], 1)),
+        ]
+        if plan is not None:
+            keys = ("seconds_of_source", "seconds_now", "seconds_then")
+            known = query["predicted"]
+            cells += ["-" if known is None else format_seconds(known[key]) for key in keys]
+        rows.append(cells)
+    parts = [_table("Queries by value", columns, rows, 1)]
+    if (more := len(queries) - _QUERIES_MAX) > 0:
+        parts.append(f"<p>{_plural(more, 'more query', 'more queries')}: --json has them.</p>")
+    parts += [f"<p>{escaped(text)}</p>" for text in _index_lines(plan)]
+    return (
+        "<section><h2>Queries</h2><p>Conditions whose queries took most time come first. An index "
+        "lets a query leave out blocks; a scan leaves out those that conditions on coordinates "
+        f"decide.</p>{''.join(parts)}</section>"
+    )
+
+
+def _index_lines(plan: dict[str, Any] | None) -> list[str]:
+    """Returns the indexes of a plan in sentences."""
+    if plan is None:
+        return []
+    indexes, budget = plan["indexes"], plan["budget"]
+    lines = [f"A budget of {budget} would make {index_text(one)}." for one in indexes["make"]]
+    lines += [f"bedform optimize made the index of {name or '/'}." for name in indexes["keep"]]
+    lines += [f"A budget of {budget} would drop that of {name or '/'}." for name in indexes["drop"]]
+    return lines
+
+
 def _replicas_html(facts: dict[str, Any]) -> str:
     replicas, plan = facts["replicas"], facts["plan"]
     if not facts["is_file"] and not replicas and (plan is None or not plan["make"]):
@@ -474,15 +523,17 @@ def _budgets_html(facts: dict[str, Any]) -> str:
             _bytes(one["budget_bytes"]),
             _bytes(one["bytes"]),
             count_text(one["replicas"]),
+            count_text(one["indexes"]),
             format_seconds(one["seconds_then"]),
             _times(plan["seconds_of_source"], one["seconds_then"]),
         ]
         for one in budgets
     ]
-    columns = ["budget", "at most", "used", "replicas", "all reads", "faster than the file"]
+    columns = ["budget", "at most", "used", "replicas", "indexes", "all", "faster than the file"]
     return (
-        f'{head}<div class="keep"><p>The predicted time of all recorded reads together, with the '
-        "replicas that bedform optimize would choose for each budget, "
+        f'{head}<div class="keep"><p>The predicted time of all recorded reads and queries '
+        "together, with the replicas and indexes that bedform optimize would choose for each "
+        "budget, "
         f"{escaped(', '.join(profile_line(plan)))}.</p>"
         f'<figure class="curve-figure">{picture}</figure></div>'
         + _table("What budgets bring", columns, rows, 1)
@@ -589,8 +640,8 @@ def _times(before: float, after: float) -> str:
     return f"{ratio:,.0f} times" if ratio >= 10 else f"{ratio:.1f} times"
 
 
-def _plural(count: int, noun: str) -> str:
-    return f"{count_text(count)} {noun}{'' if count == 1 else 's'}"
+def _plural(count: int, noun: str, nouns: str | None = None) -> str:
+    return f"{count_text(count)} {noun if count == 1 else nouns or f'{noun}s'}"
 
 
 def _when(seconds: int) -> str:

@@ -15,7 +15,7 @@ from bedform._catalogue import is_count, is_counts, is_seconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["STRETCHES", "cell_bounds", "cells_of", "joint_reads", "read_array"]
+__all__ = ["STRETCHES", "cell_bounds", "cells_of", "joint_reads", "queries_of", "read_array"]
 
 #: Number of stretches per axis in which the engine counts reads.
 STRETCHES: Final = 64
@@ -23,6 +23,7 @@ STRETCHES: Final = 64
 _HOT_SHARE: Final = 0.9
 _KINDS_MAX: Final = 64
 _PREDICTED_MAX: Final = 32
+_CONDITIONS_MAX: Final = 64
 
 
 def read_array(name: str, learned: Any) -> dict[str, Any] | None:
@@ -47,6 +48,52 @@ def read_array(name: str, learned: Any) -> dict[str, Any] | None:
         "was_ahead": ahead["reads"],
         "patterns": _patterns(learned.get("predicted"), read),
         "kinds": [{"label": _label(number), **kind} for number, kind in enumerate(kinds)],
+    }
+
+
+def queries_of(arrays: Any) -> list[dict[str, Any]]:
+    """Returns the checked queries of all arrays, each condition once, the longest first.
+
+    Each array of a condition has it: the bytes are those of all of them.
+    """
+    found: dict[tuple[str, bool], dict[str, Any]] = {}
+    for name, learned in (arrays if isinstance(arrays, dict) else {}).items():
+        queries = learned.get("queries") if isinstance(learned, dict) else None
+        conditions = queries.get("conditions") if isinstance(queries, dict) else None
+        of_array: dict[tuple[str, bool], dict[str, Any]] = {}
+        for entry in conditions[:_CONDITIONS_MAX] if isinstance(conditions, list) else ():
+            query = _query(entry)
+            if query is None:
+                continue
+            known = of_array.setdefault((query["condition"], query["is_stored"]), query)
+            if known is not query:
+                for key in (*_QUERY_COUNTS, "seconds"):
+                    known[key] += query[key]
+        for condition, query in of_array.items():
+            if condition in found:
+                found[condition]["arrays"].append(name)
+                found[condition]["bytes"] += query["bytes"]
+            else:
+                found[condition] = {**query, "arrays": [name]}
+    return sorted(found.values(), key=lambda query: (-query["seconds"], query["condition"]))
+
+
+_QUERY_COUNTS: Final = ("queries", "bytes", "matched", "blocks", "blocks_left_out")
+
+
+def _query(entry: Any) -> dict[str, Any] | None:
+    """Returns the queries with one condition if their numbers are counts."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("condition"), str):
+        return None
+    if not all(is_count(entry.get(key)) for key in _QUERY_COUNTS) or not entry["queries"]:
+        return None
+    if not is_seconds(entry.get("seconds")):
+        return None
+    return {
+        "condition": entry["condition"],
+        "is_stored": entry.get("is_stored") is True,
+        **{key: entry[key] for key in _QUERY_COUNTS},
+        "seconds": float(entry["seconds"]),
     }
 
 

@@ -45,8 +45,9 @@ def watch(
     """Record the reads of a store or file, from the next open on.
 
     Every process of this user that opens it records the elements, time and duration of each read,
-    but no values and no names of users or machines. The records lie in the sidecar, beside the data
-    if possible, and only this user can read them.
+    and the condition, region and cost of each query (:meth:`Store.query`), but no values of the
+    data and no names of users or machines. The records lie in the sidecar, beside the data if
+    possible, and only this user can read them.
 
     Parameters
     ----------
@@ -221,7 +222,10 @@ def learn(
         their number of ``processes``; and ``selections``, the lists and points with count, seconds
         and time, where nearly equal ones count as one. ``is_kept`` says whether the sidecar has
         their positions, so that :func:`optimize` can make replicas of them; of larger ones it has
-        the box. ``knowledge["replicas"]`` has the use of each replica by reads.
+        the box. ``queries`` has the number of queries by value that compare the array, the
+        ``bytes`` that they read of it, their ``seconds``, and at most 64 ``conditions``, each with
+        the box around its regions and the numbers of matching elements and of blocks.
+        ``knowledge["replicas"]`` has the use of each replica by reads.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 //! Value indexes: building them, and their ranges for tests.
 
-use bedform::indexing::{BinChoice, IndexOptions, index_arrays, index_conditions};
+use bedform::indexing::{BinChoice, IndexMaker, IndexOptions, index_arrays, index_conditions};
 use bedform::{OpenOptions, ValueIndex};
 use bedform_format::ObjectPath;
 use pyo3::exceptions::PyTypeError;
@@ -45,15 +45,18 @@ fn bins_of(kind: &str, numbers: Vec<f64>, count: usize) -> PyResult<BinChoice> {
 }
 
 /// Builds or renews the indexes of the arrays at these paths, or of all arrays of numbers. `bins`
-/// are a kind, edges, and a number. Returns a report for each as JSON.
+/// are a kind, edges, and a number. With `renews` an index stays its maker's, else it is the user's.
+/// Returns a report for each as JSON.
 #[pyfunction]
-#[pyo3(signature = (source, arrays, anew, bins, progress=None))]
+#[pyo3(signature = (source, arrays, anew, bins, renews, progress=None))]
+#[expect(clippy::too_many_arguments, reason = "plain arguments of one call")]
 pub(crate) fn index(
     py: Python<'_>,
     source: OpenedSource<'_>,
     arrays: Option<Vec<String>>,
     anew: bool,
     bins: (String, Vec<f64>, usize),
+    renews: bool,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let store = source.store();
@@ -63,6 +66,7 @@ pub(crate) fn index(
     let mut options = IndexOptions::default();
     options.anew = anew;
     options.bins = bins_of(&bins.0, bins.1, bins.2)?;
+    options.maker = if renews { IndexMaker::Present } else { IndexMaker::User };
     let outcome = detached(py, || {
         let progress = telling(progress.as_ref());
         to_json(&index_arrays(&store, paths.as_deref(), &options, &progress)?)

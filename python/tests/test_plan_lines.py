@@ -46,6 +46,8 @@ def replicas(count: int) -> bf.Optimization:
         "source_bytes": 10**6,
         "bytes": 1000 * count,
         "reads": [read(number) for number in range(count)],
+        "queries": [],
+        "indexes": {"make": [], "keep": [], "drop": []},
         "make": [replica(number) for number in range(count)],
         "keep": [],
         "drop": [],

@@ -75,6 +75,23 @@ impl Expression {
         self.names.iter().map(String::as_str).collect()
     }
 
+    /// Returns the expression with other names of arrays: `names[i]` in place of `names()[i]`.
+    ///
+    /// ```
+    /// use bedform_query::Expression;
+    ///
+    /// let expression = Expression::parse("t > 3 and t < u")?;
+    /// let renamed = expression.renamed(["g/t".to_owned(), "u".to_owned()]);
+    /// assert_eq!(renamed.to_string(), "`g/t` > 3 and `g/t` < u");
+    /// # Ok::<(), bedform_query::ExpressionError>(())
+    /// ```
+    #[must_use]
+    pub fn renamed(&self, names: impl IntoIterator<Item = String>) -> Self {
+        let mut renamed = self.clone();
+        renamed.names.iter_mut().zip(names).for_each(|(name, other)| *name = other);
+        renamed
+    }
+
     /// Gives the names their types: `operands[i]` belongs to `names()[i]`.
     ///
     /// # Errors

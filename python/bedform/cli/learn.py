@@ -47,10 +47,10 @@ def learn(
 ) -> None:
     r"""Say which patterns recorded reads have, and how many of them they predict.
 
-    Merges what 'bedform watch' has had recorded of each store or file, and keeps it for later
-    runs: they foresee a known pattern from its second read on. The blocks of one computation of
-    Dask count as the one read that you made. Reads that the processes of an MPI run share
-    out are predicted for a run of any number of processes.
+    Merges what 'bedform watch' has had recorded of each store or file, queries by value too, and
+    keeps it for later runs: they foresee a known pattern from its second read on. The blocks of
+    one computation of Dask count as the one read that you made. Reads that the processes of an
+    MPI run share out are predicted for a run of any number of processes.
 
     With --darshan the reads of each file and rank of a Darshan log are followed in the order in
     which they began. A read counts as predicted if a pattern of the reads before it said that it
@@ -102,7 +102,9 @@ def _render_known(path: str, learned: dict[str, Any]) -> Group:
     patterns = Table(box=None, pad_edge=False, header_style="bold")
     patterns.add_column("array", overflow="fold")
     patterns.add_column("pattern")
-    shown = sorted(arrays, key=lambda name: -arrays[name]["read"]["bytes"])
+    # The reads that a query makes count as the query.
+    read = [name for name in arrays if arrays[name]["read"]["reads"]]
+    shown = sorted(read or arrays, key=lambda name: -arrays[name]["read"]["bytes"])
     for name in shown[:_FILES_SHOWN]:
         array = arrays[name]
         kinds = sorted(array["predicted"], key=lambda kind: -array["predicted"][kind]["bytes"])
@@ -136,7 +138,33 @@ def _render_known(path: str, learned: dict[str, Any]) -> Group:
         parts.append(paragraph(f"{more} more, with fewer bytes: --json has them"))
     if patterns.row_count:
         parts += [Text(""), patterns]
-    return Group(*parts, *_render_selections({name: arrays[name] for name in shown}))
+    selections = _render_selections({name: arrays[name] for name in shown})
+    return Group(*parts, *selections, *_render_queries(arrays))
+
+
+def _render_queries(arrays: dict[str, dict[str, Any]]) -> list[Any]:
+    """Renders the conditions of queries of each array; nothing without any."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("array", overflow="fold")
+    table.add_column("query", overflow="fold")
+    for column in ("queries", "bytes", "time", "blocks left out"):
+        table.add_column(column, justify="right")
+    queried = [name for name in arrays if arrays[name].get("queries", {}).get("queries")]
+    for name in sorted(queried, key=lambda name: -arrays[name]["queries"]["seconds"]):
+        known = arrays[name]["queries"]
+        conditions = sorted(known["conditions"], key=lambda one: -one["seconds"])
+        for one in conditions[:_PATTERNS_SHOWN]:
+            table.add_row(
+                cell(name or "/"),
+                cell(one["condition"] or "(too long)"),
+                f"{one['queries']:,}",
+                format_bytes(one["bytes"]),
+                format_seconds(one["seconds"]),
+                f"{one['blocks_left_out'] / max(one['blocks'], 1):.1%}",
+            )
+        if (more := len(conditions) - _PATTERNS_SHOWN) > 0:
+            table.add_row(cell(name or "/"), f"{more} more, in less time: --json has them")
+    return [Text(""), table] if table.row_count else []
 
 
 def _render_selections(arrays: dict[str, dict[str, Any]]) -> list[Any]:

@@ -18,8 +18,10 @@ from .._plan_lines import (
     first_lines,
     foremost,
     gain_by_array,
+    gain_of_query,
     gain_of_read,
     gain_of_replica,
+    index_text,
     profile_line,
 )
 from .._text import format_bytes, format_seconds, format_shape, parse_reads, parse_selection
@@ -57,8 +59,8 @@ def optimize(
     budget: Annotated[
         str | None,
         typer.Option(
-            help="The bytes of all replicas: a share of the file, or a size; without it 20%, or "
-            "the bytes of the replicas that exist, if these are more."
+            help="The bytes of all replicas, and of indexes that it makes: a share of the file, or "
+            "a size; without it 20%, or the bytes of those that exist, if these are more."
         ),
     ] = None,
     reads: Annotated[
@@ -114,6 +116,9 @@ def optimize(
     or from another data set of the same form (--like). The copies, replicas, lie beside the
     source, which stays as it is. Every read by Bedform takes from them the elements that they give
     faster, and the rest from the source. Delete them whenever you like: nothing but speed is lost.
+
+    Of arrays that recorded queries compare it makes value indexes, too, where they save time. An
+    index of 'bedform index' is left alone.
 
     --selections names the reads exactly: a JSON file with a list for each array, as
     {"t": ["10,:,200:300"]}, or an .npz file of positions along the first axis, an array of them
@@ -221,6 +226,13 @@ def _render(done: Optimization) -> Group:
     """Renders the reads, the replicas, and their bytes."""
     plan = done.plan
     parts = _foremost_rows(_reads_table, plan["reads"], gain_of_read, "kinds of reads")
+    if plan["queries"]:
+        rows = _foremost_rows(_queries_table, plan["queries"], gain_of_query, "queries")
+        parts += [Text(""), *rows]
+    if plan["indexes"]["make"]:
+        indexes = ", ".join(map(index_text, plan["indexes"]["make"]))
+        said = f"to make: {indexes}" if done.done is None else indexes
+        parts += [Text(""), paragraph(said)]
     if plan["make"]:
         rows = _foremost_rows(_replicas_table, plan["make"], gain_of_replica, "replicas")
         parts += [Text(""), *rows]
@@ -238,11 +250,21 @@ def _render(done: Optimization) -> Group:
         kept = len({*plan["keep"], *plan["drop"]}.difference(dropped))
         verdict = f"{made} made, {kept} kept, {len(dropped)} dropped: "
         verdict = f"{woken} woken, {verdict}" if woken else verdict
+        verdict = f"{_indexes_text(plan, done.done)}{verdict}"
         verdict += f"{format_bytes(took)}, {share:.1%} of the file"
     parts += [Text(""), paragraph(verdict), *map(paragraph, profile_line(plan))]
     notes = [*first_lines(plan["notes"], "notes"), *(done.done["warnings"] if done.done else [])]
     parts += [paragraph(f"note: {text}") for text in notes]
     return Group(*parts)
+
+
+def _indexes_text(plan: dict[str, Any], done: dict[str, Any]) -> str:
+    """Returns the numbers of indexes, before those of replicas; nothing without indexes."""
+    made, dropped = len(done["indexes"]["made"]), len(done["indexes"]["dropped"])
+    kept = len({*plan["indexes"]["keep"], *plan["indexes"]["drop"]}) - dropped
+    if not (made or kept or dropped):
+        return ""
+    return f"indexes: {made} made, {kept} kept, {dropped} dropped; replicas: "
 
 
 def _foremost_rows(
@@ -334,6 +356,19 @@ def _reads_table(reads: list[dict[str, Any]]) -> Table:
             f"{read['reads']:,.0f}",
             format_seconds(read["seconds_now"]),
             format_seconds(read["seconds_then"]),
+        )
+    return table
+
+
+def _queries_table(queries: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("query", overflow="fold")
+    for column in ("queries", "scan", "now", "then"):
+        table.add_column(column, justify="right")
+    for query in queries:
+        seconds = (query[key] for key in ("seconds_of_source", "seconds_now", "seconds_then"))
+        table.add_row(
+            cell(query["condition"]), f"{query['queries']:,.0f}", *map(format_seconds, seconds)
         )
     return table
 

@@ -82,6 +82,9 @@ pub struct IndexRecord {
     /// True if level two has the values of the elements in the outermost bins.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tails: bool,
+    /// True if `optimize` made it, and may remove it. False for an index that a user built.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub planned: bool,
     /// Size of the group in storage in bytes.
     pub stored_bytes: u64,
     /// Time of its creation, in seconds since 1970.

@@ -98,6 +98,53 @@ pub struct LearnedSelections {
     pub all: Vec<LearnedSelection>,
 }
 
+/// Queries with one condition over regions of one shape, at any position.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LearnedCondition {
+    /// The condition in Python's form, with paths of arrays as names; empty if it was too long to
+    /// be recorded.
+    pub condition: String,
+    /// True if stored values were compared, and not decoded ones.
+    pub is_stored: bool,
+    /// Lengths of the region along each axis of the array.
+    pub shape: Vec<u64>,
+    /// Start of the bounding box of all regions.
+    pub start: Vec<u64>,
+    /// End of that box, exclusive.
+    pub end: Vec<u64>,
+    /// The number of queries, by kind of result.
+    pub results: BTreeMap<String, u64>,
+    /// The number of queries.
+    pub queries: u64,
+    /// Bytes of the array's elements that they read.
+    pub bytes: u64,
+    /// The number of matching elements.
+    pub matched: u64,
+    /// The number of blocks of their regions.
+    pub blocks: u64,
+    /// The number of blocks whose elements the condition did not read.
+    pub blocks_left_out: u64,
+    /// Total duration of the queries in seconds.
+    pub seconds: f64,
+    /// Start of the last query, in nanoseconds since 1970.
+    pub last_ns: u64,
+}
+
+/// The queries with conditions on one array.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LearnedQueries {
+    /// The number of queries.
+    pub queries: u64,
+    /// Bytes of the array's elements that they read.
+    pub bytes: u64,
+    /// Total duration of the queries in seconds.
+    pub seconds: f64,
+    /// Their conditions, at most 64.
+    pub conditions: Vec<LearnedCondition>,
+}
+
 /// The reads of one array, with their patterns.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -116,6 +163,8 @@ pub struct LearnedArray {
     pub lists: Explained,
     /// The selections of these reads.
     pub selections: LearnedSelections,
+    /// Queries with conditions on the array. Their reads are not among the reads above.
+    pub queries: LearnedQueries,
     /// Reads that a pattern of earlier reads predicted, by kind of pattern.
     pub predicted: BTreeMap<String, Explained>,
     /// Kinds of reads, with their positions and durations.
@@ -176,10 +225,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knowledge_without_selections_and_replicas_is_that_of_an_earlier_version() {
+    fn knowledge_without_selections_queries_and_replicas_is_that_of_an_earlier_version() {
         let text = br#"{"version": 1, "arrays": {"t": {"shape": [4], "lists": {"reads": 1, "bytes": 8}}}}"#;
         let known = Knowledge::decode(text, &Limits::default()).unwrap();
         assert!(known.arrays["t"].selections.all.is_empty() && known.replicas.is_empty());
+        assert_eq!(known.arrays["t"].queries, LearnedQueries::default());
         let again = Knowledge::decode(&known.encode().unwrap(), &Limits::default());
         assert_eq!(again, Some(known));
         assert!(Knowledge::decode(br#"{"version": 2}"#, &Limits::default()).is_none());

@@ -7,22 +7,26 @@
 //! | 4 | `BfTr` |
 //! | 4 | length of the rest, without the checksum, little-endian |
 //! | 4 | CRC-32C of the rest |
-//! | rest | version 3, weight, source, array, columns, replicas: varints and [columns](crate::log::varint) |
+//! | rest | version 4, weight, source, array, columns, replicas, queries: varints and [columns](crate::log::varint) |
 //!
 //! Equal steps take a few bytes at any number, so most of a trace is times. A process appends
 //! blocks; a reader ignores a block that a crash has cut off. After a damaged block, all further
 //! blocks are ignored, since the length of the damaged one may be wrong. Earlier versions can be
-//! read: 1 has no computations, 1 and 2 have no selections and no replicas.
+//! read: 1 has no computations, 1 and 2 have no selections and no replicas, 1 to 3 no queries.
 //!
 //! For a read of lists or points, a block has the bounding box and the [content
 //! hash](selection::TracedSelection) of the selection. A separate file next to the trace holds each
 //! distinct selection once.
 //!
+//! [`query`] is the record of queries by value: each condition once in a block, with its count.
+//!
 //! [`knowledge`] is the document into which traces are merged.
 
 pub mod knowledge;
+pub mod query;
 pub mod selection;
 
+use self::query::TracedQuery;
 use crate::checksum::crc32c;
 use crate::log::varint::{
     decode_column, encode_column, read_varint, unzigzag, write_varint, zigzag,
@@ -30,11 +34,13 @@ use crate::log::varint::{
 
 const MAGIC: &[u8; 4] = b"BfTr";
 const HEAD: usize = 12;
-const VERSION: u64 = 3;
+const VERSION: u64 = 4;
 /// The last version whose reads have no computation.
 const VERSION_WITHOUT_COMPUTATIONS: u64 = 1;
 /// The last version without selections and replicas.
 const VERSION_WITHOUT_SELECTIONS: u64 = 2;
+/// The last version without queries.
+const VERSION_WITHOUT_QUERIES: u64 = 3;
 /// Largest length of a block in bytes.
 pub const BLOCK_BYTES_MAX: usize = 4 << 20;
 /// Largest number of reads in a block.
@@ -119,6 +125,8 @@ pub struct TraceBlock {
     pub reads: Vec<TracedRead>,
     /// The use of replicas since the last block that lists it.
     pub replicas: Vec<TracedReplica>,
+    /// The queries since the last block that lists some, each condition once.
+    pub queries: Vec<TracedQuery>,
 }
 
 impl TraceBlock {
@@ -144,6 +152,7 @@ impl TraceBlock {
     ///     array: TracedArray { path: "t".into(), shape: vec![4096, 8], item_size: 4 },
     ///     reads: (0..4000).map(read).collect(),
     ///     replicas: Vec::new(),
+    ///     queries: Vec::new(),
     /// };
     /// let bytes = block.encode().unwrap();
     /// assert!(bytes.len() < 200);
@@ -157,6 +166,7 @@ impl TraceBlock {
             && path.len() <= PATH_BYTES_MAX
             && self.replicas.len() <= BLOCK_REPLICAS_MAX
             && self.replicas.iter().all(|replica| replica.id.len() <= REPLICA_BYTES_MAX)
+            && query::fit(&self.queries, rank)
             && self.reads.iter().all(|read| read.axes.len() == rank);
         if !fits {
             return None;
@@ -196,6 +206,7 @@ impl TraceBlock {
                 write_varint(number, &mut bytes);
             }
         }
+        query::write(&self.queries, &mut bytes);
         framed(bytes, BLOCK_BYTES_MAX)
     }
 }
@@ -310,8 +321,12 @@ fn decode(block: &[u8]) -> Option<TraceBlock> {
         true => replicas_of(&mut rest)?,
         false => Vec::new(),
     };
+    let queries = match version > VERSION_WITHOUT_QUERIES {
+        true => query::read(&mut rest, rank)?,
+        false => Vec::new(),
+    };
     let array = TracedArray { path, shape, item_size };
-    Some(TraceBlock { source, weight, array, reads, replicas })
+    Some(TraceBlock { source, weight, array, reads, replicas, queries })
 }
 
 fn replicas_of(rest: &mut TraceReader<'_>) -> Option<Vec<TracedReplica>> {
@@ -328,6 +343,7 @@ fn replicas_of(rest: &mut TraceReader<'_>) -> Option<Vec<TracedReplica>> {
 
 #[cfg(test)]
 mod tests {
+    use super::query::{QueryResultKind, QueryTally, TracedCondition};
     use super::*;
 
     fn block(count: u64) -> TraceBlock {
@@ -348,6 +364,15 @@ mod tests {
             array: TracedArray { path: "a/b".into(), shape: vec![9, 9], item_size: 4 },
             reads: (0..count).map(read).collect(),
             replicas: vec![TracedReplica { id: "r1".into(), reads: 3, ..TracedReplica::default() }],
+            queries: vec![TracedQuery {
+                condition: TracedCondition {
+                    text: "`a/b` > 3".into(),
+                    is_stored: true,
+                    result: QueryResultKind::Points,
+                    region: vec![(1, 8), (0, 9)],
+                },
+                tally: QueryTally { queries: count, blocks: 4, ..QueryTally::default() },
+            }],
         }
     }
 
@@ -392,7 +417,7 @@ mod tests {
             axes: vec![TracedAxis { first: 3 + at, count: 1, step: 1 }],
         };
         assert_eq!(decode(&payload).unwrap().reads, [read(0), read(1)]);
-        payload[0] = 4;
+        payload[0] = 5;
         assert_eq!(decode(&payload), None);
     }
 

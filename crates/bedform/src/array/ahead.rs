@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use bedform_format::trace::query::{QueryTally, TracedCondition};
 use bedform_geometry::Selection;
 
 use super::known::{ArrayAtRead, ArrayRead, ReadOutcome};
@@ -57,6 +58,23 @@ impl Array {
             follows.foresee(path, sized, &|| known.reader());
         }
         Ok(())
+    }
+}
+
+impl Array {
+    /// True if reads and queries of the array are recorded.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.last_known().follows().is_some_and(|(follows, _)| follows.records())
+    }
+
+    /// Records a finished query by its use of the array, where reads are recorded.
+    pub(crate) fn record_query(&self, condition: TracedCondition, tally: &QueryTally) {
+        let known = self.last_known();
+        if let Some((follows, path)) = known.follows() {
+            let layout = known.layout();
+            let array = (path, layout.grid.array_shape(), layout.item_size as u64);
+            follows.record_query(array, condition, tally);
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use crate::array::Array;
 use crate::array::index::{IndexForm, ValueIndex};
 use crate::error::{Error, Result};
 use crate::index::{BinEdges, EDGES_MAX, TAILED_BLOCK_MAX};
+use crate::plan::spread::spread;
 use crate::query::{decoded_ends, stored_edge};
 
 /// The bins that `Auto` makes.
@@ -17,8 +18,6 @@ const AUTO_SHARE: f64 = 0.15;
 const SAMPLE_BOXES: u64 = 192;
 const SAMPLE_ELEMENTS: u64 = 8 << 10;
 const SAMPLE_BYTES: u64 = 64 << 20;
-/// The fractional part of the golden ratio, as a share of 2^64.
-const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The bins of level two of an index.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -63,24 +62,14 @@ pub(super) fn chosen(
             stored.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
         Ok(BinEdges::new(fold.data_type(), &stored))
     };
-    let block = element_count(form.grid.chunk_shape()).unwrap_or(u64::MAX);
-    let fitting = |edges: BinEdges| {
-        let has_tails = edges.has_tails() && block <= TAILED_BLOCK_MAX;
-        edges.with_tails(has_tails)
-    };
+    let fitting = |edges| fitting(edges, form);
     match choice {
         BinChoice::None => Ok(None),
         BinChoice::Present => Ok(old.and_then(ValueIndex::recorded_edges).cloned().map(fitting)),
         BinChoice::Count(bins) => {
             Ok(BinEdges::of_sample(fold, &sample(array, form)?, *bins).map(fitting))
         }
-        BinChoice::Auto => {
-            let sample = sample(array, form)?;
-            let edges = BinEdges::of_sample(fold, &sample, AUTO_BINS).map(fitting);
-            let Some(edges) = edges else { return Ok(None) };
-            let pays = share(array, form, &sample, &edges)? <= AUTO_SHARE;
-            Ok(pays.then_some(edges))
-        }
+        BinChoice::Auto => Ok(auto_bins(array, form)?.map(|bins| bins.edges)),
         #[allow(clippy::cast_precision_loss, reason = "at most 254 bins")]
         BinChoice::Width(bins) => {
             let Some((least, greatest)) = decoded_ends(array, &sample(array, form)?)? else {
@@ -101,6 +90,32 @@ pub(super) fn chosen(
     }
 }
 
+/// Returns edges with tails only where positions in a block have 16 bits.
+fn fitting(edges: BinEdges, form: &IndexForm) -> BinEdges {
+    let block = element_count(form.grid.chunk_shape()).unwrap_or(u64::MAX);
+    let has_tails = edges.has_tails() && block <= TAILED_BLOCK_MAX;
+    edges.with_tails(has_tails)
+}
+
+/// The bins that `Auto` makes.
+pub(super) struct AutoBins {
+    pub(super) edges: BinEdges,
+    /// The bytes of their numbers, as a share of those of the array in storage.
+    pub(super) share: f64,
+}
+
+/// Returns the bins that `Auto` makes of an array; `None` if their numbers take too many bytes.
+///
+/// # Errors
+/// Errors of reading.
+pub(super) fn auto_bins(array: &Array, form: &IndexForm) -> Result<Option<AutoBins>> {
+    let sample = sample(array, form)?;
+    let edges = BinEdges::of_sample(&form.fold, &sample, AUTO_BINS);
+    let Some(edges) = edges.map(|edges| fitting(edges, form)) else { return Ok(None) };
+    let share = share(array, form, &sample, &edges)?;
+    Ok((share <= AUTO_SHARE).then_some(AutoBins { edges, share }))
+}
+
 /// Reads elements from boxes all over the array, the same ones each time.
 fn sample(array: &Array, form: &IndexForm) -> Result<Vec<u8>> {
     let grid = ChunkGrid::new(array.shape()?, array.query_block()?)?;
@@ -109,11 +124,7 @@ fn sample(array: &Array, form: &IndexForm) -> Result<Vec<u8>> {
     let block = grid.chunk_shape().iter().fold(item, |bytes, length| bytes.saturating_mul(*length));
     let count = (SAMPLE_BYTES / block.max(1)).clamp(1, SAMPLE_BOXES).min(blocks);
     let mut found = Vec::new();
-    for number in 0..count {
-        // Multiples of the golden ratio spread evenly along all axes; those of a divisor of the grid
-        // would all lie in one column.
-        let spread = (u128::from(blocks) * u128::from(number.wrapping_mul(GOLDEN_RATIO))) >> 64;
-        let at = if count == blocks { number } else { u64::try_from(spread).unwrap_or(0) };
+    for at in spread(count, blocks) {
         let at = delinearize(at, grid.grid_shape());
         let region = grid.chunk_region_clipped(&at);
         let elements = region.len().unwrap_or(0);

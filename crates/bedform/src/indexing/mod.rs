@@ -15,11 +15,13 @@
 //! | module | holds |
 //! |---|---|
 //! | `edges` | the choice of the edges of bins |
+//! | `planned` | the predicted size of an index, and the indexes that `optimize` made |
 //! | `pages` | the values of one page, and the boxes of its blocks that are read |
 //! | `writing` | the Zarr groups of both levels, and their record |
 
 mod edges;
 mod pages;
+mod planned;
 mod writing;
 
 use std::collections::HashMap;
@@ -33,6 +35,7 @@ use self::pages::PageValues;
 use self::writing::{BinsWriter, GroupWriter, IndexDirectory, NewBins};
 
 pub use self::edges::BinChoice;
+pub(crate) use self::planned::{IndexSize, remove_planned};
 use crate::array::Array;
 use crate::array::index::{IndexForm, ValueIndex, elements_of, hexadecimal};
 use crate::error::{Error, ErrorKind, Result};
@@ -61,6 +64,33 @@ pub struct IndexOptions {
     pub anew: bool,
     /// The bins of level two.
     pub bins: BinChoice,
+    /// The maker of the index.
+    pub maker: IndexMaker,
+}
+
+/// The maker of an index. [`optimize`](mod@crate::optimize) keeps its own indexes within its budget,
+/// and leaves those of users alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IndexMaker {
+    /// A user, who also takes over an index that `optimize` made.
+    #[default]
+    User,
+    /// `optimize`; an index of a user stays one.
+    Optimize,
+    /// The maker of the present index; a user without one.
+    Present,
+}
+
+impl IndexMaker {
+    /// True if an index that takes the place of `present` belongs to `optimize`.
+    fn is_planned(self, present: Option<&ValueIndex>) -> bool {
+        let was_planned = present.map(|present| present.record().planned);
+        match self {
+            Self::User => false,
+            Self::Optimize => was_planned.unwrap_or(true),
+            Self::Present => was_planned.unwrap_or(false),
+        }
+    }
 }
 
 /// The outcome of building the index of one array.
@@ -100,6 +130,8 @@ pub struct IndexCondition {
     pub bytes: u64,
     /// Number of bins; 0 without level two.
     pub bins: u64,
+    /// True if `optimize` made it, and may remove it.
+    pub is_planned: bool,
     /// Time of its creation, in seconds since 1970.
     pub made: u64,
 }
@@ -156,7 +188,8 @@ fn arrays_of_numbers(store: &Store) -> Result<Vec<Array>> {
     Ok(arrays)
 }
 
-fn raw_bytes(array: &Array) -> Result<u64> {
+/// Returns the bytes of an array's elements.
+pub(crate) fn raw_bytes(array: &Array) -> Result<u64> {
     let elements = element_count(&array.shape()?).unwrap_or(u64::MAX);
     let item = array.data_type()?.item_size().unwrap_or(1) as u64;
     Ok(elements.saturating_mul(item))
@@ -182,8 +215,11 @@ pub fn index_conditions(store: &Store) -> Result<Vec<IndexCondition>> {
     let paths = root.into_iter().chain(nodes.map(|(path, _)| path));
     let limits = Limits::default();
     let found = paths.filter_map(|path| {
-        let newest = both().find_map(|one| newest_record(one, path.as_str(), &limits));
-        newest.map(|(_, record)| condition_of(record))
+        let record = |one| Some((one, newest_record(one, path.as_str(), &limits)?.1));
+        let (own, mut record) = both().find_map(record)?;
+        // That of a site is no user's to remove.
+        record.planned &= std::ptr::eq(own, &raw const sidecar);
+        Some(condition_of(record))
     });
     Ok(found.collect())
 }
@@ -195,6 +231,7 @@ fn condition_of(record: IndexRecord) -> IndexCondition {
         block_shape: record.block_shape,
         bytes: record.stored_bytes,
         bins: bins_of(record.edges.len()),
+        is_planned: record.planned,
         made: record.made,
     }
 }
@@ -229,6 +266,7 @@ impl Array {
         let _lock = directory.locked()?;
         let present = self.value_index()?;
         let edges = edges::chosen(&options.bins, self, &form, present.as_ref())?;
+        let planned = options.maker.is_planned(present.as_ref());
         let old = present.filter(|_| !options.anew);
         let has_edges = |old: &&ValueIndex| old.edges() == edges.as_ref();
         let all = raw_bytes(self)?;
@@ -242,11 +280,14 @@ impl Array {
         if let Some(old) = old.as_ref().filter(has_edges).filter(|old| old.is_complete()) {
             progress(all, all);
             report.bytes = old.stored_bytes();
+            if old.record().planned != planned {
+                directory.publish(&IndexRecord { planned, ..old.record().clone() })?;
+            }
         } else {
             let mut build = |old: Option<&ValueIndex>| {
                 let building = Building::new(self, &form, edges.clone(), old, progress)?;
                 report.blocks_read = 0;
-                building.run(&directory, &mut report)
+                building.run(&directory, planned, &mut report)
             };
             // A damaged index counts as none: it is made anew. If the array is damaged, that says so.
             let is_damage =
@@ -320,7 +361,12 @@ impl<'a> Building<'a> {
         })
     }
 
-    fn run(mut self, directory: &IndexDirectory, report: &mut MadeIndexes) -> Result<()> {
+    fn run(
+        mut self,
+        directory: &IndexDirectory,
+        planned: bool,
+        report: &mut MadeIndexes,
+    ) -> Result<()> {
         let data_type = self.form.fold.data_type();
         let edges = self.edges.take();
         let mut writer = GroupWriter::begin(directory, data_type, edges.as_ref(), &self.paged)?;
@@ -362,6 +408,7 @@ impl<'a> Building<'a> {
             array_shape: self.form.grid.array_shape().to_vec(),
             block_shape: self.form.grid.chunk_shape().to_vec(),
             page_shape: self.paged.chunk_shape().to_vec(),
+            planned,
             stored_bytes,
             made: made.as_secs(),
             key,

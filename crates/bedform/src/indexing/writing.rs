@@ -120,6 +120,20 @@ impl IndexDirectory {
     }
 }
 
+impl IndexDirectory {
+    /// The sidecar with the index.
+    pub(super) fn sidecar(&self) -> &Sidecar {
+        &self.sidecar
+    }
+
+    /// Removes the index, its record first: from then on queries read the array.
+    pub(super) fn remove(&self) {
+        for part in [CATALOGUE, GROUPS, BINS] {
+            self.sidecar.remove_directory(&format!("{}/{part}", self.path));
+        }
+    }
+}
+
 /// True for the name of a group.
 fn is_made_here(name: &str) -> bool {
     name.len() == DIGITS && name.bytes().all(|digit| digit.is_ascii_digit())

@@ -19,8 +19,10 @@ use super::place::SUFFIX;
 use super::snapshot::Snapshot;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Freshness, OpenOptions};
+use crate::prefetch::HandleReads;
 use crate::zarr::documents::GroupState;
 use crate::zarr::held::SnapshotMoment;
+use crate::zarr::hierarchy::Hierarchy;
 
 /// Attempts to find a moment while others commit.
 const ATTEMPTS_MAX: usize = 100;
@@ -33,6 +35,8 @@ impl OpenedStore {
     /// `Conflict` if others never stop committing; those of reading documents and roots.
     pub(crate) fn hold(&self) -> Result<Self> {
         let mut fresh = self.read_only(Freshness::Read);
+        let Hierarchy { options, follows, .. } = &mut fresh.hierarchy;
+        *follows = HandleReads::of_snapshot(self.follows.as_deref(), options);
         if let Some(SnapshotMoment { root, since_ns, .. }) = &self.held {
             fresh.hold_at(root.clone(), *since_ns, self.snapshot()?);
             return Ok(fresh);

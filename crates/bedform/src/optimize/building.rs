@@ -1,4 +1,5 @@
 //! Makes the replicas of a plan one after the other; the catalogue names each once it is complete.
+//! Value indexes follow them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,14 +14,21 @@ use serde_json::{Map, Value, json};
 
 use super::choose::room_for;
 use super::named_budget::text_up;
+use super::queries::{index_id, indexed_array};
 use super::targets::placement_of;
-use super::{OptimizeOptions, OptimizePlan, OptimizedSource, PlannedReplica, SourcePlace};
+use super::{
+    OptimizeOptions, OptimizePlan, OptimizedSource, PlannedIndex, PlannedReplica, SourcePlace,
+    by_kind,
+};
 use crate::array::{BoundObjects, Elements};
 use crate::convert::{
     ArrayLayoutChoice, ConvertOptions, ConvertSource, ConvertTarget, TaskExchange, plan, run,
     run_on_workers,
 };
 use crate::error::{Error, ErrorKind, Result};
+use crate::indexing::{
+    BinChoice, IndexCondition, IndexMaker, IndexOptions, MadeIndexes, remove_planned,
+};
 use crate::layout::Reader;
 use crate::opening::storage_in_sidecar;
 use crate::options::{OpenOptions, ProgressCallback};
@@ -52,13 +60,24 @@ pub struct Optimized {
     pub woken: Vec<String>,
     /// Names of removed replicas.
     pub dropped: Vec<String>,
-    /// Stored bytes of all replicas now.
+    /// The value indexes that were made and removed.
+    pub indexes: OptimizedIndexes,
+    /// Stored bytes of all replicas and planned indexes now.
     pub bytes: u64,
     /// Remarks for the user.
     pub warnings: Vec<String>,
 }
 
-/// Makes and drops the replicas that `planned` lists; [`plan`](super::plan) made it of the same
+/// The value indexes that [`build`] made and removed.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct OptimizedIndexes {
+    /// The indexes that were made or renewed.
+    pub made: Vec<MadeIndexes>,
+    /// Paths of the arrays whose index was removed.
+    pub dropped: Vec<String>,
+}
+
+/// Makes and drops the replicas and value indexes that `planned` lists; [`plan`](super::plan) made it of the same
 /// source. `progress` receives the decoded bytes copied so far and in all. After an interruption,
 /// the same call resumes.
 ///
@@ -92,7 +111,7 @@ pub fn build_by(
     exchange: Option<TaskExchange<'_>>,
 ) -> Result<Optimized> {
     let mut done = Optimized::default();
-    if planned.make.is_empty() && planned.drop.is_empty() {
+    if planned.changes_nothing() {
         let source = OptimizedSource::open(place, options)?;
         remove_leftovers(&source);
         done.bytes = source.existing_bytes();
@@ -101,7 +120,7 @@ pub fn build_by(
     let into = directory_of(place, options.sidecars.as_deref())?;
     let directory = into.directory.clone();
     let _lock = locked(place, &into)?;
-    let source = OptimizedSource::open(place, options)?;
+    let mut source = OptimizedSource::open(place, options)?;
     if source.state != planned.state {
         let text = format!("{} has changed since it was planned: plan again", place.shown());
         return Err(Error::new(ErrorKind::Conflict, text));
@@ -110,10 +129,11 @@ pub fn build_by(
         let text = format!("{}: its sidecar is gone", place.shown());
         Error::new(ErrorKind::NotFound, text)
     };
-    let sidecar = source.sidecar.as_ref().ok_or_else(none)?;
+    let sidecar = &source.sidecar.clone().ok_or_else(none)?;
     let catalogue = NamedCatalogue { sidecar, place };
     catalogue.remove(&source.dead, &mut done)?;
-    let all: u64 = planned.make.iter().map(|replica| replica.raw_bytes).sum();
+    let of_indexes: u64 = planned.indexes.make.iter().map(|index| index.raw_bytes).sum();
+    let all = planned.make.iter().map(|replica| replica.raw_bytes).sum::<u64>() + of_indexes;
     let mut before = 0;
     for replica in &planned.make {
         let telling = |bytes: u64, _: u64| progress(before + bytes, all);
@@ -121,11 +141,12 @@ pub fn build_by(
             .map_err(|error| in_place(error, &directory))?;
         before += replica.raw_bytes;
         let named = catalogue.change(|replicas| replicas.retain(|one| one.id != made.id))?;
-        let bytes = made.stored_bytes + bytes_needed(&named, planned);
+        let bytes = made.stored_bytes + bytes_needed(&stored_by_id(&source, &named)?, planned);
         if bytes > planned.budget_bytes {
             // Its stored bytes exceed the prediction.
             remove(sidecar, &made.id);
-            done.warnings.push(note_of_size(replica, &made, bytes, planned.budget_bytes));
+            let (array, sizes) = (&made.array, (replica.bytes, made.stored_bytes, bytes));
+            done.warnings.push(note_of_size("a replica", array, sizes, planned.budget_bytes));
             continue;
         }
         catalogue.change(|replicas| {
@@ -135,45 +156,114 @@ pub fn build_by(
         done.made.push(made);
     }
     let named = catalogue.change(|_| ())?;
-    catalogue.remove(&to_drop(&named, planned, done.made.len()), &mut done)?;
+    for index in &planned.indexes.make {
+        // Renewed, it counts in the budget again.
+        source.dead_indexes.retain(|path| *path != index.array);
+        let telling = |bytes: u64, _: u64| progress(before + bytes, all);
+        make_index(&source, planned, index, &named, (&mut done, &telling))?;
+        before += index.raw_bytes;
+    }
+    drop_unneeded(&source, planned, &catalogue, &named, &mut done)?;
     let named = catalogue.change(|_| ())?;
-    done.bytes = named.iter().map(|one| one.stored_bytes).sum();
+    done.bytes = stored_by_id(&source, &named)?.iter().map(|(_, bytes)| bytes).sum();
     remove_unnamed(sidecar, &named);
     sidecar.open_to_readers(&[REPLICAS, CATALOGUE]);
     done.warnings.extend(note_of_place(sidecar, options.sidecars.as_deref()));
     Ok(done)
 }
 
-/// Returns the bytes of the replicas that reads need.
-fn bytes_needed(named: &[Replica], planned: &OptimizePlan) -> u64 {
-    let needed = named.iter().filter(|one| !planned.unused.contains(&one.id));
-    needed.map(|one| one.stored_bytes).sum()
+/// Removes the replicas and value indexes that have to go, and notes them in `done`.
+///
+/// # Errors
+/// Those of the catalogue, and of locking an index.
+fn drop_unneeded(
+    source: &OptimizedSource,
+    planned: &OptimizePlan,
+    catalogue: &NamedCatalogue<'_>,
+    named: &[Replica],
+    done: &mut Optimized,
+) -> Result<()> {
+    let made = done.made.len() + done.indexes.made.len();
+    let stored = stored_by_id(source, named)?;
+    let (replicas, indexes) = by_kind(to_drop(&stored, planned, made));
+    catalogue.remove(&replicas, done)?;
+    let dead = planned.indexes.drop.iter().filter(|path| source.dead_indexes.contains(path));
+    for path in indexes.iter().chain(dead) {
+        if remove_planned(&source.store.array(&ObjectPath::parse(path)?)?)? {
+            done.indexes.dropped.push(path.clone());
+        }
+    }
+    Ok(())
 }
 
-/// Returns the names of the replicas to drop, once `made` of the planned ones are made: those of
-/// the plan, or if fewer were made than planned, those that have no room beside the others.
-fn to_drop(named: &[Replica], planned: &OptimizePlan, made: usize) -> Vec<String> {
-    let sized = planned.unused.iter().filter_map(|id| {
-        let one = named.iter().find(|one| one.id == *id)?;
-        Some((one.id.clone(), one.stored_bytes))
-    });
+/// Makes or renews a value index, and removes it if it takes more bytes than there are.
+///
+/// # Errors
+/// Those of [`Array::index`](crate::Array::index).
+fn make_index(
+    source: &OptimizedSource,
+    planned: &OptimizePlan,
+    index: &PlannedIndex,
+    named: &[Replica],
+    (done, progress): (&mut Optimized, ProgressCallback<'_>),
+) -> Result<()> {
+    let array = source.store.array(&ObjectPath::parse(&index.array)?)?;
+    let bins = if index.has_bins { BinChoice::Auto } else { BinChoice::None };
+    let maker = IndexMaker::Optimize;
+    let made = array.index(&IndexOptions { bins, maker, anew: false }, progress)?;
+    let bytes = bytes_needed(&stored_by_id(source, named)?, planned);
+    if bytes > planned.budget_bytes && remove_planned(&array)? {
+        let sizes = (index.bytes, made.bytes, bytes);
+        done.warnings.push(note_of_size("an index", &index.array, sizes, planned.budget_bytes));
+    } else {
+        done.indexes.made.push(made);
+    }
+    Ok(())
+}
+
+/// Returns the names and stored bytes of these replicas and of the planned indexes that there are.
+fn stored_by_id(source: &OptimizedSource, named: &[Replica]) -> Result<Vec<(String, u64)>> {
+    let replicas = named.iter().map(|one| (one.id.clone(), one.stored_bytes));
+    let is_alive =
+        |one: &IndexCondition| one.is_planned && !source.dead_indexes.contains(&one.array);
+    let indexes = source.index_conditions()?.into_iter().filter(is_alive);
+    Ok(replicas.chain(indexes.map(|one| (index_id(&one.array), one.bytes))).collect())
+}
+
+/// Returns the bytes of the replicas and indexes that reads need.
+fn bytes_needed(stored: &[(String, u64)], planned: &OptimizePlan) -> u64 {
+    let needed = stored.iter().filter(|(id, _)| !planned.unused.contains(id));
+    needed.map(|(_, bytes)| bytes).sum()
+}
+
+/// Returns the names of the replicas and indexes to drop, once `made` of the planned ones are made:
+/// those of the plan, or if fewer were made than planned, those that have no room beside the others.
+fn to_drop(stored: &[(String, u64)], planned: &OptimizePlan, made: usize) -> Vec<String> {
+    let sized = planned.unused.iter().filter_map(|id| stored.iter().find(|one| one.0 == *id));
+    let sized = sized.cloned();
+    let is_dropped = |id: &String| match indexed_array(id) {
+        None => planned.drop.contains(id),
+        Some(array) => planned.indexes.drop.iter().any(|path| path == array),
+    };
     // The order of value: a kept one goes only if the new ones leave it no room.
-    let (stay, drop) = match made == planned.make.len() {
-        true => sized.partition(|(id, _)| !planned.drop.contains(id)),
+    let (stay, drop) = match made == planned.make.len() + planned.indexes.make.len() {
+        true => sized.partition(|(id, _)| !is_dropped(id)),
         false => (sized.collect::<Vec<_>>(), Vec::new()),
     };
-    let (_, without_room) = room_for(&stay, bytes_needed(named, planned), planned.budget_bytes);
+    let (_, without_room) = room_for(&stay, bytes_needed(stored, planned), planned.budget_bytes);
     drop.into_iter().map(|(id, _)| id).chain(without_room).collect()
 }
 
-/// Says that a replica was removed since it is larger than predicted.
-fn note_of_size(planned: &PlannedReplica, made: &Replica, bytes: u64, budget_bytes: u64) -> String {
+/// Says that a replica or an index was removed since it is larger than predicted. `sizes` are its
+/// predicted and stored bytes, and those of all that reads need.
+fn note_of_size(what: &str, array: &str, sizes: (u64, u64, u64), budget_bytes: u64) -> String {
+    let (planned, made, bytes) = sizes;
+    let needed = if what == "a replica" { "the needed replicas" } else { "all that is needed" };
     format!(
-        "a replica of {} took {} instead of {}, and was removed: with it the needed replicas take {}, more than the \
+        "{what} of {array} took {} instead of {}, and was removed: with it {needed} take {}, more than the \
          budget of {}; a budget of {} keeps it",
-        made.array,
-        bytes_text(made.stored_bytes as f64),
-        bytes_text(planned.bytes as f64),
+        bytes_text(made as f64),
+        bytes_text(planned as f64),
         bytes_text(bytes as f64),
         bytes_text(budget_bytes as f64),
         text_up(bytes),

@@ -1,5 +1,7 @@
 //! The greedy choice of the replicas that save most predicted time per byte within the budget.
 //!
+//! A value index is one more candidate: it serves queries as a replica serves reads.
+//!
 //! [`choose`] first takes replicas as if none existed, new and existing ones alike. Then each new
 //! one must pay again, against the existing ones that fit in its place: one that differs a little
 //! from these is not made. At the end it gives up replicas that later choices made useless. An
@@ -8,9 +10,7 @@
 
 use std::cmp::Ordering;
 
-use super::PlannedReplica;
-use super::candidates::CandidateReplica;
-use super::reads::PricedReadKind;
+use super::candidates::{CandidateReplica, PlannedHelper};
 
 /// The number of repetitions of all counted reads within which a replica must pay for its making.
 const REPEATS: f64 = 100.0;
@@ -20,10 +20,21 @@ const SHARE_MIN: f64 = 0.005;
 /// the existing one serves, at this share of its speed.
 const NEARLY: f64 = 0.9;
 
+/// A kind of reads, or queries with one condition, that replicas and indexes could serve.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct PricedUse {
+    /// The weight of such reads or queries: their number, older ones counting less.
+    pub(super) reads: f64,
+    /// Predicted seconds of one if nothing is chosen.
+    pub(super) seconds: f64,
+    /// True if every such read takes the same listed elements.
+    pub(super) is_exact: bool,
+}
+
 /// The outcome of [`choose`].
 #[derive(Debug, Default)]
 pub(super) struct ChosenReplicas {
-    pub(super) make: Vec<PlannedReplica>,
+    pub(super) make: Vec<PlannedHelper>,
     /// Names of existing replicas that stay.
     pub(super) keep: Vec<String>,
     pub(super) drop: Vec<String>,
@@ -46,16 +57,12 @@ enum Overlap {
 
 /// Returns the mean seconds of a read of each kind with these replicas; the fastest replica that
 /// holds a read serves it.
-fn seconds_with(
-    kinds: &[PricedReadKind],
-    replicas: &[&CandidateReplica],
-    overlap: Overlap,
-) -> Vec<f64> {
-    let of_kind = |(number, kind): (usize, &PricedReadKind)| {
+fn seconds_with(kinds: &[PricedUse], replicas: &[&CandidateReplica], overlap: Overlap) -> Vec<f64> {
+    let of_kind = |(number, kind): (usize, &PricedUse)| {
         let mut served: Vec<(f64, f64)> =
             replicas.iter().filter_map(|replica| replica.serves[number]).collect();
         // The overlap of the elements of listed reads is never known.
-        if kind.exact.is_some() || overlap == Overlap::Unknown {
+        if kind.is_exact || overlap == Overlap::Unknown {
             let with =
                 served.iter().map(|(share, with)| share * with + (1.0 - share) * kind.seconds);
             return with.fold(kind.seconds, f64::min);
@@ -72,14 +79,14 @@ fn seconds_with(
     kinds.iter().enumerate().map(of_kind).collect()
 }
 
-fn total(kinds: &[PricedReadKind], seconds: &[f64]) -> f64 {
+fn total(kinds: &[PricedUse], seconds: &[f64]) -> f64 {
     kinds.iter().zip(seconds).map(|(kind, seconds)| kind.reads * seconds).sum()
 }
 
 /// Chooses the replicas to make, keep and drop. A new one is made only if it pays against the
 /// existing ones, and an existing one whose place a new one takes is dropped.
 pub(super) fn choose(
-    kinds: &[PricedReadKind],
+    kinds: &[PricedUse],
     candidates: Vec<CandidateReplica>,
     budget_bytes: u64,
 ) -> ChosenReplicas {
@@ -114,7 +121,7 @@ pub(super) fn choose(
 
 /// A choice of replicas for these kinds of reads within a budget, beside those of the site.
 struct ReplicaChoice<'a> {
-    kinds: &'a [PricedReadKind],
+    kinds: &'a [PricedUse],
     of_site: Vec<&'a CandidateReplica>,
     /// The least seconds of all counted reads that a replica must save.
     gain_min: f64,
@@ -267,6 +274,7 @@ pub(super) mod tests {
     use bedform_geometry::Region;
 
     use super::super::candidates::Worth;
+    use super::super::{PlannedIndex, PlannedReplica};
     use super::*;
     use crate::replica::ReplicaElements;
 
@@ -293,7 +301,7 @@ pub(super) mod tests {
         bytes: u64,
         seconds_with: f64,
     ) -> CandidateReplica {
-        let planned = PlannedReplica {
+        let planned = PlannedHelper::Replica(Box::new(PlannedReplica {
             id: id.to_owned(),
             array: "t".to_owned(),
             dims: vec!["x".to_owned()],
@@ -307,7 +315,7 @@ pub(super) mod tests {
             bytes,
             building_seconds: 0.1,
             expected: Vec::new(),
-        };
+        }));
         CandidateReplica {
             planned: Some(planned),
             building_seconds: 0.1,
@@ -316,20 +324,8 @@ pub(super) mod tests {
         }
     }
 
-    pub(in super::super) fn one_kind(seconds: f64) -> PricedReadKind {
-        PricedReadKind {
-            array: "t".to_owned(),
-            dims: vec!["x".to_owned()],
-            array_shape: vec![100],
-            item_size: 4,
-            counts: vec![10],
-            steps: vec![1],
-            reads: 1.0,
-            bounds: whole(),
-            hot: whole(),
-            seconds,
-            exact: None,
-        }
+    pub(in super::super) fn one_kind(seconds: f64) -> PricedUse {
+        PricedUse { reads: 1.0, seconds, is_exact: false }
     }
 
     fn whole() -> Region {
@@ -355,7 +351,34 @@ pub(super) mod tests {
         // The existing one does not fit the budget.
         let candidates = vec![serving("old", 100, 1.0, 1.0), new_replica("new", 60, 1.0)];
         let chosen = choose(&kinds, candidates, 80);
-        assert_eq!((chosen.make[0].id.as_str(), chosen.drop), ("new", vec!["old".to_owned()]));
+        assert_eq!((chosen.make[0].id(), chosen.drop), ("new".to_owned(), vec!["old".to_owned()]));
+    }
+
+    #[test]
+    fn an_index_for_queries_is_chosen_beside_replicas_while_there_is_room_for_both() {
+        let uses = [one_kind(10.0), PricedUse { reads: 5.0, seconds: 4.0, is_exact: false }];
+        let planned = PlannedHelper::Index(PlannedIndex {
+            array: "t".to_owned(),
+            has_bins: false,
+            raw_bytes: 400,
+            bytes: 7,
+            building_seconds: 1.0,
+        });
+        let index = CandidateReplica {
+            id: planned.id(),
+            planned: Some(planned),
+            building_seconds: 1.0,
+            serves: vec![None, Some((1.0, 0.5))],
+            ..existing("", 7, 0.0, 0)
+        };
+        let mut replica = new_replica("new", 60, 1.0);
+        replica.serves.push(None);
+        let chosen = |budget| choose(&uses, vec![replica.clone(), index.clone()], budget);
+        let made = |budget| chosen(budget).make.iter().map(PlannedHelper::id).collect::<Vec<_>>();
+        assert_eq!(made(67), ["index of t", "new"]);
+        assert_eq!(made(66), ["index of t"]);
+        assert_eq!((chosen(67).bytes, chosen(66).bytes), (67, 7));
+        assert_eq!(chosen(67).seconds_then, [1.0, 0.5]);
     }
 
     #[test]

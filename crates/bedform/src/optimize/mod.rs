@@ -9,9 +9,12 @@
 //!    learned lists and points ([`LearnedSelection`](crate::trace::LearnedSelection)). Reads that
 //!    the caller expects replace them. A read that is 30 days older than the newest counts half.
 //! 2. *Prices*: the read plan of a few places of each kind predicts its seconds.
+//!    Queries by value count, too: their conditions, each with the predicted seconds of a scan and
+//!    of the query with an index, whose effect a few blocks of the array tell.
 //! 3. *Candidates*: boxes of an array: the bounds of each kind, its hot region, and the hot regions
 //!    of several kinds together. Each has the layout that costs least for these kinds
-//!    ([`advise`](mod@crate::layout::advise)).
+//!    ([`advise`](mod@crate::layout::advise)). And a value index of each array that queries compare,
+//!    unless a user has built one.
 //! 4. *Choice*: a greedy choice within the budget takes the candidate that saves most predicted
 //!    seconds per byte, until none saves more than it costs to make. An existing replica is a
 //!    candidate without building cost. A new one must also pay against the existing ones. An
@@ -30,6 +33,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `reads` | kinds of reads, with their prices |
+//! | `queries` | conditions of queries with their prices, and the indexes that would serve them |
 //! | `candidates` | replicas that could be made |
 //! | `choose` | the choice of replicas within the budget |
 //! | `named_budget` | the budget that a note names |
@@ -50,6 +54,7 @@ mod layouts;
 mod named_budget;
 mod place;
 mod policy;
+mod queries;
 mod reads;
 mod targets;
 #[cfg(test)]
@@ -61,14 +66,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bedform_format::Limits;
 use bedform_format::chunk_map::SourceVersion;
+use bedform_format::{Limits, ObjectPath};
 use bedform_storage::ProfileOrigin;
 use serde::Serialize;
 
 use crate::convert::TaskExchange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::ForeignFile;
+use crate::indexing::{IndexCondition, index_conditions};
 use crate::layout::Reader;
 use crate::options::{OpenOptions, Prefetch, ProgressCallback};
 use crate::replica::{ExpectedReads, Replica, ReplicaElements, replicas_in};
@@ -79,7 +85,7 @@ use crate::threads::workers::check_cancelled;
 use crate::trace::{ReplicaUse, newest_knowledge};
 use crate::zarr::nodes::NodeKind;
 
-pub use building::{Optimized, build, build_by};
+pub use building::{Optimized, OptimizedIndexes, build, build_by};
 pub use conditions::{ReplicaCondition, ReplicaState, conditions};
 pub use layouts::{LayoutPlan, PlannedLayout, Reorganized, plan_layouts, reorganize};
 pub use place::SourcePlace;
@@ -89,11 +95,12 @@ pub use trusting::{RefusedReplica, Trusted, trust};
 use waking::compare_resting;
 pub use waking::wake;
 
-use candidates::candidates_of;
-use choose::{ChosenReplicas, choose};
+use candidates::{CandidateReplica, PlannedHelper, candidates_of};
+use choose::{ChosenReplicas, PricedUse, choose};
 use conditions::ReplicaJudgement;
 use named_budget::{budget_to_keep, budget_to_make, text_up};
-use reads::{PricedReadKind, ReadsFor, kinds_of};
+use queries::{PricedQuery, index_candidates, indexed_array, queries_of};
+use reads::{PricedReadKind, ReadsFor, kinds_of, known_reads};
 
 /// The limit on the bytes of all replicas of a source together.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -161,7 +168,8 @@ impl ReplicaBudget {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct OptimizeOptions {
-    /// The limit on the bytes of all replicas together, with their documents and shard indexes.
+    /// The limit on the bytes of all replicas together, with their documents and shard indexes, and
+    /// of the value indexes that an earlier plan made.
     /// [`build`] removes replaced replicas after it has made the new ones: until then the sidecar
     /// may hold both.
     pub budget: ReplicaBudget,
@@ -196,7 +204,7 @@ impl Default for OptimizeOptions {
     }
 }
 
-/// The replicas to make, keep and drop, with predicted times. Its JSON has the same names.
+/// The replicas and value indexes to make, keep and drop, with predicted times. Its JSON has the same names.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OptimizePlan {
     /// The source as the user named it.
@@ -209,23 +217,93 @@ pub struct OptimizePlan {
     pub source_bytes: u64,
     /// The profile of the source's storage, by which seconds are predicted.
     pub profile: ProfileOrigin,
-    /// Bytes that replicas may take.
+    /// Bytes that replicas and planned indexes may take.
     pub budget_bytes: u64,
-    /// Predicted bytes of all replicas after the plan.
+    /// Predicted bytes of all replicas and planned indexes after the plan.
     pub bytes: u64,
     /// Kinds of reads, with their predicted seconds before and after the plan.
     pub reads: Vec<PlannedRead>,
+    /// Conditions of queries, with their predicted seconds before and after the plan.
+    pub queries: Vec<PlannedQuery>,
+    /// The value indexes of the plan.
+    pub indexes: PlannedIndexes,
     /// Replicas to make.
     pub make: Vec<PlannedReplica>,
     /// Names of the replicas that stay.
     pub keep: Vec<String>,
     /// Names of the replicas to remove.
     pub drop: Vec<String>,
-    /// Names of existing replicas that no read needs, kept or dropped, the most valuable first.
+    /// Names of existing replicas and indexes that no read needs, kept or dropped, the most valuable
+    /// first.
     #[serde(skip_serializing)]
     unused: Vec<String>,
     /// Remarks for the user.
     pub notes: Vec<String>,
+}
+
+impl OptimizePlan {
+    /// True if it makes a replica or an index.
+    fn makes_something(&self) -> bool {
+        !self.make.is_empty() || !self.indexes.make.is_empty()
+    }
+
+    /// True if it leaves everything as it is.
+    fn changes_nothing(&self) -> bool {
+        !self.makes_something() && self.drop.is_empty() && self.indexes.drop.is_empty()
+    }
+}
+
+/// The value indexes that a plan makes, and those of earlier plans. Users' own are left alone.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct PlannedIndexes {
+    /// Indexes to make or renew.
+    pub make: Vec<PlannedIndex>,
+    /// Paths of the arrays whose index stays.
+    pub keep: Vec<String>,
+    /// Paths of the arrays whose index is removed.
+    pub drop: Vec<String>,
+}
+
+/// A value index that is to be made.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PlannedIndex {
+    /// The path of the array.
+    pub array: String,
+    /// True with the bins of [`BinChoice::Auto`](crate::indexing::BinChoice).
+    pub has_bins: bool,
+    /// Bytes of the array's elements.
+    pub raw_bytes: u64,
+    /// Predicted bytes on storage.
+    pub bytes: u64,
+    /// Predicted seconds to make it.
+    pub building_seconds: f64,
+}
+
+/// Queries with one condition, and their predicted seconds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PlannedQuery {
+    /// The condition in Python's form, with paths of arrays as names.
+    pub condition: String,
+    /// True if stored values are compared, and not decoded ones.
+    pub is_stored: bool,
+    /// Paths of the arrays of the condition.
+    pub arrays: Vec<String>,
+    /// Names of the axes of the region.
+    pub dims: Vec<String>,
+    /// Elements of the region along each axis.
+    pub shape: Vec<u64>,
+    /// The first position of the box around all such regions, along each axis.
+    pub start: Vec<u64>,
+    /// The end of that box along each axis, exclusive.
+    pub end: Vec<u64>,
+    /// The weight of such queries: their number, older ones counting less.
+    pub queries: f64,
+    /// Predicted seconds of one cold scan.
+    pub seconds_of_source: f64,
+    /// Predicted seconds of one cold query with the existing indexes.
+    pub seconds_now: f64,
+    /// Predicted seconds of one cold query with the indexes of the plan.
+    pub seconds_then: f64,
 }
 
 /// A kind of read, and its predicted seconds.
@@ -294,6 +372,16 @@ struct OptimizedSource {
     of_site: Vec<(Replica, ReplicaJudgement)>,
     /// Names of this user's replicas that no read can use again: broken, or outdated.
     dead: Vec<String>,
+    /// True if indexes are planned: they lie in the sidecar that the arrays find, and not in one
+    /// that the caller names.
+    plans_indexes: bool,
+    /// The value indexes of earlier plans that are of the source as it is.
+    indexes: Vec<IndexCondition>,
+    /// Paths of the arrays whose index, by an earlier plan, is of an earlier state of the source.
+    dead_indexes: Vec<String>,
+    /// Paths of the arrays with an index that is no plan's to change: a user built it, or the site
+    /// has it.
+    users_indexes: Vec<String>,
     /// The version of a file; the default for a store or an archive.
     state: SourceVersion,
     bytes: u64,
@@ -348,13 +436,49 @@ impl OptimizedSource {
         };
         let known = sidecar.as_ref().and_then(newest_knowledge);
         let uses = known.map(|known| known.replicas).unwrap_or_default();
-        let dead = Vec::new();
-        Ok(Self { store, sidecar, replicas, of_site, dead, state, bytes, uses })
+        let mut source = Self {
+            store,
+            sidecar,
+            replicas,
+            of_site,
+            dead: Vec::new(),
+            plans_indexes: asked.sidecars.is_none(),
+            indexes: Vec::new(),
+            dead_indexes: Vec::new(),
+            users_indexes: Vec::new(),
+            state,
+            bytes,
+            uses,
+        };
+        source.sort_indexes()?;
+        Ok(source)
     }
 
-    /// The stored bytes of this user's replicas.
+    /// The existing value indexes; none if none are planned.
+    fn index_conditions(&self) -> Result<Vec<IndexCondition>> {
+        if self.plans_indexes { index_conditions(&self.store) } else { Ok(Vec::new()) }
+    }
+
+    /// Sorts the existing indexes by maker and state.
+    fn sort_indexes(&mut self) -> Result<()> {
+        for condition in self.index_conditions()? {
+            if !condition.is_planned {
+                self.users_indexes.push(condition.array);
+                continue;
+            }
+            let array = self.store.array(&ObjectPath::parse(&condition.array)?)?;
+            match array.value_index()?.is_some_and(|index| index.is_complete()) {
+                true => self.indexes.push(condition),
+                false => self.dead_indexes.push(condition.array),
+            }
+        }
+        Ok(())
+    }
+
+    /// The stored bytes of this user's replicas, and of the indexes of earlier plans.
     fn existing_bytes(&self) -> u64 {
-        self.replicas.iter().map(|(one, _)| one.stored_bytes).sum()
+        let replicas: u64 = self.replicas.iter().map(|(one, _)| one.stored_bytes).sum();
+        replicas + self.indexes.iter().map(|one| one.bytes).sum::<u64>()
     }
 
     /// The dimension along which an archive joins its files; nothing for other sources.
@@ -375,7 +499,80 @@ fn stored_bytes(store: &Store) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Decides which replicas the source at `place` should have. Reads a few blocks of each array to
+/// The reads and queries that a plan is made for.
+struct PricedUses {
+    kinds: Vec<PricedReadKind>,
+    queries: Vec<PricedQuery>,
+}
+
+impl PricedUses {
+    /// Collects the reads that the caller expects, or the learned reads and queries.
+    ///
+    /// # Errors
+    /// Those of [`kinds_of`] and [`queries_of`].
+    fn of(
+        source: &OptimizedSource,
+        place: &SourcePlace,
+        options: &OptimizeOptions,
+        notes: &mut Vec<String>,
+    ) -> Result<Self> {
+        let kinds = kinds_of(source, place, options, ReadsFor::Replicas, notes)?;
+        let is_learned = options.reads.is_empty() && options.selections.is_empty();
+        let known = match is_learned && source.plans_indexes {
+            true => known_reads(source, place, options.like.as_ref())?,
+            false => None,
+        };
+        let queries = match known {
+            Some((_, knowledge)) => queries_of(source, &knowledge, notes)?,
+            None => Vec::new(),
+        };
+        Ok(Self { kinds, queries })
+    }
+
+    /// All of them, as the choice compares them.
+    fn all(&self) -> Vec<PricedUse> {
+        let kinds = self.kinds.iter().map(PricedReadKind::priced_use);
+        kinds.chain(self.queries.iter().map(PricedQuery::priced_use)).collect()
+    }
+
+    /// Returns all candidates: replicas, then indexes.
+    ///
+    /// # Errors
+    /// Errors of opening and sampling the arrays.
+    fn candidates(
+        &self,
+        source: &OptimizedSource,
+        budget_bytes: u64,
+    ) -> Result<Vec<CandidateReplica>> {
+        let mut all = candidates_of(source, &self.kinds, budget_bytes)?;
+        let count = self.kinds.len() + self.queries.len();
+        all.iter_mut().for_each(|one| one.serves.resize(count, None));
+        all.extend(index_candidates(source, &self.queries, self.kinds.len())?);
+        Ok(all)
+    }
+}
+
+/// Divides names into those of replicas, and the arrays of indexes.
+fn by_kind(names: Vec<String>) -> (Vec<String>, Vec<String>) {
+    let (indexes, replicas): (Vec<_>, Vec<_>) =
+        names.into_iter().partition(|name| indexed_array(name).is_some());
+    let array = |name: String| indexed_array(&name).map(str::to_owned);
+    (replicas, indexes.into_iter().filter_map(array).collect())
+}
+
+/// Divides what is to be made into replicas and indexes.
+fn planned_by_kind(make: Vec<PlannedHelper>) -> (Vec<PlannedReplica>, Vec<PlannedIndex>) {
+    let (mut replicas, mut indexes) = (Vec::new(), Vec::new());
+    for planned in make {
+        match planned {
+            PlannedHelper::Replica(replica) => replicas.push(*replica),
+            PlannedHelper::Index(index) => indexes.push(index),
+        }
+    }
+    (replicas, indexes)
+}
+
+/// Decides which replicas and value indexes the source at `place` should have. Reads a few blocks of each array to
 /// measure their compression; writes nothing.
 ///
 /// # Errors
@@ -385,16 +582,21 @@ pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePl
     let mut source = OptimizedSource::open(place, options)?;
     // There may be one for each array: they follow the notes on the whole source.
     let mut of_arrays = Vec::new();
-    let kinds = kinds_of(&source, place, options, ReadsFor::Replicas, &mut of_arrays)?;
+    let uses = PricedUses::of(&source, place, options, &mut of_arrays)?;
     let budget_bytes = options.budget.bytes(source.bytes, source.existing_bytes());
-    let candidates = candidates_of(&source, &kinds, budget_bytes)?;
-    let chosen = choose(&kinds, candidates, budget_bytes);
-    for replica in &chosen.make {
+    let candidates = uses.candidates(&source, budget_bytes)?;
+    let mut chosen = choose(&uses.all(), candidates, budget_bytes);
+    let makes_nothing = chosen.make.is_empty();
+    let (make, indexes) = planned_by_kind(std::mem::take(&mut chosen.make));
+    for replica in &make {
         of_arrays.extend(targets::note_of(&source, place, replica, options)?);
     }
     let mut notes = Vec::new();
-    let seconds = chosen.seconds_now.iter().zip(&chosen.seconds_then);
-    let reads = kinds.iter().zip(seconds).map(|(kind, (now, then))| kind.planned(*now, *then));
+    let mut seconds = chosen.seconds_now.iter().copied().zip(chosen.seconds_then.iter().copied());
+    let reads = uses.kinds.iter().zip(seconds.by_ref());
+    let reads = reads.map(|(kind, (now, then))| kind.planned(now, then)).collect();
+    let queries = uses.queries.iter().zip(seconds);
+    let queries = queries.map(|(query, (now, then))| query.planned(now, then)).collect();
     if !source.of_site.is_empty() {
         let (count, bytes) = (source.of_site.len(), source.of_site.iter());
         let bytes: u64 = bytes.map(|(one, _)| one.stored_bytes).sum();
@@ -410,10 +612,14 @@ pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePl
              compared before others are made"
         )),
     }
-    if chosen.make.is_empty() && chosen.keep.is_empty() {
-        notes.push(note_of_nothing(&mut source, &kinds, &chosen, budget_bytes)?);
+    if makes_nothing && chosen.keep.is_empty() {
+        notes.push(note_of_nothing(&mut source, &uses, &chosen, budget_bytes)?);
     }
     notes.extend(of_arrays);
+    let (keep, kept_indexes) = by_kind(chosen.keep);
+    let (drop, mut dropped_indexes) = by_kind(chosen.drop);
+    let is_made = |path: &String| indexes.iter().any(|index| index.array == *path);
+    dropped_indexes.extend(source.dead_indexes.into_iter().filter(|path| !is_made(path)));
     Ok(OptimizePlan {
         source: place.shown(),
         profile: source.store.profile().into(),
@@ -421,10 +627,12 @@ pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePl
         source_bytes: source.bytes,
         budget_bytes,
         bytes: chosen.bytes,
-        reads: reads.collect(),
-        make: chosen.make,
-        keep: chosen.keep,
-        drop: source.dead.into_iter().chain(chosen.drop).collect(),
+        reads,
+        queries,
+        indexes: PlannedIndexes { make: indexes, keep: kept_indexes, drop: dropped_indexes },
+        make,
+        keep,
+        drop: source.dead.into_iter().chain(drop).collect(),
         unused: chosen.unused,
         notes,
     })
@@ -440,6 +648,11 @@ fn plan_without_reads(place: &SourcePlace, options: &OptimizeOptions) -> Result<
         budget_bytes: options.budget.bytes(source.bytes, source.existing_bytes()),
         bytes: source.existing_bytes(),
         reads: Vec::new(),
+        queries: Vec::new(),
+        indexes: PlannedIndexes {
+            keep: source.indexes.iter().map(|one| one.array.clone()).collect(),
+            ..PlannedIndexes::default()
+        },
         make: Vec::new(),
         keep: source.replicas.iter().map(|(one, _)| one.id.clone()).collect(),
         drop: source.dead,
@@ -453,30 +666,33 @@ fn plan_without_reads(place: &SourcePlace, options: &OptimizeOptions) -> Result<
     })
 }
 
-/// Says why a plan has no replica, and names a budget that keeps the existing ones, or that makes
+/// Says why a plan has no replica and no index, and names a budget that keeps the existing ones, or that makes
 /// one. Clears the existing replicas of `source`, to price candidates without them.
 fn note_of_nothing(
     source: &mut OptimizedSource,
-    kinds: &[PricedReadKind],
+    uses: &PricedUses,
     chosen: &ChosenReplicas,
     budget_bytes: u64,
 ) -> Result<String> {
-    let candidates = candidates_of(source, kinds, u64::MAX)?;
+    let candidates = uses.candidates(source, u64::MAX)?;
+    let kinds = &uses.all();
+    let what = if uses.queries.is_empty() { "replica" } else { "replica or index" };
     let budget = bytes_text(budget_bytes as f64);
     if !chosen.drop.is_empty() {
         let (count, existing) = (chosen.drop.len(), bytes_text(source.existing_bytes() as f64));
         source.replicas.clear();
-        let without_existing = candidates_of(source, kinds, u64::MAX)?;
+        source.indexes.clear();
+        let without_existing = uses.candidates(source, u64::MAX)?;
         let keeping = text_up(budget_to_keep(kinds, &candidates, &without_existing));
         return Ok(format!(
-            "no replica fits the budget of {budget}: existing ones, {count}, take {existing}; one of {keeping} keeps \
+            "no {what} fits the budget of {budget}: existing ones, {count}, take {existing}; one of {keeping} keeps \
              them"
         ));
     }
     Ok(match budget_to_make(kinds, &candidates) {
-        None => "no replica saves more time than it takes to make, whatever the budget".to_owned(),
+        None => format!("no {what} saves more time than it takes to make, whatever the budget"),
         Some(least) => format!(
-            "no replica fits the budget of {budget}: one of {} holds the smallest that pays",
+            "no {what} fits the budget of {budget}: one of {} holds the smallest that pays",
             text_up(least),
         ),
     })

@@ -1,18 +1,14 @@
 //! The budget that a note names: one with which the same command makes or keeps replicas.
 
 use super::candidates::CandidateReplica;
-use super::choose::{ChosenReplicas, choose};
-use super::reads::PricedReadKind;
+use super::choose::{ChosenReplicas, PricedUse, choose};
 
 /// The most enlargements of a budget before it is named.
 const ENLARGED_MAX: usize = 16;
 
 /// Returns a budget, in bytes, that holds the new replica with the fewest predicted bytes that
 /// pays; `None` if none pays.
-pub(super) fn budget_to_make(
-    kinds: &[PricedReadKind],
-    candidates: &[CandidateReplica],
-) -> Option<u64> {
+pub(super) fn budget_to_make(kinds: &[PricedUse], candidates: &[CandidateReplica]) -> Option<u64> {
     let pays = |one: &&CandidateReplica| {
         let of_site = candidates.iter().filter(|other| other.is_of_site);
         let with: Vec<_> = of_site.chain([*one]).cloned().collect();
@@ -27,7 +23,7 @@ pub(super) fn budget_to_make(
 /// Returns a budget, in bytes, with which all existing replicas stay. `without_existing` are the
 /// candidates once these are dropped: then the budget holds one that pays, if any does.
 pub(super) fn budget_to_keep(
-    kinds: &[PricedReadKind],
+    kinds: &[PricedUse],
     candidates: &[CandidateReplica],
     without_existing: &[CandidateReplica],
 ) -> u64 {
@@ -36,7 +32,7 @@ pub(super) fn budget_to_keep(
     let least = budget_to_make(kinds, without_existing).unwrap_or(0);
     enlarged(existing.max(least), |budget_bytes| {
         let with = choose(kinds, candidates.to_vec(), budget_bytes);
-        let made = with.make.iter().map(|one| with_margin(one.bytes));
+        let made = with.make.iter().map(|one| with_margin(one.bytes()));
         let without = choose(kinds, without_existing.to_vec(), budget_bytes);
         made.fold(existing, u64::saturating_add).max(bytes_needed(&without, without_existing))
     })
@@ -47,7 +43,7 @@ fn bytes_needed(chosen: &ChosenReplicas, candidates: &[CandidateReplica]) -> u64
     let is_kept =
         |one: &&CandidateReplica| chosen.keep.contains(&one.id) && !chosen.unused.contains(&one.id);
     let kept: u64 = candidates.iter().filter(is_kept).map(|one| one.bytes).sum();
-    let made = chosen.make.iter().map(|one| with_margin(one.bytes));
+    let made = chosen.make.iter().map(|one| with_margin(one.bytes()));
     made.fold(kept, u64::saturating_add)
 }
 
@@ -112,7 +108,7 @@ mod tests {
         let candidates = [new_replica("small", 400_000, 5.0), new_replica("large", 900_000, 4.9)];
         let budget = budget_to_make(&[one_kind(10.0)], &candidates).unwrap();
         assert!((500_000..510_000).contains(&budget), "{budget}");
-        assert_eq!(choose(&[one_kind(10.0)], candidates.to_vec(), budget).make[0].id, "small");
+        assert_eq!(choose(&[one_kind(10.0)], candidates.to_vec(), budget).make[0].id(), "small");
     }
 
     #[test]

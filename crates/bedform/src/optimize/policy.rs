@@ -8,6 +8,7 @@ use bedform_format::shown::shell_path;
 use bedform_storage::Lock;
 
 use super::building::directory_of;
+use super::queries::index_id;
 use super::waking::wake;
 use super::{OptimizeOptions, OptimizePlan, Optimized, ReplicaBudget, SourcePlace, build, plan};
 use crate::error::{Error, ErrorKind, Result};
@@ -105,8 +106,12 @@ pub fn run_policy(path: &Path) -> Result<Option<PolicyOutcome>> {
             outcome.gain = gain_of(&planned);
             outcome.verdict = verdict_of(outcome.gain, done.as_ref());
             let done = done.unwrap_or_default();
-            outcome.made = done.made.into_iter().map(|replica| replica.id).collect();
-            (outcome.dropped, outcome.bytes) = (done.dropped, done.bytes);
+            let indexes = done.indexes.made.iter().map(|index| index_id(&index.array));
+            outcome.made =
+                done.made.iter().map(|replica| replica.id.clone()).chain(indexes).collect();
+            let indexes = done.indexes.dropped.iter().map(|array| index_id(array));
+            outcome.dropped = done.dropped.iter().cloned().chain(indexes).collect();
+            outcome.bytes = done.bytes;
             outcome.error = done.warnings.join("; ");
         }
         Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error),
@@ -143,27 +148,39 @@ fn follow(path: &Path, settings: &PolicySettings) -> Result<(OptimizePlan, Optio
     let source = path.into();
     wake(&source, &options, &|_, _| {})?;
     let planned = plan(&source, &options)?;
-    let is_worth_it = !planned.make.is_empty() && gain_of(&planned) >= GAIN_MIN;
+    let is_worth_it = planned.makes_something() && gain_of(&planned) >= GAIN_MIN;
     let done = is_worth_it.then(|| build(&source, &planned, &options, &|_, _| {})).transpose()?;
     Ok((planned, done))
 }
 
 /// Returns the share of the seconds of all reads that a plan saves, as predicted.
 fn gain_of(planned: &OptimizePlan) -> f64 {
-    let now: f64 = planned.reads.iter().map(|read| read.reads * read.seconds_now).sum();
-    let then: f64 = planned.reads.iter().map(|read| read.reads * read.seconds_then).sum();
+    let reads = planned.reads.iter().map(|read| (read.reads, read.seconds_now, read.seconds_then));
+    let queries = planned.queries.iter();
+    let queries = queries.map(|query| (query.queries, query.seconds_now, query.seconds_then));
+    let (mut now, mut then) = (0.0, 0.0);
+    for (count, seconds_now, seconds_then) in reads.chain(queries) {
+        now += count * seconds_now;
+        then += count * seconds_then;
+    }
     if now > 0.0 { ((now - then) / now).max(0.0) } else { 0.0 }
 }
 
 fn verdict_of(gain: f64, done: Option<&Optimized>) -> String {
     let percent = 100.0 * gain;
     match done {
-        Some(done) => format!(
-            "{} replicas made, {} dropped, {:.1} MiB in all; reads take {percent:.0}% less, as predicted",
-            done.made.len(),
-            done.dropped.len(),
-            done.bytes as f64 / f64::from(1 << 20)
-        ),
+        Some(done) => {
+            let indexes = match done.indexes.made.len() {
+                0 => String::new(),
+                count => format!("{count} indexes made, "),
+            };
+            format!(
+                "{} replicas made, {indexes}{} dropped, {:.1} MiB in all; reads take {percent:.0}% less, as predicted",
+                done.made.len(),
+                done.dropped.len() + done.indexes.dropped.len(),
+                done.bytes as f64 / f64::from(1 << 20)
+            )
+        }
         None => format!("nothing was made: reads would take {percent:.0}% less"),
     }
 }

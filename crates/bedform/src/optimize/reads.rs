@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bedform_format::ObjectPath;
 use bedform_geometry::{AxisRange, AxisSelection, Region, Selection};
 
+use super::choose::PricedUse;
 use super::{OptimizeOptions, OptimizedSource, PlannedRead, SourcePlace};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
@@ -114,6 +115,10 @@ impl PricedReadKind {
             seconds_now,
             seconds_then,
         }
+    }
+
+    pub(super) fn priced_use(&self) -> PricedUse {
+        PricedUse { reads: self.reads, seconds: self.seconds, is_exact: self.exact.is_some() }
     }
 
     /// Returns the elements between the first and the last position of such a read, along each

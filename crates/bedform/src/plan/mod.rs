@@ -13,6 +13,7 @@
 //! | `tuning` | limits of a read: threads, gaps, units, memory |
 //! | `opening` | the choice between fetching a shard whole and fetching its index first |
 //! | `price` | the work of a read, and its predicted seconds |
+//! | `spread` | places of samples |
 //! | `experience` | refinement of a profile by the reads of this process |
 
 pub(crate) mod copy;
@@ -23,4 +24,5 @@ mod numbers;
 pub(crate) mod opening;
 pub(crate) mod part;
 pub(crate) mod price;
+pub(crate) mod spread;
 pub(crate) mod tuning;

@@ -53,6 +53,7 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use bedform_format::trace::query::{QueryTally, TracedCondition};
 use bedform_geometry::Selection;
 use bedform_patterns::Pattern;
 
@@ -89,8 +90,8 @@ pub(crate) struct HandleReads {
     /// The most bytes of reads ahead; 0 turns reading ahead off.
     limit: u64,
     is_auto: bool,
-    /// The place for recorded reads, if they are recorded.
-    traces: Option<trace::TraceTarget>,
+    /// The place for recorded reads, if they are recorded; that of snapshots is the store's.
+    traces: Option<Arc<trace::TraceTarget>>,
     sidecar: Option<Sidecar>,
     known: OnceLock<KnownPatterns>,
     /// True once the program has passed a list of reads.
@@ -102,6 +103,21 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 impl HandleReads {
     /// Follows a handle opened with these options; `None` if it neither reads ahead nor records.
     pub(crate) fn new(options: &OpenOptions) -> Option<Arc<Self>> {
+        let watched = options.sidecar.as_ref().filter(|_| options.records);
+        let watched = watched.filter(|sidecar| trace::is_watched(sidecar));
+        Self::recording(options, watched.and_then(trace::TraceTarget::new).map(Arc::new))
+    }
+
+    /// As [`HandleReads::new`], for a snapshot of the store that `parent` follows. The records of both
+    /// wait together: a query makes a snapshot of its own.
+    pub(crate) fn of_snapshot(parent: Option<&Self>, options: &OpenOptions) -> Option<Arc<Self>> {
+        Self::recording(options, parent.and_then(|parent| parent.traces.clone()))
+    }
+
+    fn recording(
+        options: &OpenOptions,
+        traces: Option<Arc<trace::TraceTarget>>,
+    ) -> Option<Arc<Self>> {
         let prefetch = or_environment(options.prefetch);
         let limit = match prefetch {
             Prefetch::Off => 0,
@@ -110,9 +126,6 @@ impl HandleReads {
         };
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let sidecar = options.sidecar.clone();
-        let watched = sidecar.as_ref().filter(|_| options.records);
-        let watched = watched.filter(|sidecar| trace::is_watched(sidecar));
-        let traces = watched.and_then(|sidecar| trace::TraceTarget::new(id, sidecar));
         let is_auto = prefetch == Prefetch::Auto;
         let (known, has_lists) = (OnceLock::new(), AtomicBool::new(false));
         (limit > 0 || traces.is_some())
@@ -138,6 +151,18 @@ impl HandleReads {
     ) {
         if let Some(place) = &self.traces {
             trace::record(place, array, selection, read);
+        }
+    }
+
+    /// Adds a finished query to the trace of an array, if reads are recorded.
+    pub(crate) fn record_query(
+        &self,
+        array: (&str, &[u64], u64),
+        condition: TracedCondition,
+        tally: &QueryTally,
+    ) {
+        if let Some(place) = &self.traces {
+            trace::record_query(place, array, condition, tally);
         }
     }
 
@@ -206,8 +231,5 @@ impl HandleReads {
 impl Drop for HandleReads {
     fn drop(&mut self) {
         workers::forget(self);
-        if self.traces.is_some() {
-            trace::forget(self.id);
-        }
     }
 }

@@ -27,6 +27,17 @@ pub(super) struct BinnedBlock {
     pub(super) stored_bytes: u64,
 }
 
+/// The use of the bins of an array for a condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BinUse {
+    /// They do not decide it.
+    None,
+    /// The values in the outermost ones decide it.
+    Tails,
+    /// The numbers of the bins of all elements decide it.
+    Numbers,
+}
+
 /// The parts of a condition, all of which must hold.
 pub(super) struct Conjuncts {
     parts: Vec<Predicate>,
@@ -98,12 +109,8 @@ impl KnownArrays<'_> {
             let (index, region) = self.index_of(at, bounds)?;
             index.parts(&region)
         });
-        let part = |part: IndexedPart| {
-            let start = bounds.start.iter().zip(&part.place).map(|(start, place)| start + place);
-            BlockBox { start: start.collect(), shape: part.shape }
-        };
         match parts {
-            Some(parts) => parts.into_iter().map(part).collect(),
+            Some(parts) => parts.into_iter().map(|part| part.in_frame(bounds)).collect(),
             None => vec![bounds.clone()],
         }
     }
@@ -114,6 +121,38 @@ impl Conjuncts {
         let parts = predicate.conjuncts();
         let used = parts.iter().map(Predicate::operands_used).collect();
         Self { parts, used }
+    }
+
+    /// Returns the use of bins with these ranges, of one operand, for blocks that ranges do not
+    /// decide. `has_tails` says that the values in the outermost ones are known.
+    pub(super) fn bin_use(
+        &self,
+        operand: usize,
+        bins: &[ValueRange],
+        has_tails: bool,
+        arrays: KnownArrays<'_>,
+    ) -> BinUse {
+        let is_outermost = |number: usize| has_tails && (number == 0 || number + 1 == bins.len());
+        let mut found = BinUse::Tails;
+        for (part, used) in self.parts.iter().zip(&self.used) {
+            if used.iter().all(|at| arrays.residents.columns[*at].is_some()) {
+                continue;
+            }
+            if *used != [operand] {
+                return BinUse::None;
+            }
+            let mut ranges = none(arrays);
+            for (number, bin) in bins.iter().enumerate() {
+                ranges[operand] = Some(*bin);
+                match part.decide(&ranges) {
+                    _ if is_outermost(number) => {}
+                    Decision::None => {}
+                    Decision::All => found = BinUse::Numbers,
+                    Decision::Some => return BinUse::None,
+                }
+            }
+        }
+        found
     }
 
     /// Returns what indexes say of a block: `None` if some part needs elements that are not in

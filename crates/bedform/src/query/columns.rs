@@ -118,6 +118,11 @@ impl QueryColumn {
         Ok(())
     }
 
+    /// Bytes of the elements that the last read took.
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.bytes as u64
+    }
+
     /// Returns the region of the array that a block takes.
     fn region_of(&self, block: &BlockBox) -> Result<Region> {
         let (mut start, mut shape) = (self.first.clone(), vec![0; self.first.len()]);

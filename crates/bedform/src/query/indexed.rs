@@ -1,6 +1,6 @@
 //! Ranges and bins of blocks from the value index of an array.
 
-use bedform_geometry::{Region, delinearize, element_count};
+use bedform_geometry::{ChunkGrid, Region, delinearize, element_count};
 use bedform_query::{
     LeftOutValues, ScalarValue, ValueDecoding, ValueRange, ValueType, Values, bin_ranges,
     common_range, range_of,
@@ -86,6 +86,12 @@ impl IndexedPart {
         })
     }
 
+    /// Returns the part as a box of the frame, where it is a part of `bounds`.
+    pub(super) fn in_frame(self, bounds: &BlockBox) -> BlockBox {
+        let start = bounds.start.iter().zip(&self.place).map(|(start, place)| start + place);
+        BlockBox { start: start.collect(), shape: self.shape }
+    }
+
     /// True if the part is the whole block.
     pub(super) fn is_whole(&self) -> bool {
         self.whole == self.shape
@@ -165,16 +171,7 @@ impl IndexRanges {
     /// Returns the parts of blocks of which a region of the array consists; `None` if some have
     /// changed since, and for too many.
     pub(super) fn parts(&self, region: &Region) -> Option<Vec<IndexedPart>> {
-        let grid = self.index.grid();
-        let touched = self.touched(region)?;
-        let count = touched.len()?;
-        let part = |number: u64| {
-            let mut at = delinearize(number, touched.shape());
-            at.iter_mut().zip(touched.start()).for_each(|(at, first)| *at += first);
-            let whole = grid.chunk_region_clipped(&at);
-            IndexedPart::new(at, &whole, region)
-        };
-        (0..count).map(part).collect()
+        parts_in(self.index.grid(), &self.touched(region)?, region)
     }
 
     /// Returns the range between the least and the greatest of these stored values, with missing
@@ -277,7 +274,23 @@ impl IndexRanges {
     }
 }
 
+/// Returns the parts of the blocks `touched` of a grid in a region of the array; `None` for too many.
+pub(super) fn parts_in(
+    grid: &ChunkGrid,
+    touched: &Region,
+    region: &Region,
+) -> Option<Vec<IndexedPart>> {
+    let count = touched.len().filter(|count| *count <= BLOCKS_MAX)?;
+    let part = |number: u64| {
+        let mut at = delinearize(number, touched.shape());
+        at.iter_mut().zip(touched.start()).for_each(|(at, first)| *at += first);
+        let whole = grid.chunk_region_clipped(&at);
+        IndexedPart::new(at, &whole, region)
+    };
+    (0..count).map(part).collect()
+}
+
 /// Returns the element in these bytes, in native byte order.
-fn scalar_of(value_type: ValueType, bytes: &[u8]) -> Option<ScalarValue> {
+pub(super) fn scalar_of(value_type: ValueType, bytes: &[u8]) -> Option<ScalarValue> {
     Values::of_bytes(value_type, bytes)?.as_slice().get(0)
 }

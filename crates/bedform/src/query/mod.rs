@@ -15,7 +15,7 @@
 //! The arrays span a frame together, cut into blocks along the chunks of the largest
 //! array. A plan leaves out blocks by conditions on coordinates and by ranges of stored values; the
 //! others are read in batches, many blocks at once, through the reads of arrays: so replicas serve
-//! them, the cache keeps their chunks, and traces record them. Values are compared as they are
+//! them, and the cache keeps their chunks. Traces record the query as a whole. Values are compared as they are
 //! stored (`bedform_query`); only values that are asked for are decoded.
 //!
 //! Blocks are read into buffers and not shown to a visitor of chunks: several arrays of different
@@ -26,6 +26,7 @@
 //! |---|---|
 //! | `packing` | attributes that say how stored elements become values |
 //! | `operand` | the arrays of a query |
+//! | `forecast` | the effect of an index that there is not yet |
 //! | `frame` | their common dimensions, the region, the blocks |
 //! | `indexed` | ranges and bins of blocks from the value index of an array |
 //! | `binned` | blocks that value indexes decide |
@@ -33,6 +34,7 @@
 //! | `columns` | the stored elements of an array over the blocks of a batch |
 //! | `plan` | the blocks that may match, and batches of them |
 //! | `scan` | the execution: threads, batches, evaluation |
+//! | `recording` | the record of a query in the traces of its arrays |
 //! | `rows` | collectors of places, values and masks |
 //! | `batches` | places and values in batches of bounded memory |
 //! | `reduce` | collectors of counts, statistics and histograms |
@@ -41,18 +43,23 @@ mod batches;
 mod binned;
 mod columns;
 mod edges;
+mod forecast;
 mod frame;
 mod indexed;
 mod operand;
 mod packing;
 mod plan;
+mod recording;
 mod reduce;
 mod rows;
 mod scan;
 
 use std::ops::Range;
-use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
+use bedform_format::trace::query::QueryResultKind;
 use bedform_geometry::{Region, Selection};
 use bedform_query::{Expression, ExpressionError, Operand, Predicate, Values};
 use serde::Serialize;
@@ -62,13 +69,16 @@ use self::frame::Frame;
 use self::indexed::IndexRanges;
 use self::operand::QueryOperand;
 use self::plan::{BlockState, QueryPlan, Residents};
+use self::recording::{QueryRecord, ScanTally};
 use self::reduce::{CountCollector, HistogramCollector, Kept, StatisticsCollector};
 use self::rows::{MaskCollector, MatchedRows, RowCollector};
 use self::scan::{Collector, QueryScan};
 use crate::error::{Error, ErrorKind, Result};
 
 pub use self::batches::PointBatches;
+pub(crate) use self::binned::BinUse;
 pub(crate) use self::edges::{decoded_ends, stored_edge};
+pub(crate) use self::forecast::IndexForecast;
 pub use self::operand::QueryArray;
 pub use self::reduce::{Extreme, ValueStatistics};
 
@@ -229,7 +239,8 @@ impl ValueQuery {
     }
 
     fn counted(&self, over: Option<&[String]>, only_any: bool) -> Result<(Vec<u64>, Vec<u64>)> {
-        let prepared = self.with(&[])?;
+        let result = if only_any { QueryResultKind::Any } else { QueryResultKind::Count };
+        let prepared = self.with(&[])?.recorded(&self.expression, result);
         let kept = self.kept::<u64>(&prepared.frame, over)?;
         let collector = CountCollector::new(kept, only_any);
         prepared.run(&self.predicate, &collector)?;
@@ -258,7 +269,8 @@ impl ValueQuery {
     /// # Errors
     /// Those of reads; `LimitExceeded` if they take more memory than the query may use.
     pub fn points(&self, values: &[QueryArray], limit: Option<u64>) -> Result<QueryPoints> {
-        self.with(values)?.points(&self.predicate, limit, self.options.memory)
+        let prepared = self.with(values)?.recorded(&self.expression, QueryResultKind::Points);
+        prepared.points(&self.predicate, limit, self.options.memory)
     }
 
     /// As [`ValueQuery::points`], without their positions.
@@ -266,7 +278,7 @@ impl ValueQuery {
     /// # Errors
     /// As [`ValueQuery::points`].
     pub fn values(&self, values: &[QueryArray], limit: Option<u64>) -> Result<QueryPoints> {
-        let prepared = self.with(values)?;
+        let prepared = self.with(values)?.recorded(&self.expression, QueryResultKind::Values);
         let (found, _) = prepared.rows(&self.predicate, limit, self.options.memory)?;
         Ok(found)
     }
@@ -279,7 +291,8 @@ impl ValueQuery {
     /// Those of arrays that do not fit the query; `LimitExceeded` if a single element takes more
     /// than the memory.
     pub fn batches(&self, values: &[QueryArray], memory: u64) -> Result<PointBatches> {
-        PointBatches::new(self.with(values)?, self.predicate.clone(), memory)
+        let prepared = self.with(values)?.recorded(&self.expression, QueryResultKind::Batches);
+        PointBatches::new(prepared, self.predicate.clone(), memory)
     }
 
     /// Fills a mask of the region, a byte for each element in C order, 1 where it matches.
@@ -292,7 +305,7 @@ impl ValueQuery {
             return Err(Error::invalid("the mask has another length than the region"));
         }
         mask.fill(0);
-        let prepared = self.with(&[])?;
+        let prepared = self.with(&[])?.recorded(&self.expression, QueryResultKind::Mask);
         let collector = MaskCollector { frame: &prepared.frame, mask: Mutex::new(mask) };
         prepared.run(&self.predicate, &collector)
     }
@@ -317,7 +330,7 @@ impl ValueQuery {
         array: QueryArray,
         over: Option<&[String]>,
     ) -> Result<(Vec<u64>, Vec<ValueStatistics>)> {
-        let prepared = self.with(&[array])?;
+        let prepared = self.with(&[array])?.recorded(&self.expression, QueryResultKind::Statistics);
         let kept = self.kept::<ValueStatistics>(&prepared.frame, over)?;
         let collector = StatisticsCollector::new(kept);
         prepared.run(&self.predicate, &collector)?;
@@ -334,7 +347,7 @@ impl ValueQuery {
         if edges.len() < 2 || !ascend || edges.iter().any(|edge| !edge.is_finite()) {
             return Err(Error::invalid("edges of a histogram ascend, and are two or more"));
         }
-        let prepared = self.with(&[array])?;
+        let prepared = self.with(&[array])?.recorded(&self.expression, QueryResultKind::Histogram);
         let counts = Mutex::new(vec![0; edges.len() - 1]);
         let collector = HistogramCollector { edges, counts };
         prepared.run(&self.predicate, &collector)?;
@@ -408,7 +421,7 @@ impl ValueQuery {
         };
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let threads = self.options.threads.unwrap_or_else(cores);
-        Ok(PreparedQuery { operands, wanted, frame, threads })
+        Ok(PreparedQuery { operands, wanted, frame, threads, record: None })
     }
 }
 
@@ -419,9 +432,18 @@ struct PreparedQuery {
     wanted: Vec<usize>,
     frame: Frame,
     threads: usize,
+    /// The record of the query, which all batches share; `None` if no array is recorded.
+    record: Option<Arc<QueryRecord>>,
 }
 
 impl PreparedQuery {
+    /// Records the query, once it has ended, where its arrays are recorded.
+    fn recorded(mut self, expression: &Expression, result: QueryResultKind) -> Self {
+        let record = QueryRecord::new(expression, &self.operands, &self.frame, result);
+        self.record = record.map(Arc::new);
+        self
+    }
+
     fn residents(&self, predicate: Option<&Predicate>) -> Result<Residents> {
         Residents::read(&self.operands, &self.frame, predicate)
     }
@@ -492,9 +514,11 @@ impl PreparedQuery {
     }
 
     fn run<C: Collector>(&self, predicate: &Predicate, collector: &C) -> Result<()> {
+        let began = Instant::now();
         let residents = self.residents(Some(predicate))?;
         let indexes = self.indexes(predicate, &residents)?;
         let plan = self.plan(predicate, &residents, &indexes);
+        let record = self.record.as_deref();
         let scan = QueryScan {
             frame: &self.frame,
             operands: &self.operands,
@@ -505,8 +529,19 @@ impl PreparedQuery {
             indexes: &indexes,
             conjuncts: &Conjuncts::of(predicate),
             threads: self.threads.max(1),
+            record,
+            matched: AtomicU64::new(0),
         };
-        scan.run(collector)
+        scan.run(collector)?;
+        if let Some(record) = record {
+            let resident = residents.columns.iter().enumerate();
+            let resident = resident.filter_map(|(at, column)| Some((at, column.as_ref()?)));
+            resident.for_each(|(at, column)| record.add_bytes(at, column.bytes_read()));
+            let matched = scan.matched.into_inner();
+            let blocks_left_out = plan.total - plan.read().count() as u64;
+            record.add(began, ScanTally { blocks: plan.total, blocks_left_out, matched });
+        }
+        Ok(())
     }
 
     /// Returns the bytes and predicted cold seconds of the reads that the blocks of a plan need to

@@ -50,6 +50,8 @@ pub(super) struct QueryOperand {
     /// The shape of the boxes in which it is best read.
     pub(super) block: Vec<u64>,
     pub(super) decoding: ValueDecoding,
+    /// True if decoded values are compared, and not stored ones.
+    pub(super) is_decoded: bool,
 }
 
 impl QueryOperand {
@@ -90,7 +92,8 @@ impl QueryOperand {
             )));
         }
         let (name, block) = (name.clone(), array.query_block()?);
-        Ok(Self { name, array: array.clone(), dims, start, shape, block, decoding })
+        let array = array.clone();
+        Ok(Self { name, array, dims, start, shape, block, decoding, is_decoded: decode })
     }
 
     /// Returns the bytes of all its elements.

@@ -151,7 +151,7 @@ impl Residents {
 
     /// Cuts a block to the part between the first and the last index at which the conditions on
     /// each dimension hold. Returns false if there is none.
-    fn cut(&self, block: &mut BlockBox, frame: &Frame) -> bool {
+    pub(super) fn cut(&self, block: &mut BlockBox, frame: &Frame) -> bool {
         for (axis, mask) in self.masks.iter().enumerate() {
             let Some(mask) = mask else { continue };
             let from = index(block.start[axis] - frame.region.start()[axis]);
@@ -267,6 +267,20 @@ impl QueryPlan {
     }
 }
 
+impl KnownArrays<'_> {
+    /// Returns the range of the elements that a block takes of each operand, where it is known.
+    pub(super) fn ranges(&self, bounds: &BlockBox) -> Vec<Option<ValueRange>> {
+        let ranges = self.operands.iter().enumerate().map(|(at, operand)| {
+            let of_index = || {
+                let (index, region) = self.index_of(at, bounds)?;
+                index.range(&region)
+            };
+            self.residents.range(at, operand, bounds).or_else(of_index)
+        });
+        ranges.collect()
+    }
+}
+
 /// The planning of a query with a condition.
 struct Planning<'a> {
     arrays: KnownArrays<'a>,
@@ -322,15 +336,7 @@ impl Planning<'_> {
     /// Returns the state of a block by the ranges of its elements and, with `bins`, by the bins of an
     /// index; `None` if nothing matches.
     fn decide(&self, bounds: &BlockBox, bins: bool) -> Option<BlockState> {
-        let KnownArrays { operands, residents, .. } = self.arrays;
-        let ranges = operands.iter().enumerate().map(|(at, operand)| {
-            let of_index = || {
-                let (index, region) = self.arrays.index_of(at, bounds)?;
-                index.range(&region)
-            };
-            residents.range(at, operand, bounds).or_else(of_index)
-        });
-        let ranges: Vec<Option<ValueRange>> = ranges.collect();
+        let ranges = self.arrays.ranges(bounds);
         match self.predicate.decide(&ranges) {
             Decision::None => None,
             Decision::All => Some(BlockState::Whole),

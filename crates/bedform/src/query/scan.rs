@@ -5,7 +5,7 @@
 //! with matches alone. The parts that a collector makes of blocks are merged in the order of the
 //! blocks, so that sums of floats come out the same each time.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bedform_query::{Predicate, PredicateScratch, ValueSlice, Values};
 use zerocopy::IntoBytes;
@@ -16,6 +16,7 @@ use super::frame::{BlockBox, Frame};
 use super::indexed::IndexRanges;
 use super::operand::QueryOperand;
 use super::plan::{BlockState, PlannedBlock, QueryPlan, Residents};
+use super::recording::QueryRecord;
 use crate::error::{Error, ErrorKind, Result};
 use crate::threads::ordered::in_order;
 use crate::threads::workers::check_cancelled;
@@ -84,6 +85,10 @@ pub(super) struct QueryScan<'s> {
     /// The parts of the predicate.
     pub(super) conjuncts: &'s Conjuncts,
     pub(super) threads: usize,
+    /// The record of the query, if it is recorded.
+    pub(super) record: Option<&'s QueryRecord>,
+    /// The number of matching elements so far.
+    pub(super) matched: AtomicU64,
 }
 
 /// The memory of one thread.
@@ -151,6 +156,7 @@ impl QueryScan<'_> {
         }
         self.evaluate(&blocks, &used, worker, &mut counts)?;
         let counts: Vec<u64> = counts.into_iter().map(Option::unwrap_or_default).collect();
+        self.matched.fetch_add(counts.iter().sum(), Ordering::Relaxed);
         let matched: Vec<usize> = (0..blocks.len()).filter(|at| counts[*at] > 0).collect();
         for &at in self.wanted {
             let lacks = |number: &&usize| !has_values(worker.binned[**number].as_ref(), at);
@@ -183,7 +189,11 @@ impl QueryScan<'_> {
         if self.residents.columns[at].is_some() {
             return Ok(());
         }
-        worker.columns[at].read(&self.operands[at], blocks)
+        worker.columns[at].read(&self.operands[at], blocks)?;
+        if let Some(record) = self.record {
+            record.add_bytes(at, worker.columns[at].bytes_read());
+        }
+        Ok(())
     }
 
     /// Returns the number of matches of each block for which no elements must be read, `None` for

@@ -43,10 +43,14 @@ pub(super) fn of_store(mut known: Knowledge, key: &StoreKey) -> Knowledge {
     known
 }
 
-/// Shrinks `known` until it fits a helper file: drops patterns, then arrays.
+/// Shrinks `known` until it fits a helper file: drops patterns, selections and conditions, then
+/// arrays.
 pub(super) fn fitted(mut known: Knowledge) -> Knowledge {
     forget_replicas(&mut known);
-    let length = |array: &LearnedArray| array.patterns.0.len().max(array.selections.all.len());
+    let length = |array: &LearnedArray| {
+        let LearnedArray { patterns, selections, queries, .. } = array;
+        patterns.0.len().max(selections.all.len()).max(queries.conditions.len())
+    };
     let mut most = known.arrays.values().map(length).max().unwrap_or(0);
     while !known.arrays.is_empty() && !fits(&known) {
         if most == 0 {
@@ -54,8 +58,10 @@ pub(super) fn fitted(mut known: Knowledge) -> Knowledge {
             continue;
         }
         most /= 2;
-        for LearnedArray { patterns, global, selections, .. } in known.arrays.values_mut() {
+        for LearnedArray { patterns, global, selections, queries, .. } in known.arrays.values_mut()
+        {
             selections.all.truncate(most);
+            queries.conditions.truncate(most);
             patterns.0.drain(..patterns.0.len().saturating_sub(most));
             global.0.drain(..global.0.len().saturating_sub(most));
         }
@@ -86,11 +92,12 @@ fn forget_half(known: &mut Knowledge) {
     known.arrays = sorted.into_iter().collect();
 }
 
-/// Returns the begin of the last read with a kind or a selection, in nanoseconds since 1970.
+/// Returns the begin of the last read with a kind or a selection, or of the last query, in nanoseconds since 1970.
 pub(crate) fn newest_read_ns(known: &Knowledge) -> u64 {
     let of_array = |array: &LearnedArray| {
         let kinds = array.kinds.0.iter().map(|kind| kind.last_ns);
-        kinds.chain(array.selections.all.iter().map(|one| one.last_ns)).max()
+        let queries = array.queries.conditions.iter().map(|one| one.last_ns);
+        kinds.chain(array.selections.all.iter().map(|one| one.last_ns)).chain(queries).max()
     };
     known.arrays.values().filter_map(of_array).max().unwrap_or(0)
 }

@@ -13,6 +13,7 @@ use super::identity::{StoreKey, is_other};
 use super::kinds::count_read;
 use super::knowledge::PATTERNS_MAX;
 use super::processes::{GLOBALS_MAX, PARTS_MAX, ProcessWalk, globals};
+use super::queries::count_queries;
 use super::selections::CountedSelections;
 use crate::error::Result;
 use crate::threads::workers::check_cancelled;
@@ -171,11 +172,12 @@ impl<'a> TraceMerger<'a> {
     }
 
     fn add_block(&mut self, one: &mut FollowedArray, block: TraceBlock) {
-        let TraceBlock { weight, array: traced, mut reads, replicas, .. } = block;
+        let TraceBlock { weight, array: traced, mut reads, replicas, queries, .. } = block;
         replicas.iter().for_each(|replica| self.add_use(replica));
         let array = self.arrays.entry(traced.path.clone()).or_default();
         let selections = self.selections.entry(traced.path.clone()).or_default();
         (array.shape, array.item_size) = (traced.shape, traced.item_size);
+        count_queries(&mut array.queries, &array.shape, &queries);
         order(&mut reads);
         for read in reads {
             // An empty read: Dask reads an empty selection to learn the type of the result.

@@ -8,7 +8,8 @@
 //! users.
 //!
 //! - **At one place**: every read of an array passes `ArrayAtRead::read` in `array`, which
-//!   records it.
+//!   records it. The reads that a query makes are recorded as one query, by `query/recording`: its
+//!   condition once, with a count.
 //! - **Bounded**: a read waits in memory for at most ten seconds, or until its block is full. A
 //!   process writes at most [`FILE_BYTES_MAX`]; after each quarter of it, only every fourth, 16th,
 //!   64th read is recorded, with that weight. The oldest files are removed once all files exceed
@@ -29,6 +30,7 @@
 //! | `learn` | the merging of a source's traces into its knowledge |
 //! | `merging` | the merging of recorded reads into the patterns of their arrays |
 //! | `computations` | the merging of a computation's blocks into the read that its user made |
+//! | `queries` | the conditions of queries of an array, with counts |
 //! | `kinds` | kinds of reads, by lengths and steps, counted by place |
 //! | `selections` | the selections that were read of an array, with counts |
 //! | `keeping` | the learned selections, each in a file of its own |
@@ -47,6 +49,7 @@ mod learn;
 mod merging;
 mod policy;
 mod processes;
+mod queries;
 mod record;
 mod recorded;
 mod selections;
@@ -56,8 +59,8 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 pub use bedform_format::trace::knowledge::{
-    Explained, Knowledge, LearnedArray, LearnedReadKind, LearnedReadKinds, LearnedSelection,
-    LearnedSelections, ReplicaUse,
+    Explained, Knowledge, LearnedArray, LearnedCondition, LearnedQueries, LearnedReadKind,
+    LearnedReadKinds, LearnedSelection, LearnedSelections, ReplicaUse,
 };
 pub(crate) use keeping::kept_selection;
 pub(crate) use kinds::{bounds, hot_box};
@@ -66,7 +69,7 @@ pub use learn::{Learned, learn, learn_in};
 pub(crate) use policy::PolicyPlace;
 pub use policy::{PolicyOutcome, PolicySettings, PolicyState, start_bedform_by};
 pub use record::{ALL_BYTES_MAX, FILE_BYTES_MAX, ask_for_computations, keep_traces};
-pub(crate) use record::{MadeRead, TraceTarget, forget, record};
+pub(crate) use record::{MadeRead, TraceTarget, record, record_query};
 pub(crate) use selections::{positions_in, runs_of, shared};
 
 use crate::error::{Error, ErrorKind, Result};

@@ -1,12 +1,16 @@
-//! Collects the reads of a process, and appends them to its trace: one file per source, shared by
+//! Collects the reads and queries of a process, and appends them to its trace: one file per source, shared by
 //! all handles.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use bedform_format::trace::query::{
+    BLOCK_QUERIES_MAX, CONDITION_BYTES_MAX, QueryTally, TracedCondition, TracedQuery,
+};
 use bedform_format::trace::{
     BLOCK_READS_MAX, BLOCK_REPLICAS_MAX, TraceBlock, TracedArray, TracedAxis, TracedRead,
     TracedReplica,
@@ -38,10 +42,11 @@ const POINTS_MAX: usize = 1 << 15;
 static COMPUTATION: OnceLock<fn() -> u64> = OnceLock::new();
 static PROCESS: PerProcess<Mutex<Traces>> = PerProcess::new();
 
-/// The target of a handle's recorded reads: its sidecar.
+/// The target of the recorded reads of a handle and its snapshots: the sidecar. Waiting reads are
+/// written when it is dropped.
 #[derive(Debug)]
 pub(crate) struct TraceTarget {
-    /// The number of the handle in this process.
+    /// Its number in this process.
     id: u64,
     /// The directory of the sidecar.
     directory: PathBuf,
@@ -51,8 +56,21 @@ pub(crate) struct TraceTarget {
 impl TraceTarget {
     /// Makes the target of a handle whose source has this sidecar; `None` if the sidecar is not
     /// writable here.
-    pub(crate) fn new(id: u64, sidecar: &Sidecar) -> Option<Self> {
+    pub(crate) fn new(sidecar: &Sidecar) -> Option<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
         Some(Self { id, directory: sidecar.own_directory()?, sidecar: sidecar.clone() })
+    }
+}
+
+impl Drop for TraceTarget {
+    fn drop(&mut self) {
+        let Some(traces) = PROCESS.existing() else { return };
+        let mut traces = traces.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = traces.handles.remove(&self.id);
+        if let Some((_, trace)) = number.and_then(|number| traces.all.get_mut(number)) {
+            trace.flush();
+        }
     }
 }
 
@@ -86,12 +104,13 @@ struct Trace {
     flushed: Instant,
 }
 
-/// Waiting reads of one array, each with its weight: the number of reads that it stands for.
+/// Waiting reads and queries of one array; each read has its weight: the number of reads that it stands for.
 #[derive(Debug)]
 struct WaitingReads {
     array: TracedArray,
     reads: Vec<(u64, TracedRead)>,
     replicas: BTreeMap<String, TracedReplica>,
+    queries: BTreeMap<TracedCondition, QueryTally>,
 }
 
 /// A finished read, as it is recorded.
@@ -161,6 +180,22 @@ pub(crate) fn record(
     }
 }
 
+/// Records a query that has just ended, by its use of `array`, given by path, shape and item size.
+/// A condition that is too long to record counts as one without text.
+pub(crate) fn record_query(
+    place: &TraceTarget,
+    array: (&str, &[u64], u64),
+    mut condition: TracedCondition,
+    tally: &QueryTally,
+) {
+    if condition.text.len() > CONDITION_BYTES_MAX {
+        condition.text.clear();
+    }
+    if let Some(trace) = lock().of(place) {
+        trace.note_query(array, condition, tally);
+    }
+}
+
 impl Traces {
     /// Returns the trace of the source of a handle.
     fn of(&mut self, place: &TraceTarget) -> Option<&mut Trace> {
@@ -199,16 +234,6 @@ fn thread_number() -> u64 {
     });
     KNOWN.set(Some((now, number)));
     number
-}
-
-/// Writes the waiting reads of a handle's source when the handle is dropped.
-pub(crate) fn forget(id: u64) {
-    let Some(traces) = PROCESS.existing() else { return };
-    let mut traces = traces.lock().unwrap_or_else(PoisonError::into_inner);
-    let number = traces.handles.remove(&id);
-    if let Some((_, trace)) = number.and_then(|number| traces.all.get_mut(number)) {
-        trace.flush();
-    }
 }
 
 /// Writes the waiting reads of all handles; called at the end of a process.
@@ -284,7 +309,8 @@ impl Trace {
                 self.flush();
             }
             let array = TracedArray { path: path.into(), shape: shape.to_vec(), item_size };
-            let waiting = WaitingReads { array, reads: Vec::new(), replicas: BTreeMap::new() };
+            let (replicas, queries) = (BTreeMap::new(), BTreeMap::new());
+            let waiting = WaitingReads { array, reads: Vec::new(), replicas, queries };
             self.waiting.insert(path.into(), waiting);
         }
         self.waiting.get_mut(path)
@@ -312,16 +338,37 @@ impl Trace {
         }
     }
 
+    /// Adds a query to those with the same condition. Beyond the limit of different conditions, it
+    /// is written after those before it.
+    fn note_query(
+        &mut self,
+        array: (&str, &[u64], u64),
+        condition: TracedCondition,
+        tally: &QueryTally,
+    ) {
+        if self.weight() == 0 {
+            return;
+        }
+        self.unnoted += tally.queries;
+        let Some(WaitingReads { queries, .. }) = self.waiting_of(array) else { return };
+        queries.entry(condition).or_default().add(tally);
+        if queries.len() >= BLOCK_QUERIES_MAX || self.flushed.elapsed() >= WAITING_MAX {
+            self.flush();
+        }
+    }
+
     fn flush(&mut self) {
         self.flushed = Instant::now();
         self.selections.flush();
         let mut bytes = Vec::new();
-        for (_, WaitingReads { array, reads, replicas }) in self.waiting.drain() {
+        for (_, WaitingReads { array, reads, replicas, queries }) in self.waiting.drain() {
             let mut replicas: Vec<TracedReplica> = replicas.into_values().collect();
+            let query = |(condition, tally)| TracedQuery { condition, tally };
+            let mut queries: Vec<TracedQuery> = queries.into_iter().map(query).collect();
             let mut reads = reads.into_iter().peekable();
             loop {
                 let next = reads.next();
-                if next.is_none() && replicas.is_empty() {
+                if next.is_none() && replicas.is_empty() && queries.is_empty() {
                     break;
                 }
                 let weight = next.as_ref().map_or(1, |(weight, _)| *weight);
@@ -330,8 +377,9 @@ impl Trace {
                     block.push(read);
                 }
                 let (source, array) = (self.source, array.clone());
-                let replicas = std::mem::take(&mut replicas);
-                let block = TraceBlock { source, weight, array, reads: block, replicas };
+                let (replicas, queries) =
+                    (std::mem::take(&mut replicas), std::mem::take(&mut queries));
+                let block = TraceBlock { source, weight, array, reads: block, replicas, queries };
                 bytes.extend(block.encode().unwrap_or_default());
             }
         }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use bedform_format::metadata::write_group;
 use bedform_format::trace::knowledge::ARRAYS_MAX;
+use bedform_format::trace::query::{QueryResultKind, QueryTally, TracedCondition, TracedQuery};
 use bedform_format::trace::selection::{SelectedAxis, TracedSelection};
 use bedform_format::trace::{TraceBlock, TracedArray, TracedAxis, TracedRead, TracedReplica};
 use bedform_geometry::{AxisSelection, Selection};
@@ -63,6 +64,7 @@ fn block(path: &str, starts: &[u64], began_ns: impl Fn(u64) -> u64) -> TraceBloc
         array: TracedArray { path: path.into(), shape: vec![1 << 40], item_size: 8 },
         reads: (0..).zip(starts).map(read).collect(),
         replicas: Vec::new(),
+        queries: Vec::new(),
     }
 }
 
@@ -122,6 +124,32 @@ fn what_replicas_gave_is_added_up_over_traces_and_their_last_use_counts() {
     assert_eq!(found, [("a", 6, 7), ("b", 6, 20)]);
     assert!((known.replicas["b"].seconds - 1.0).abs() < 1e-9);
     assert_eq!(known.arrays["t"].read.reads, 12);
+}
+
+#[test]
+fn queries_of_an_array_are_added_up_over_traces_and_no_reads() {
+    let place = Scratch::new("query-traces");
+    let query = |queries, seconds: u64| TracedQuery {
+        condition: TracedCondition {
+            text: "t > 3".to_owned(),
+            is_stored: false,
+            result: QueryResultKind::Points,
+            region: vec![(0, 5)],
+        },
+        tally: QueryTally {
+            queries,
+            bytes: 40,
+            took_ns: seconds * 1_000_000_000,
+            ..QueryTally::default()
+        },
+    };
+    let with = |queries| TraceBlock { queries, ..block("t", &[], |at| at) };
+    place.trace("0", &[with(vec![query(2, 1)]), with(vec![query(1, 1)])]);
+    place.trace("1", &[with(vec![query(4, 3)])]);
+    let known = &place.learned().knowledge.arrays["t"];
+    assert_eq!((known.queries.queries, known.queries.bytes, known.read.reads), (7, 120, 0));
+    assert_eq!(known.queries.conditions.len(), 1);
+    assert!((known.queries.seconds - 5.0).abs() < 1e-9);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use bedform_geometry::{AxisSelection, PlacedAxis, Points, Positions, Region, Sel
 use super::elements::{ArrayKinds, CandidateElements};
 use super::held::part_of;
 use super::settings::SETTINGS;
-use super::{CandidateReplica, Worth, bytes_of};
+use super::{CandidateReplica, PlannedHelper, Worth, bytes_of};
 use crate::error::{Error, Result};
 use crate::layout::{Advice, AdviseRequest, CostModel, Layout, Read, Reader, advise};
 use crate::optimize::PlannedReplica;
@@ -117,7 +117,7 @@ impl ArrayKinds<'_> {
             expected: self.expected(&serves),
         };
         Ok(Some(CandidateReplica {
-            planned: Some(planned),
+            planned: Some(PlannedHelper::Replica(Box::new(planned))),
             is_of_site: false,
             id,
             bytes,

@@ -16,27 +16,54 @@ mod laid_out;
 mod sample;
 mod settings;
 
+use super::queries::index_id;
 use super::reads::PricedReadKind;
-use super::{OptimizedSource, PlannedReplica};
+use super::{OptimizedSource, PlannedIndex, PlannedReplica};
 use crate::error::Result;
 
 pub(super) use elements::ArrayKinds;
 use existing::existing;
 pub(super) use laid_out::BestLayout;
 
-/// A replica that exists or could be made, with its benefit for each kind of read.
+/// A replica or a value index that is to be made.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum PlannedHelper {
+    Replica(Box<PlannedReplica>),
+    Index(PlannedIndex),
+}
+
+impl PlannedHelper {
+    /// Its name among all candidates.
+    pub(super) fn id(&self) -> String {
+        match self {
+            Self::Replica(replica) => replica.id.clone(),
+            Self::Index(index) => index_id(&index.array),
+        }
+    }
+
+    /// Its predicted bytes on storage.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::Replica(replica) => replica.bytes,
+            Self::Index(index) => index.bytes,
+        }
+    }
+}
+
+/// A replica that exists or could be made, or a value index, with its benefit for each kind of read
+/// and each condition of queries.
 #[derive(Debug, Clone)]
 pub(super) struct CandidateReplica {
     /// The plan for making it; `None` for an existing replica.
-    pub(super) planned: Option<PlannedReplica>,
+    pub(super) planned: Option<PlannedHelper>,
     /// True for a replica of the site: it exists whatever is chosen, and counts in no user's
     /// budget.
     pub(super) is_of_site: bool,
     pub(super) id: String,
     pub(super) bytes: u64,
     pub(super) building_seconds: f64,
-    /// For each kind of read, the share of the reads that it holds completely, and the seconds of
-    /// one of them. For a listed read, the share of its elements, and the seconds of the whole read
+    /// For each kind of read, then for each condition, the share of the reads that it holds
+    /// completely, and the seconds of one of them. For a listed read, the share of its elements, and the seconds of the whole read
     /// at that rate.
     pub(super) serves: Vec<Option<(f64, f64)>>,
     /// True for an existing replica if all reads that it was made for are counted, and it serves
