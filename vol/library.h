@@ -36,6 +36,7 @@
   F(int, H5Sget_simple_extent_dims, (hid_t, hsize_t*, hsize_t*))                                          \
   F(hssize_t, H5Sget_simple_extent_npoints, (hid_t))                                                      \
   F(int, H5Sget_select_type, (hid_t))                                                                     \
+  F(htri_t, H5Sselect_valid, (hid_t))                                                                     \
   F(hssize_t, H5Sget_select_npoints, (hid_t))                                                             \
   F(herr_t, H5Sget_select_bounds, (hid_t, hsize_t*, hsize_t*))                                            \
   F(htri_t, H5Sis_regular_hyperslab, (hid_t))                                                             \

@@ -24,6 +24,33 @@ static bool select_axis(hsize_t start, hsize_t stride, hsize_t count, hsize_t bl
   return true;
 }
 
+/* True for a dataspace of the extent of the dataset, whose selection lies in it with its offset. Calls that
+ * would fail for others put errors on the stack. */
+static bool fits_dataset(Library* library, const KnownDataset* dataset, hid_t space) {
+  hsize_t extent[H5S_MAX_RANK];
+  /* Ids below the first real one stand for selections that property lists hold. */
+  if (space < H5S_IDS || library->H5Sget_simple_extent_ndims(space) != (int)dataset->rank ||
+      library->H5Sget_simple_extent_dims(space, extent, NULL) != (int)dataset->rank)
+    return false;
+  for (unsigned axis = 0; axis < dataset->rank; axis++)
+    if (extent[axis] != dataset->extent[axis]) return false;
+  return library->H5Sselect_valid(space) > 0;
+}
+
+bool is_slab_in_place(Library* library, hid_t space) {
+  hsize_t start[H5S_MAX_RANK], stride[H5S_MAX_RANK], count[H5S_MAX_RANK], block[H5S_MAX_RANK];
+  hsize_t low[H5S_MAX_RANK], high[H5S_MAX_RANK];
+  int rank = library->H5Sget_simple_extent_ndims(space);
+  if (rank < 1 || rank > H5S_MAX_RANK || library->H5Sget_select_type(space) != H5S_SEL_HYPERSLABS ||
+      library->H5Sselect_valid(space) <= 0 || library->H5Sis_regular_hyperslab(space) <= 0 ||
+      library->H5Sget_regular_hyperslab(space, start, stride, count, block) < 0 ||
+      library->H5Sget_select_bounds(space, low, high) < 0)
+    return false;
+  for (int axis = 0; axis < rank; axis++)
+    if (low[axis] != start[axis]) return false;
+  return true;
+}
+
 /* The hyperslab that the library returns lacks the offset of the selection, which bounds have. */
 static bool select_hyperslab(Library* library, unsigned rank, hid_t space, Selection* selection) {
   hsize_t start[H5S_MAX_RANK], stride[H5S_MAX_RANK], count[H5S_MAX_RANK], block[H5S_MAX_RANK];
@@ -130,9 +157,7 @@ bool selection_of(Library* library, const KnownDataset* dataset, hid_t space, Se
                                            .start = selection->start,
                                            .step = selection->step,
                                            .count = selection->count};
-  /* Ids below the first real one stand for selections that property lists hold. */
-  if (space != H5S_ALL && (space < H5S_IDS || library->H5Sget_simple_extent_ndims(space) != (int)rank))
-    return false;
+  if (space != H5S_ALL && !fits_dataset(library, dataset, space)) return false;
   int form = space == H5S_ALL ? H5S_SEL_ALL : library->H5Sget_select_type(space);
   if (form == H5S_SEL_POINTS) return select_points(library, rank, space, selection);
   if (form == H5S_SEL_ALL)

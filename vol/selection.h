@@ -19,4 +19,7 @@ bool selection_of(Library* library, const KnownDataset* dataset, hid_t space, Se
 
 void selection_freed(Selection* selection);
 
+/* True for a hyperslab that lies in the extent of its dataspace and has no offset. */
+bool is_slab_in_place(Library* library, hid_t space);
+
 #endif

@@ -23,19 +23,22 @@ static bool is_plain(Library* library, hid_t dxpl) {
 
 /* True if the memory space takes `total` elements that follow each other from the start of the buffer. Else
  * they go to the elements of `target`; that is H5I_INVALID_HID if the read is left to the library. */
-static bool is_contiguous(const DatasetRead* read, uint64_t total, uint64_t whole, hid_t* target) {
+static bool is_contiguous(const DatasetRead* read, const Selection* selection, uint64_t whole,
+                          hid_t* target) {
   Library* library = read->dataset->library;
   *target = H5I_INVALID_HID;
   if (read->memory == H5S_BLOCK) return true;
   if (read->memory == H5S_ALL) {
-    /* The buffer has the shape of the whole dataset. */
-    if (total != whole) *target = read->space;
-    return total == whole;
+    /* The buffer has the shape of the whole dataset, and elements go to their own places. */
+    bool is_whole = selection->total == whole && selection->elements.points == 0;
+    if (!is_whole) *target = read->space;
+    return is_whole;
   }
-  if (read->memory < H5S_IDS || library->H5Sget_select_npoints(read->memory) != (hssize_t)total) return false;
-  if (library->H5Sget_simple_extent_npoints(read->memory) == (hssize_t)total &&
-      library->H5Sget_select_type(read->memory) != H5S_SEL_POINTS)
-    return true;
+  hssize_t total = (hssize_t)selection->total;
+  if (read->memory < H5S_IDS || library->H5Sget_select_npoints(read->memory) != total) return false;
+  if (library->H5Sget_select_type(read->memory) == H5S_SEL_ALL) return true;
+  if (!is_slab_in_place(library, read->memory)) return false;
+  if (library->H5Sget_simple_extent_npoints(read->memory) == total) return true;
   *target = read->memory;
   return false;
 }
@@ -97,7 +100,7 @@ static void read_selection(DatasetRead* read, const KnownDataset* dataset, const
   uint64_t whole = 1;
   hid_t target;
   for (unsigned axis = 0; axis < dataset->rank; axis++) whole *= dataset->extent[axis];
-  bool is_whole = is_contiguous(read, selection->total, whole, &target);
+  bool is_whole = is_contiguous(read, selection, whole, &target);
   bool is_same = type.kind == dataset->type.kind && type.size == dataset->type.size;
   if (!is_same || (!is_whole && target == H5I_INVALID_HID)) {
     record(read, dataset, selection);

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bedform._errors import InvalidArgumentError, NotFoundError, UnsupportedError
-from bedform._run import interpreters
+from bedform._run import interpreters, loader_of, program_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,6 +44,8 @@ _VERSION_MIN: Final = (1, 14)
 #: The modules of Python that bring an HDF5.
 _MODULES: Final = ("h5py", "netCDF4", "tables")
 _PROBE_SECONDS: Final = 300
+_LOADER_SECONDS: Final = 60
+_IS_PYTHON: Final = re.compile(r"(python|pypy)[0-9.]*")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,9 +112,17 @@ def environment(before: Mapping[str, str], command: Sequence[str]) -> dict[str, 
 
     Raises
     ------
+    InvalidArgumentError
+        The program uses another connector.
     NotFoundError
         The connector was not built.
     """
+    named = before.get(_CONNECTOR_VARIABLE, "").strip()
+    if named not in ("", CONNECTOR):
+        raise InvalidArgumentError(
+            f"{_CONNECTOR_VARIABLE} names another connector, {named!r}, and HDF5 takes one: "
+            "unset it"
+        )
     if not (PLUGINS / "libbedform_hdf5.so").exists():
         raise NotFoundError(f"{PLUGINS}: the connector of HDF5 was not built: run make build")
     folders = [folder for folder in before.get(_PLUGINS_VARIABLE, "").split(":") if folder]
@@ -154,9 +164,7 @@ def look_at(command: Sequence[str]) -> Connection:
     UnsupportedError
         The connector does not load: the program would not run.
     """
-    found = shutil.which(command[0])
-    if found is None:
-        raise NotFoundError(f"{command[0]}: no such program: check the name")
+    found = program_path(command[0])
     python = _python_of(Path(found))
     if python is not None:
         return Connection(_probed([python], _MODULES, command), is_certain=True)
@@ -169,22 +177,28 @@ def look_at(command: Sequence[str]) -> Connection:
 def _python_of(program: Path) -> str | None:
     """Returns the Python that runs a program; None for other programs."""
     last = list(interpreters(program))[-1]
-    if last.name == "env":
+    if last.name == "env" and last != program:
         with program.open("rb") as file:
-            words = file.readline(256)[2:].split()[1:]
-        last = Path(shutil.which(os.fsdecode(words[-1])) or "") if words else last
-    return str(last) if re.fullmatch(r"(python|pypy)[0-9.]*", last.name) else None
+            words = map(os.fsdecode, file.readline(256)[2:].split()[1:])
+        # Options, and variables that env sets, stand before the program.
+        named = [word for word in words if not word.startswith("-") and "=" not in word]
+        last = Path(shutil.which(named[0]) or "") if named else last
+    return str(last) if _IS_PYTHON.fullmatch(last.name) else None
 
 
 def _linked_hdf5(program: str) -> list[str] | None:
     """Returns the HDF5 libraries that the loader finds for a program; None where it finds none."""
-    environment = {**os.environ, "LD_TRACE_LOADED_OBJECTS": "1"}
     with Path(program).open("rb") as file:
-        if file.read(4) != b"\x7fELF":
-            return None
-    # The loader prints the libraries instead of starting the program.
-    said = subprocess.run(  # noqa: S603 - the user's own program
-        [program], env=environment, capture_output=True, text=True, check=False
+        loader = loader_of(file)
+    if not loader:
+        return None
+    # The loader, which is called by its own name, lists the libraries and starts nothing.
+    said = subprocess.run(  # noqa: S603 - the loader of the user's own program
+        [os.fsdecode(loader), "--list", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_LOADER_SECONDS,
     )
     paths = re.findall(r"^\s*libhdf5[-_a-z0-9]*\.so\S* => (/\S+)", said.stdout, re.MULTILINE)
     # Programs without HDF5 may be shells, launchers or drivers of others.
@@ -234,18 +248,23 @@ def _unloadable(place: str) -> UnsupportedError:
 
 
 def _filters_of_netcdf(command: Sequence[str]) -> list[str]:
-    """Returns the folder of filters that netCDF4 names where the program names no other."""
+    """Returns the folders of filters that netCDF4 names where the program names no other.
+
+    Of a program that is no Python they are those of the Pythons that it may start.
+    """
     found = shutil.which(command[0])
     python = _python_of(Path(found)) if found is not None else None
-    if python is None:
-        return []
+    others = (shutil.which("python"), shutil.which("python3"), sys.executable)
+    pythons = [python] if python is not None else [one for one in others if one is not None]
     script = (
         "import importlib.util, os\n"
         "found = importlib.util.find_spec('netCDF4')\n"
         "print(os.path.join(os.path.dirname(found.origin), 'plugins') if found else '')"
     )
-    child = subprocess.run(  # noqa: S603 - the user's own Python
-        [python, "-c", script], capture_output=True, text=True, check=False, timeout=_PROBE_SECONDS
-    )
-    folder = child.stdout.strip()
-    return [folder] if folder and Path(folder).is_dir() else []
+    folders = []
+    for one in dict.fromkeys(pythons):
+        child = subprocess.run(  # noqa: S603 - the user's own Python
+            [one, "-c", script], capture_output=True, text=True, check=False, timeout=_PROBE_SECONDS
+        )
+        folders.append(child.stdout.strip())
+    return [folder for folder in dict.fromkeys(folders) if folder and Path(folder).is_dir()]

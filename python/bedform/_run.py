@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NoReturn
 
 from bedform import _shown
 from bedform._errors import ExistsError, InvalidArgumentError, NotFoundError
@@ -250,16 +250,33 @@ def _checked(command: Sequence[str], options: RunOptions) -> str:
             f"Bedform is installed at {str(LIBRARY)!r}, and the loader takes no path with spaces "
             "or colons: install it in another place"
         )
-    name = command[0]
+    found = program_path(command[0])
+    reason = None if options.force or not options.preloads else why_unseen(Path(found))
+    if reason is not None:
+        raise InvalidArgumentError(f"{found!r} {reason}; --force starts it all the same")
+    return found
+
+
+def program_path(name: str) -> str:
+    """Return the path of a program by its name.
+
+    Raises
+    ------
+    NotFoundError
+        There is none, or it is not executable.
+    """
     found = shutil.which(name)
     if found is None:
         exists = os.path.lexists(name)
         remedy = "no program: make it executable" if exists else "no such program: check the name"
         raise NotFoundError(f"{name}: {remedy}")
-    reason = None if options.force or not options.preloads else why_unseen(Path(found))
-    if reason is not None:
-        raise InvalidArgumentError(f"{found!r} {reason}; --force starts it all the same")
     return found
+
+
+def loader_of(file: BinaryIO) -> bytes | None:
+    """Return the loader of an open program; None or empty for others, and for static ones."""
+    head = file.read(_LINE_BYTES)
+    return _interpreter_of(head, file.fileno()) if head.startswith(b"\x7fELF") else None
 
 
 def why_unseen(program: Path) -> str | None:

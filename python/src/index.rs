@@ -49,7 +49,6 @@ fn bins_of(kind: &str, numbers: Vec<f64>, count: usize) -> PyResult<BinChoice> {
 /// Returns a report for each as JSON.
 #[pyfunction]
 #[pyo3(signature = (source, arrays, anew, bins, renews, progress=None))]
-#[expect(clippy::too_many_arguments, reason = "plain arguments of one call")]
 pub(crate) fn index(
     py: Python<'_>,
     source: OpenedSource<'_>,

@@ -13,12 +13,14 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from native import needed, run
 from support import ENVIRONMENT, command_line
 
 import bedform as bf
 from bedform import _hdf5
 
 READS = Path(__file__).parent / "hdf5_reads.py"
+SELECTIONS = Path(__file__).parent / "hdf5_selections.py"
 SERIES = {("phony_dim_0",): 1, ("phony_dim_3",): 1, ("phony_dim_6",): 1}
 
 
@@ -76,6 +78,20 @@ def test_random_reads_are_the_same_bit_for_bit_with_replicas(file: Path) -> None
     series_made(file)
     assert [python(READS, file, str(seed), "250", connected=True) for seed in (1, 2)] == alone
     assert served(file) > 200
+
+
+@pytest.mark.parametrize("name", ["plain", "big"])
+def test_dataspaces_of_odd_forms_select_the_same_and_touch_no_other_memory(
+    file: Path, name: str
+) -> None:
+    alone = python(SELECTIONS, file, name)
+    assert alone.count("\n") == 87
+    bf.watch(file)
+    places = np.stack(np.unravel_index(np.arange(300 * 30 * 40), (300, 30, 40)))
+    points = {name: [{"points": tuple(np.random.default_rng(5).permuted(places, axis=1))}]}
+    bf.optimize(file, "9000%", reads=SERIES, selections=points)
+    assert python(SELECTIONS, file, name, connected=True) == alone
+    assert served(file) > 20
 
 
 def test_reads_of_a_watched_file_are_recorded_with_their_selections(file: Path) -> None:
@@ -182,6 +198,35 @@ def test_the_variables_are_exported_and_taken_back(tmp_path: Path) -> None:
         "unset HDF5_VOL_CONNECTOR",
         f"export HDF5_PLUGIN_PATH='{filters}'",
     ]
+
+
+def test_another_connector_is_not_replaced() -> None:
+    done = bedform("hdf5-env", HDF5_VOL_CONNECTOR="async under_vol=0;under_info={}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "names another connector, 'async under_vol=0;under_info={}'" in done.stderr
+
+
+def test_filters_of_netcdf4_stay_behind_a_shell(tmp_path: Path) -> None:
+    path = tmp_path / "zstd.nc"
+    make = (
+        "import netCDF4, numpy as np, sys\n"
+        "with netCDF4.Dataset(sys.argv[1], 'w') as file:\n"
+        "    file.createDimension('x', 999)\n"
+        "    file.createVariable('v', 'f4', ('x',), compression='zstd')[:] = np.arange(999.0)"
+    )
+    read = "import netCDF4, sys; print(netCDF4.Dataset(sys.argv[1])['v'][:].sum())"
+    python("-c", make, path)
+    words = ["/bin/sh", "-c", f'"{sys.executable}" -c "$0" "$1"', read, path]
+    done = bedform("run", "--hdf5", "--", *words)
+    assert (done.returncode, done.stdout) == (0, "498501.0\n"), done.stderr
+
+
+def test_a_static_program_is_started_once(tmp_path: Path) -> None:
+    source, program = tmp_path / "a.c", tmp_path / "static"
+    source.write_text('#include <stdio.h>\nint main(int n) { printf("%d\\n", n); return 3; }\n')
+    run(needed("cc", "apt-get install gcc"), "-static", source, "-o", program)
+    done = bedform("run", "--hdf5", "--", program, "a", "b")
+    assert (done.returncode, done.stdout) == (3, "3\n")
 
 
 def test_a_connector_that_does_not_load_is_refused_before_the_program_starts(

@@ -16,10 +16,19 @@ pub(super) struct QueryRecord {
     result: QueryResultKind,
     /// The condition, with paths of arrays as names.
     text: String,
-    /// The arrays of the condition, with their regions, and the bytes that were read of each.
-    arrays: Vec<(QueryOperand, Vec<(u64, u64)>, AtomicU64)>,
+    /// The arrays of the condition.
+    arrays: Vec<RecordedOperand>,
     /// Sums over the scans, without bytes.
     tally: Mutex<QueryTally>,
+}
+
+/// An array of the condition of a query.
+struct RecordedOperand {
+    operand: QueryOperand,
+    /// The start and length of its region along each axis.
+    region: Vec<(u64, u64)>,
+    /// Bytes of its elements that were read.
+    bytes: AtomicU64,
 }
 
 /// The blocks and matches of one scan.
@@ -52,7 +61,8 @@ impl QueryRecord {
             BlockBox { start: frame.region.start().to_vec(), shape: frame.region.shape().to_vec() };
         let with_region = |operand: &QueryOperand| {
             let (start, shape) = operand.region_in(frame, &whole);
-            (operand.clone(), start.into_iter().zip(shape).collect(), AtomicU64::new(0))
+            let region = start.into_iter().zip(shape).collect();
+            RecordedOperand { operand: operand.clone(), region, bytes: AtomicU64::new(0) }
         };
         Some(Self {
             result,
@@ -64,8 +74,8 @@ impl QueryRecord {
 
     /// Adds bytes that were read of an operand.
     pub(super) fn add_bytes(&self, operand: usize, bytes: u64) {
-        if let Some((.., sum)) = self.arrays.get(operand) {
-            sum.fetch_add(bytes, Ordering::Relaxed);
+        if let Some(recorded) = self.arrays.get(operand) {
+            recorded.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 
@@ -93,7 +103,7 @@ impl Drop for QueryRecord {
         if tally.last_ns == 0 {
             return;
         }
-        for (operand, region, bytes) in &mut self.arrays {
+        for RecordedOperand { operand, region, bytes } in &mut self.arrays {
             let condition = TracedCondition {
                 text: self.text.clone(),
                 is_stored: !operand.is_decoded,
