@@ -1,4 +1,4 @@
-/* Bedform's C library, loaded when the first file is opened for reading: what it knows of a file that HDF5
+/* Bedform's C library, loaded when the first file is opened for reading: its knowledge of a file that HDF5
  * has open, and reads that it supplies (crates/bedform-capi/src/hdf5.rs). */
 #ifndef BEDFORM_VOL_ENGINE_H
 #define BEDFORM_VOL_ENGINE_H

@@ -1,5 +1,4 @@
-/* Files that are open through the connector: those that the engine knows, and those that are open for
- * writing. */
+/* Files that are open through the connector, known to the engine or open for writing. */
 #ifndef BEDFORM_VOL_OPENED_FILE_H
 #define BEDFORM_VOL_OPENED_FILE_H
 

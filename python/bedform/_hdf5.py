@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = [
-    "Connection",
+    "LoadedHdf5",
     "enable_hdf5",
     "environment",
     "environment_without",
@@ -49,12 +49,12 @@ _IS_PYTHON: Final = re.compile(r"(python|pypy)[0-9.]*")
 
 
 @dataclasses.dataclass(frozen=True)
-class Connection:
-    """What a program loads, as a child found out."""
+class LoadedHdf5:
+    """The HDF5 libraries that a program loads, as a child found them."""
 
     #: The path and version of each HDF5, and whether the connector loads into it.
     libraries: tuple[tuple[str, tuple[int, ...], bool], ...]
-    #: False for a program that starts others, such as a shell: what these load is not known.
+    #: False for a program that starts others, such as a shell, whose libraries are not known.
     is_certain: bool
 
     def why_useless(self) -> str | None:
@@ -154,7 +154,7 @@ def native_environment() -> dict[str, str]:
     return before
 
 
-def look_at(command: Sequence[str]) -> Connection:
+def look_at(command: Sequence[str]) -> LoadedHdf5:
     """Find out in a child which HDF5 a program loads, and whether the connector loads into it.
 
     Raises
@@ -167,11 +167,11 @@ def look_at(command: Sequence[str]) -> Connection:
     found = program_path(command[0])
     python = _python_of(Path(found))
     if python is not None:
-        return Connection(_probed([python], _MODULES, command), is_certain=True)
+        return LoadedHdf5(_probed([python], _MODULES, command), is_certain=True)
     linked = _linked_hdf5(found)
     if linked is None:
-        return Connection((), is_certain=False)
-    return Connection(_probed([sys.executable], linked, command) if linked else (), is_certain=True)
+        return LoadedHdf5((), is_certain=False)
+    return LoadedHdf5(_probed([sys.executable], linked, command) if linked else (), is_certain=True)
 
 
 def _python_of(program: Path) -> str | None:

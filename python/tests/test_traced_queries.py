@@ -1,4 +1,4 @@
-"""Recorded queries: what is learnt of them, and the indexes that `optimize` makes for them."""
+"""Recorded queries: the knowledge of them, and the indexes that `optimize` makes for them."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ pub struct HostedDataset {
 }
 
 impl HostedFile {
-    /// Finds out what is known of the file behind `descriptor`; `None` for nothing.
+    /// Finds the file behind `descriptor`; `None` if the engine knows nothing of it.
     ///
     /// # Errors
     /// `InvalidArgument` for a malformed `BEDFORM_SIDECAR_BYTES`.

@@ -304,6 +304,7 @@ mod tests {
             edges: vec!["0000".into(), "0500".into()],
             bins: "00000002".into(),
             tails: true,
+            planned: true,
             stored_bytes: 100,
             made: 7,
             key: "k".into(),
