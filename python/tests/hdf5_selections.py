@@ -46,7 +46,11 @@ def cases(shape: tuple[int, int, int]) -> list[tuple[str, Any, Any]]:
     return [
         ("flat", space((n,)), series()),
         ("offset beyond memory", space((2, n), (0, 0), (1, n), offset=(3, 0)), series()),
-        ("offset before memory", space((2, n), (0, 0), (1, n), offset=(-6, 0)), series()),
+        (
+            "offset before memory",
+            space((2, n), (0, 0), (1, n), offset=((1 << 64) - 6, 0)),
+            series(),
+        ),
         ("offset far beyond", space((2, n), (0, 0), (1, n), offset=(1 << 40, 0)), series()),
         ("offset in memory", space((2, n), (0, 0), (1, n), offset=(1, 0)), series()),
         ("all of memory, offset", space((n,), (0,), (n,), offset=(2,)), series()),
@@ -65,7 +69,11 @@ def cases(shape: tuple[int, int, int]) -> list[tuple[str, Any, Any]]:
         ("beyond the dataset", space((n,)), space((n, 9 * rows, 9), (0, rows, 4), (n, 1, 1))),
         ("file offset", space((n,)), space(shape, (0, 3, 4), (n, 1, 1), offset=(0, 1, 0))),
         ("file offset beyond", space((n,)), space(shape, (0, 3, 4), (n, 1, 1), offset=(1, 0, 0))),
-        ("file offset before", space((n,)), space(shape, (0, 3, 4), (n, 1, 1), offset=(-9, 0, 0))),
+        (
+            "file offset before",
+            space((n,)),
+            space(shape, (0, 3, 4), (n, 1, 1), offset=((1 << 64) - 9, 0, 0)),
+        ),
         ("all, offset", h5s.ALL, space(shape, offset=(0, 1, 0))),
         ("points", space((n,)), points(shape, reverse)),
         ("points everywhere", h5s.ALL, points(shape, everywhere)),
