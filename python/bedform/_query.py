@@ -376,7 +376,8 @@ class Query:
             (name, engine_array(group, name)) for name in self._names
         ]
         region = [(dim, start, stop) for dim, (start, stop) in self._region.items()]
-        call = group._store._call if hasattr(group, "_store") else engine_call
+        # The store of a group of a file has no calls of its own.
+        call = getattr(getattr(group, "_store", None), "_call", engine_call)
         make = call(_internal.Query)
         inner = make(self._text, arrays, region, self._decode, self._memory)
         return call(act)(inner, group)

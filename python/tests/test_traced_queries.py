@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import netCDF4
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -30,10 +31,14 @@ def field() -> Any:
 def watched(tmp_path: Path) -> Path:
     """A file with the field `t` and the mask `g/land`, whose reads and queries are recorded."""
     path = tmp_path / "field.nc"
-    with h5py.File(path, "w") as file:
-        file.create_dataset("t", data=field(), chunks=(1, 96, 128))
+    dims = ("time", "y", "x")
+    with netCDF4.Dataset(path, "w") as file:
+        for name, length in zip(dims, SHAPE, strict=True):
+            file.createDimension(name, length)
+        stored = {"chunksizes": (1, *SHAPE[1:]), "fill_value": False}
+        file.createVariable("t", "f8", dims, **stored)[:] = field()
         land = np.random.default_rng(1).random(SHAPE, dtype="f4")
-        file.create_dataset("g/land", data=land, chunks=(1, 96, 128))
+        file.createGroup("g").createVariable("land", "f4", dims, **stored)[:] = land
     bf.watch(path)
     return path
 
@@ -61,7 +66,7 @@ def indexed(path: Path) -> list[str]:
 
 
 def test_a_query_is_learnt_with_its_condition_region_bytes_and_matches(watched: Path) -> None:
-    matches = query(watched, region={"phony_dim_0": slice(32, 64)})
+    matches = query(watched, region={"time": slice(32, 64)})
     known = learnt(watched)
     assert (known["queries"], len(known["conditions"])) == (1, 1)
     only = known["conditions"][0]
@@ -218,7 +223,7 @@ def test_an_index_of_a_changed_file_is_made_anew_within_the_budget_or_dropped(
 def test_expected_reads_plan_no_indexes(watched: Path) -> None:
     query(watched, times=5)
     bf.learn(watched)
-    plan = bf.optimize(watched, reads={"phony_dim_0": 1}, dry_run=True).plan
+    plan = bf.optimize(watched, reads={"time": 1}, dry_run=True).plan
     assert (plan["queries"], plan["indexes"]["make"]) == ([], [])
 
 

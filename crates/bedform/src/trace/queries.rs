@@ -97,7 +97,7 @@ mod tests {
                 queries: 2,
                 bytes: 80,
                 took_ns: seconds * 1_000_000_000,
-                last_ns: 100 + first,
+                last_ns: first.saturating_add(100),
                 ..QueryTally::default()
             },
         }
