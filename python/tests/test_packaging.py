@@ -35,7 +35,8 @@ def test_a_source_distribution_has_the_sources_of_every_library_and_no_library(
 ) -> None:
     with tarfile.open(source) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"python/build.rs", "crates/bedform-preload/src/lib.rs"} <= names
+    libraries = {"crates/bedform-preload/src/lib.rs", "crates/bedform-capi/src/hdf5.rs"}
+    assert {"python/build.rs", "vol/connector.c", "vol/build.rs", *libraries} <= names
     assert [name for name in names if name.endswith("_run.py")] == ["bedform/_run.py"]
     assert not [name for name in names if name.endswith(".so")]
 
