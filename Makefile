@@ -39,7 +39,6 @@ MATURIN := cd python && VIRTUAL_ENV=$(VENV) PATH=$(BIN):$$PATH BEDFORM_BUILT=$(a
 STEP := $(BIN)/python tools/step.py
 is-night := $(filter night,$(EFFORT))
 DESELECTED := not reliability and not xarray_suite$(if $(is-night),, and not night)
-BUILD_CAPI := env -u PYO3_PYTHON $(CARGO) build --release --quiet -p bedform-capi
 BUILD_TOOL := env -u PYO3_PYTHON $(CARGO) build --release --quiet -p bedform-tool
 # The libraries that the Python package carries (python/build.rs).
 BUILD_LIBRARIES := env -u PYO3_PYTHON $(CARGO) build --release --quiet \
@@ -96,7 +95,6 @@ test-rust: $(STAMPS)/build ## Run the Rust tests and doc examples
 
 .PHONY: test-python
 test-python: $(STAMPS)/build ## Run the Python tests and the examples of the guide
-	@$(STEP) "build of the C library" -- $(BUILD_CAPI)
 	@$(STEP) "build of its program" -- $(BUILD_TOOL)
 	@$(STEP) "build of the static C library" -- $(BUILD_CAPI_STATIC)
 	@cd python && $(if $(is-night),BEDFORM_EFFORT=night) $(BIN)/python ../tools/step.py "pytest" -- \

@@ -24,8 +24,8 @@ static bool select_axis(hsize_t start, hsize_t stride, hsize_t count, hsize_t bl
   return true;
 }
 
-/* True for a dataspace of the extent of the dataset, whose selection lies in it with its offset. Calls that
- * would fail for others put errors on the stack. */
+/* True for a dataspace of the extent of the dataset, whose selection lies in it with its offset. For others,
+ * calls on bounds fail and leave errors on the stack. */
 static bool fits_dataset(Library* library, const KnownDataset* dataset, hid_t space) {
   hsize_t extent[H5S_MAX_RANK];
   /* Ids below the first real one stand for selections that property lists hold. */
@@ -37,33 +37,42 @@ static bool fits_dataset(Library* library, const KnownDataset* dataset, hid_t sp
   return library->H5Sselect_valid(space) > 0;
 }
 
-bool is_slab_in_place(Library* library, hid_t space) {
+/* A regular hyperslab: blocks along each axis. */
+typedef struct {
   hsize_t start[H5S_MAX_RANK], stride[H5S_MAX_RANK], count[H5S_MAX_RANK], block[H5S_MAX_RANK];
-  hsize_t low[H5S_MAX_RANK], high[H5S_MAX_RANK];
-  int rank = library->H5Sget_simple_extent_ndims(space);
-  if (rank < 1 || rank > H5S_MAX_RANK || library->H5Sget_select_type(space) != H5S_SEL_HYPERSLABS ||
-      library->H5Sselect_valid(space) <= 0 || library->H5Sis_regular_hyperslab(space) <= 0 ||
-      library->H5Sget_regular_hyperslab(space, start, stride, count, block) < 0 ||
-      library->H5Sget_select_bounds(space, low, high) < 0)
-    return false;
-  for (int axis = 0; axis < rank; axis++)
-    if (low[axis] != start[axis]) return false;
-  return true;
-}
+} Slab;
 
-/* The hyperslab that the library returns lacks the offset of the selection, which bounds have. */
-static bool select_hyperslab(Library* library, unsigned rank, hid_t space, Selection* selection) {
-  hsize_t start[H5S_MAX_RANK], stride[H5S_MAX_RANK], count[H5S_MAX_RANK], block[H5S_MAX_RANK];
+/* Finds the regular hyperslab of a valid selection; returns false for one with an offset: the library leaves
+ * it out of the hyperslab, while bounds have it. */
+static bool slab_found(Library* library, unsigned rank, hid_t space, Slab* slab) {
   hsize_t low[H5S_MAX_RANK], high[H5S_MAX_RANK];
-  if (library->H5Sget_regular_hyperslab(space, start, stride, count, block) < 0 ||
+  if (library->H5Sget_regular_hyperslab(space, slab->start, slab->stride, slab->count, slab->block) < 0 ||
       library->H5Sget_select_bounds(space, low, high) < 0)
     return false;
   for (unsigned axis = 0; axis < rank; axis++) {
-    if (!select_axis(start[axis], stride[axis], count[axis], block[axis], selection, axis)) return false;
-    uint64_t reach = (selection->count[axis] - 1) * selection->step[axis];
-    if (selection->count[axis] == 0 || low[axis] != start[axis] || high[axis] != start[axis] + reach)
+    hsize_t reach = (slab->count[axis] - 1) * slab->stride[axis] + slab->block[axis] - 1;
+    if (slab->count[axis] == 0 || slab->block[axis] == 0 || low[axis] != slab->start[axis] ||
+        high[axis] != slab->start[axis] + reach)
       return false;
   }
+  return true;
+}
+
+bool is_slab_in_place(Library* library, hid_t space) {
+  Slab slab;
+  int rank = library->H5Sget_simple_extent_ndims(space);
+  return rank > 0 && rank <= H5S_MAX_RANK && library->H5Sget_select_type(space) == H5S_SEL_HYPERSLABS &&
+         library->H5Sselect_valid(space) > 0 && library->H5Sis_regular_hyperslab(space) > 0 &&
+         slab_found(library, (unsigned)rank, space, &slab);
+}
+
+static bool select_hyperslab(Library* library, unsigned rank, hid_t space, Selection* selection) {
+  Slab slab;
+  if (!slab_found(library, rank, space, &slab)) return false;
+  for (unsigned axis = 0; axis < rank; axis++)
+    if (!select_axis(slab.start[axis], slab.stride[axis], slab.count[axis], slab.block[axis], selection,
+                     axis))
+      return false;
   return true;
 }
 

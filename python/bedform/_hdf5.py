@@ -8,6 +8,7 @@ child first.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import re
@@ -127,7 +128,7 @@ def environment(before: Mapping[str, str], command: Sequence[str]) -> dict[str, 
         raise NotFoundError(f"{PLUGINS}: the connector of HDF5 was not built: run make build")
     folders = [folder for folder in before.get(_PLUGINS_VARIABLE, "").split(":") if folder]
     if not folders:
-        folders = [*_filters_of_netcdf(command), _DEFAULT_PLUGINS]
+        folders = [*_filters_of_netcdf(command[0]), _DEFAULT_PLUGINS]
     if str(PLUGINS) not in folders:
         folders.insert(0, str(PLUGINS))
     return {_CONNECTOR_VARIABLE: CONNECTOR, _PLUGINS_VARIABLE: ":".join(folders)}
@@ -247,12 +248,13 @@ def _unloadable(place: str) -> UnsupportedError:
     return UnsupportedError(f"the connector does not load into {place}; run it without --hdf5")
 
 
-def _filters_of_netcdf(command: Sequence[str]) -> list[str]:
+@functools.cache
+def _filters_of_netcdf(program: str) -> tuple[str, ...]:
     """Returns the folders of filters that netCDF4 names where the program names no other.
 
     Of a program that is no Python they are those of the Pythons that it may start.
     """
-    found = shutil.which(command[0])
+    found = shutil.which(program)
     python = _python_of(Path(found)) if found is not None else None
     others = (shutil.which("python"), shutil.which("python3"), sys.executable)
     pythons = [python] if python is not None else [one for one in others if one is not None]
@@ -267,4 +269,4 @@ def _filters_of_netcdf(command: Sequence[str]) -> list[str]:
             [one, "-c", script], capture_output=True, text=True, check=False, timeout=_PROBE_SECONDS
         )
         folders.append(child.stdout.strip())
-    return [folder for folder in dict.fromkeys(folders) if folder and Path(folder).is_dir()]
+    return tuple(folder for folder in dict.fromkeys(folders) if folder and Path(folder).is_dir())

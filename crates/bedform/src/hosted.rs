@@ -8,10 +8,8 @@
 //! A file counts if its sidecar has a replica or knowledge of its reads, or if it is watched. It is
 //! parsed at the first read of a dataset. A file that changes is left to the library from then on.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -71,9 +69,7 @@ impl HostedFile {
     }
 
     fn open(&self) -> Option<ForeignFile> {
-        let sidecar = Sidecar::of_path(&self.path).ok().flatten();
-        let options = OpenOptions { sidecar, ..OpenOptions::default() };
-        let file = ForeignFile::open(&self.path, &options).ok()?;
+        let file = ForeignFile::open(&self.path, &OpenOptions::default()).ok()?;
         (file.map().source.identity == self.identity).then_some(file)
     }
 }
@@ -133,7 +129,7 @@ fn named(descriptor: BorrowedFd<'_>) -> Option<(PathBuf, (u64, u64))> {
     let link = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
     let path = fs::read_link(&link).ok()?;
     let identity = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
-    let own = identity(Path::new(OsStr::from_bytes(link.as_bytes())))?;
+    let own = identity(Path::new(&link))?;
     (path.is_absolute() && identity(&path) == Some(own)).then_some((path, own))
 }
 

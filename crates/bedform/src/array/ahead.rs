@@ -59,21 +59,17 @@ impl Array {
         }
         Ok(())
     }
-}
 
-impl Array {
     /// True if reads and queries of the array are recorded.
     pub(crate) fn is_recorded(&self) -> bool {
-        self.last_known().follows().is_some_and(|(follows, _)| follows.records())
+        self.last_known().is_recorded()
     }
 
     /// Records a finished query by its use of the array, where reads are recorded.
     pub(crate) fn record_query(&self, condition: TracedCondition, tally: &QueryTally) {
         let known = self.last_known();
-        if let Some((follows, path)) = known.follows() {
-            let layout = known.layout();
-            let array = (path, layout.grid.array_shape(), layout.item_size as u64);
-            follows.record_query(array, condition, tally);
+        if let Some((follows, _)) = known.follows() {
+            follows.record_query(known.traced(), condition, tally);
         }
     }
 }
@@ -123,10 +119,15 @@ impl ArrayAtRead<'_> {
 
     /// Records a read that has been made, where reads are recorded.
     pub(super) fn record_made(&self, selection: &Selection, made: &MadeRead<'_>) {
-        let Some((follows, path)) = self.follows() else { return };
+        if let Some((follows, _)) = self.follows() {
+            follows.record(self.traced(), selection, made);
+        }
+    }
+
+    /// The array as traces name it: path, shape and item size.
+    fn traced(&self) -> (&str, &[u64], u64) {
         let layout = self.layout();
-        let array = (path, layout.grid.array_shape(), layout.item_size as u64);
-        follows.record(array, selection, made);
+        (self.path(), layout.grid.array_shape(), layout.item_size as u64)
     }
 
     /// The outcome of a read with these statistics; counts the part of replicas in it.

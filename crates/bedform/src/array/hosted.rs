@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 use bedform_geometry::Selection;
 
 use super::Array;
-use super::known::{ArrayAtRead, ArrayRead, ReadOutcome};
+use super::known::{ArrayAtRead, ArrayRead};
 use crate::plan::copy::CopyTarget;
 use crate::run::ReadStatistics;
 use crate::run::deliver::Deliver;
-use crate::run::execute::execute;
 use crate::trace::MadeRead;
 
 /// The uses that the engine has for reads of an array that another library makes.
@@ -64,7 +63,7 @@ impl ArrayAtRead<'_> {
         let (began, reader) = (Instant::now(), || self.reader());
         let mut followed = self.followed(read, &reader);
         let ahead = self.read_before(read, followed.as_mut()).ok().flatten();
-        let supplied = ahead.or_else(|| self.read_by_replicas(read));
+        let supplied = ahead.or_else(|| self.read_by_replicas(read).ok().flatten());
         let is_supplied = supplied.is_some();
         let outcome = supplied.unwrap_or_else(|| {
             let began = Instant::now();
@@ -76,13 +75,5 @@ impl ArrayAtRead<'_> {
         });
         self.record(read, began.elapsed(), &outcome);
         is_supplied
-    }
-
-    /// Makes a read of which replicas have a part; `None` if none of them makes it cheaper.
-    fn read_by_replicas(&self, read: ArrayRead<'_>) -> Option<ReadOutcome> {
-        let made = self.with_plan_of_replicas(read.selection, |plan, redirected| {
-            Ok(self.outcome(execute(plan, read.deliver)?, Some(redirected)))
-        });
-        made.ok().flatten()
     }
 }

@@ -178,10 +178,7 @@ impl ArrayAtRead<'_> {
         let ArrayRead { selection, deliver, once_begun, .. } = read;
         let is_whole = matches!(deliver, Deliver::Buffer(_));
         let pass_bytes = read.pass_bytes.unwrap_or_default();
-        let of_replicas = |plan: ReadPlan<'_>, redirected: &Redirected| {
-            Ok(self.outcome(execute(plan.of_pass(pass_bytes), deliver)?, Some(redirected)))
-        };
-        if is_whole && let Some(outcome) = self.with_plan_of_replicas(selection, of_replicas)? {
+        if is_whole && let Some(outcome) = self.read_by_replicas(read)? {
             return Ok(outcome);
         }
         let began = Instant::now();
@@ -200,10 +197,18 @@ impl ArrayAtRead<'_> {
         Ok(self.outcome(done?, None))
     }
 
+    /// Makes a read of which replicas supply parts; `None` as [`Self::with_plan_of_replicas`].
+    pub(super) fn read_by_replicas(&self, read: ArrayRead<'_>) -> Result<Option<ReadOutcome>> {
+        let pass_bytes = read.pass_bytes.unwrap_or_default();
+        self.with_plan_of_replicas(read.selection, |plan, redirected| {
+            Ok(self.outcome(execute(plan.of_pass(pass_bytes), read.deliver)?, Some(redirected)))
+        })
+    }
+
     /// Calls `act` with the plan of a read of `selection` that takes parts from replicas. `None` if
     /// no replica makes the read cheaper, or if `act` fails: errors of the array's own objects show
     /// up again in a read without replicas.
-    pub(super) fn with_plan_of_replicas<T>(
+    fn with_plan_of_replicas<T>(
         &self,
         selection: &Selection,
         act: impl FnOnce(ReadPlan<'_>, &Redirected) -> Result<T>,

@@ -21,6 +21,8 @@ const COMPARED_EDGES_MAX: usize = 48;
 /// Shares of the values below the outermost edges of many bins: queries ask for tails, and the index
 /// has the values of the outermost bins.
 const TAILS: [f64; 2] = [0.0025, 0.01];
+/// The share of all values in the two outermost bins, where these are tails.
+pub(crate) const TAIL_SHARE: f64 = 2.0 * TAILS[0];
 /// From so many bins on two at each end are tails.
 const TAILED_BINS_MIN: usize = 8;
 

@@ -53,7 +53,7 @@ pub(crate) use bedform_format::index::{
     EDGES_MAX, INDEXED_OBJECTS_MAX, IndexRecord, MISSING_BIN, TAILED_BLOCK_MAX, UNKNOWN_BIN,
     page_fingerprint,
 };
-pub(crate) use bins::BinEdges;
+pub(crate) use bins::{BinEdges, TAIL_SHARE};
 pub(crate) use fold::{BlockFold, FoldedPart, ITEM_MAX, RangeFold, each_run, put_box};
 pub(crate) use grid::BlockGrid;
 pub(crate) use level_one::{BlockBins, EachRange, LevelOne, described_arrays};

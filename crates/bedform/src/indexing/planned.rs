@@ -7,12 +7,10 @@ use super::edges::{AutoBins, auto_bins};
 use super::writing::IndexDirectory;
 use crate::array::Array;
 use crate::error::Result;
-use crate::index::{BinEdges, newest_record};
+use crate::index::{BinEdges, TAIL_SHARE, newest_record};
 
 /// Bytes of the count of missing elements, of the count of a bin, and of a checksum of a block.
 const NUMBER_BYTES: u64 = 4;
-/// The share of all values in the two outermost bins.
-const TAIL_SHARE: f64 = 0.005;
 /// Bytes of the position of an element in a block.
 const POSITION_BYTES: u64 = 2;
 

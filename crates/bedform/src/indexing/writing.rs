@@ -118,9 +118,7 @@ impl IndexDirectory {
         self.sidecar.open_to_readers(&[INDEX]);
         Ok(())
     }
-}
 
-impl IndexDirectory {
     /// The sidecar with the index.
     pub(super) fn sidecar(&self) -> &Sidecar {
         &self.sidecar

@@ -77,9 +77,9 @@ pub struct OptimizedIndexes {
     pub dropped: Vec<String>,
 }
 
-/// Makes and drops the replicas and value indexes that `planned` lists; [`plan`](super::plan) made it of the same
-/// source. `progress` receives the decoded bytes copied so far and in all. After an interruption,
-/// the same call resumes.
+/// Makes and drops the replicas and value indexes that `planned` lists; [`plan`](super::plan) made
+/// it of the same source. `progress` receives the decoded bytes copied so far and in all. After an
+/// interruption, the same call resumes.
 ///
 /// Existing replicas that the plan drops are removed last; until then the sidecar may hold more
 /// than the budget. A new replica that takes more bytes than predicted and passes the budget is
@@ -146,7 +146,7 @@ pub fn build_by(
             // Its stored bytes exceed the prediction.
             remove(sidecar, &made.id);
             let (array, sizes) = (&made.array, (replica.bytes, made.stored_bytes, bytes));
-            done.warnings.push(note_of_size("a replica", array, sizes, planned.budget_bytes));
+            done.warnings.push(note_of_size(A_REPLICA, array, sizes, planned.budget_bytes));
             continue;
         }
         catalogue.change(|replicas| {
@@ -214,7 +214,7 @@ fn make_index(
     let bytes = bytes_needed(&stored_by_id(source, named)?, planned);
     if bytes > planned.budget_bytes && remove_planned(&array)? {
         let sizes = (index.bytes, made.bytes, bytes);
-        done.warnings.push(note_of_size("an index", &index.array, sizes, planned.budget_bytes));
+        done.warnings.push(note_of_size(AN_INDEX, &index.array, sizes, planned.budget_bytes));
     } else {
         done.indexes.made.push(made);
     }
@@ -254,11 +254,19 @@ fn to_drop(stored: &[(String, u64)], planned: &OptimizePlan, made: usize) -> Vec
     drop.into_iter().map(|(id, _)| id).chain(without_room).collect()
 }
 
+/// The words of a note on a replica: itself, and all that counts in the budget beside it.
+const A_REPLICA: (&str, &str) = ("a replica", "the needed replicas");
+/// The same of a note on an index.
+const AN_INDEX: (&str, &str) = ("an index", "all that is needed");
+
 /// Says that a replica or an index was removed since it is larger than predicted. `sizes` are its
 /// predicted and stored bytes, and those of all that reads need.
-fn note_of_size(what: &str, array: &str, sizes: (u64, u64, u64), budget_bytes: u64) -> String {
-    let (planned, made, bytes) = sizes;
-    let needed = if what == "a replica" { "the needed replicas" } else { "all that is needed" };
+fn note_of_size(
+    (what, needed): (&str, &str),
+    array: &str,
+    (planned, made, bytes): (u64, u64, u64),
+    budget_bytes: u64,
+) -> String {
     format!(
         "{what} of {array} took {} instead of {}, and was removed: with it {needed} take {}, more than the \
          budget of {}; a budget of {} keeps it",

@@ -204,7 +204,8 @@ impl Default for OptimizeOptions {
     }
 }
 
-/// The replicas and value indexes to make, keep and drop, with predicted times. Its JSON has the same names.
+/// The replicas and value indexes to make, keep and drop, with predicted times. Its JSON has the
+/// same names.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OptimizePlan {
     /// The source as the user named it.
@@ -572,8 +573,8 @@ fn planned_by_kind(make: Vec<PlannedHelper>) -> (Vec<PlannedReplica>, Vec<Planne
     (replicas, indexes)
 }
 
-/// Decides which replicas and value indexes the source at `place` should have. Reads a few blocks of each array to
-/// measure their compression; writes nothing.
+/// Decides which replicas and value indexes the source at `place` should have. Reads a few blocks of
+/// each array to measure their compression; writes nothing.
 ///
 /// # Errors
 /// `NotFound` if no reads were learned and none are given; `InvalidArgument` for reads that no
@@ -666,8 +667,8 @@ fn plan_without_reads(place: &SourcePlace, options: &OptimizeOptions) -> Result<
     })
 }
 
-/// Says why a plan has no replica and no index, and names a budget that keeps the existing ones, or that makes
-/// one. Clears the existing replicas of `source`, to price candidates without them.
+/// Says why a plan has no replica and no index, and names a budget that keeps the existing ones, or
+/// that makes one. Clears the existing replicas of `source`, to price candidates without them.
 fn note_of_nothing(
     source: &mut OptimizedSource,
     uses: &PricedUses,

@@ -9,6 +9,7 @@ use bedform_query::Expression;
 
 use super::frame::{BlockBox, Frame};
 use super::operand::QueryOperand;
+use crate::trace::nanoseconds;
 
 /// A query whose arrays are recorded: its condition, and sums over its scans. Batches are scans of
 /// one query. It is recorded when it is dropped, if a scan has ended without an error.
@@ -83,7 +84,6 @@ impl QueryRecord {
     pub(super) fn add(&self, began: Instant, scan: ScanTally) {
         let took = began.elapsed();
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let nanoseconds = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(0);
         let ScanTally { blocks, blocks_left_out, matched } = scan;
         self.tally.lock().unwrap_or_else(PoisonError::into_inner).add(&QueryTally {
             queries: 0,

@@ -92,7 +92,8 @@ fn forget_half(known: &mut Knowledge) {
     known.arrays = sorted.into_iter().collect();
 }
 
-/// Returns the begin of the last read with a kind or a selection, or of the last query, in nanoseconds since 1970.
+/// Returns the begin of the last read with a kind or a selection, or of the last query, in
+/// nanoseconds since 1970.
 pub(crate) fn newest_read_ns(known: &Knowledge) -> u64 {
     let of_array = |array: &LearnedArray| {
         let kinds = array.kinds.0.iter().map(|kind| kind.last_ns);

@@ -69,7 +69,7 @@ pub use learn::{Learned, learn, learn_in};
 pub(crate) use policy::PolicyPlace;
 pub use policy::{PolicyOutcome, PolicySettings, PolicyState, start_bedform_by};
 pub use record::{ALL_BYTES_MAX, FILE_BYTES_MAX, ask_for_computations, keep_traces};
-pub(crate) use record::{MadeRead, TraceTarget, record, record_query};
+pub(crate) use record::{MadeRead, TraceTarget, nanoseconds, record, record_query};
 pub(crate) use selections::{positions_in, runs_of, shared};
 
 use crate::error::{Error, ErrorKind, Result};

@@ -1,5 +1,5 @@
-//! Collects the reads and queries of a process, and appends them to its trace: one file per source, shared by
-//! all handles.
+//! Collects the reads and queries of a process, and appends them to its trace: one file per source,
+//! shared by all handles.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
@@ -104,7 +104,8 @@ struct Trace {
     flushed: Instant,
 }
 
-/// Waiting reads and queries of one array; each read has its weight: the number of reads that it stands for.
+/// Waiting reads and queries of one array; each read has its weight: the number of reads that it
+/// stands for.
 #[derive(Debug)]
 struct WaitingReads {
     array: TracedArray,
@@ -433,6 +434,6 @@ fn axes_of(selection: &Selection, rank: usize) -> (Vec<TracedAxis>, bool) {
     }
 }
 
-fn nanoseconds(time: Duration) -> u64 {
+pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

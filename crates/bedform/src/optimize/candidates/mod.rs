@@ -63,8 +63,8 @@ pub(super) struct CandidateReplica {
     pub(super) bytes: u64,
     pub(super) building_seconds: f64,
     /// For each kind of read, then for each condition, the share of the reads that it holds
-    /// completely, and the seconds of one of them. For a listed read, the share of its elements, and the seconds of the whole read
-    /// at that rate.
+    /// completely, and the seconds of one of them. For a listed read, the share of its elements, and
+    /// the seconds of the whole read at that rate.
     pub(super) serves: Vec<Option<(f64, f64)>>,
     /// True for an existing replica if all reads that it was made for are counted, and it serves
     /// them.
