@@ -54,6 +54,19 @@ pub enum GeometryError {
         /// The size of the region.
         size: u64,
     },
+    /// A box of a list without cells.
+    #[error("a box from {start} to {stop} along axis {axis} has no cells")]
+    EmptyBox {
+        /// The axis, counted from 0.
+        axis: usize,
+        /// The lowest cell.
+        start: i64,
+        /// The first cell after the box.
+        stop: i64,
+    },
+    /// A box of a list with more cells than 63 bits can count.
+    #[error("a box has more cells than can be counted")]
+    BoxTooLarge,
     /// A translation that leaves the representable index space.
     #[error("start {start} along axis {axis} cannot be moved by {offset}")]
     OffsetOutOfBounds {

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`linearize`] and others | shapes, C order |
 //! | [`Region`] | a half-open box |
+//! | [`BoxList`], [`CellBox`] | boxes of cells, as levels of refined meshes have them |
 //! | [`AxisRange`], [`Positions`] | positions along one axis |
 //! | [`Selection`] | the elements that a read or write asks for |
 //! | [`ChunkGrid`] | the chunks of an array, and the parts of them that a selection touches |
@@ -18,6 +19,7 @@
 //! | [`RegionSet`] | the union of regions |
 #![forbid(unsafe_code)]
 
+mod boxes;
 mod coverage;
 mod curve;
 mod error;
@@ -34,6 +36,7 @@ mod selection;
 mod shape;
 mod split;
 
+pub use boxes::{BoxList, CellBox};
 pub use coverage::RegionSet;
 pub use curve::{hilbert_index, hilbert_point, z_index, z_point};
 pub use error::GeometryError;
