@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use bedform::foreign::JoinOptions;
+use bedform::foreign::{FileOrder, JoinOptions};
 use bedform::optimize::SourcePlace;
 use bedform::sidecar::Sidecar;
 use bedform::trace::learn_in;
@@ -23,9 +23,17 @@ use crate::signals::{detached, keep};
 /// Turns recording of a source's reads on or off, and returns the directory of the traces.
 #[pyfunction]
 pub(crate) fn watch(py: Python<'_>, source: GivenSource, on: bool) -> PyResult<PathBuf> {
-    let directory = detached(py, || match source.place(JoinOptions::default()) {
+    // The files of a pattern are sorted by their labels, which is the usual case.
+    let join = JoinOptions { order: FileOrder::ByCoordinate, ..JoinOptions::default() };
+    let directory = detached(py, || match source.place(join) {
         SourcePlace::One(path) => bedform::trace::watch(&path, on),
-        many => bedform::trace::watch_named(&many.sidecar_name()?, &many.shown(), on),
+        many => {
+            let directory = bedform::trace::watch_named(&many.sidecar_name()?, &many.shown(), on)?;
+            if on {
+                many.list()?;
+            }
+            Ok(directory)
+        }
     });
     directory.map_err(raise)
 }

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import netCDF4
 import numpy as np
 import pytest
 from native import needed, run
@@ -118,6 +119,75 @@ def test_a_replica_that_is_harmed_costs_the_program_nothing(file: Path) -> None:
                 data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
         part.write_bytes(data)
     assert python(READS, file, "5", "120", connected=True) == alone
+
+
+ARCHIVE = """
+import sys, h5py, netCDF4, xarray as xr
+told, paths = [], sys.argv[1:]
+for path in paths:
+    with h5py.File(path) as file:
+        told += [file["v"][3:20:2, 5, [1, 7, 40]].tolist(), float(file["time"][3]), file["w"][-1].sum()]
+        try:
+            told.append(file["v"][24:, 1, 1].tolist() + file["v"][24, 0, 0])
+        except (IndexError, ValueError) as error:
+            told.append(str(error))
+    with netCDF4.Dataset(path) as file:
+        told += [float(file["v"][:, 9, 9].sum()), file["v"][5:7].sum()]
+with xr.open_mfdataset(paths, engine="netcdf4", combine="nested", concat_dim="time", chunks={"time": 24}) as one:
+    told += [one.v[:, 4, 4].values.sum(), str(one.time.values[30])]
+print(told)
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    """Files of one archive, with times in units of their own, in both byte orders."""
+    chance = np.random.default_rng(3)
+    paths = [tmp_path / f"{number}.nc" for number in range(4)]
+    for number, path in enumerate(paths):
+        with netCDF4.Dataset(path, "w") as file:
+            for name, length in {"time": None, "y": 30, "x": 50}.items():
+                file.createDimension(name, length)
+            time = file.createVariable("time", "f8", ("time",))
+            time.units = f"days since 2000-01-{1 + number:02}"
+            time[:] = np.arange(24) / 24
+            order = "big" if number == 2 else "little"
+            kept = {"zlib": number % 2 == 0, "chunksizes": (1, 30, 50), "endian": order}
+            for name, kind in {"v": "f4", "w": "i2"}.items():
+                values = chance.integers(0, 1000, (24, 30, 50)).astype(kind)
+                form = ("<", ">")[order == "big"] + kind
+                file.createVariable(name, form, ("time", "y", "x"), **kept)[:] = values
+    return paths
+
+
+def test_files_of_an_archive_are_recorded_and_served_as_the_archive(files: list[Path]) -> None:
+    names = [str(path) for path in files]
+    alone = python("-c", ARCHIVE, *names)
+    bf.watch(names)
+    assert python("-c", ARCHIVE, *names, connected=True) == alone
+    arrays = bf.learn(names)["knowledge"]["arrays"]
+    assert arrays["v"]["read"]["reads"] == 3 * len(files)
+    assert set(arrays) == {"v", "w", "time"}
+    bf.optimize(names, "500%", reads={("time",): 1})
+    assert python("-c", ARCHIVE, *names, connected=True) == alone
+    replicas = bf.learn(names)["knowledge"]["replicas"].values()
+    assert sum(used["reads"] for used in replicas) > 4
+    with netCDF4.Dataset(files[1], "a") as file:
+        file["v"][:, 9, 9] = -5
+    changed = python("-c", ARCHIVE, *names)
+    assert changed != alone
+    assert python("-c", ARCHIVE, *names, connected=True) == changed
+
+
+def test_a_file_that_no_archive_lists_is_left_to_hdf5(files: list[Path]) -> None:
+    names = [str(path) for path in files]
+    bf.watch(names[:3])
+    with h5py.File(files[3], "r+") as file:
+        file["v"][:, 3, 3] = 7
+    script = "import sys, h5py; print(set(h5py.File(sys.argv[1])['v'][:, 3, 3].tolist()))"
+    assert python("-c", script, names[3], connected=True) == "{7.0}\n"
+    with pytest.raises(bf.NotFoundError, match="no reads are recorded"):
+        bf.learn(names[:3])
 
 
 CHANGING = """

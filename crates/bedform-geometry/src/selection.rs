@@ -221,6 +221,46 @@ impl Selection {
         Ok(())
     }
 
+    /// Returns the selection of the positions that lie `by` further along `axis`, which is below the
+    /// rank.
+    ///
+    /// # Errors
+    /// [`GeometryError::RangeTooLarge`], [`GeometryError::RegionTooLarge`] for positions that 64
+    /// bits cannot hold.
+    pub fn shifted(&self, axis: usize, by: u64) -> Result<Self, GeometryError> {
+        let too_large = |start| GeometryError::RangeTooLarge { start, step: 1, len: by };
+        let moved = |coords: &[u64]| -> Result<Vec<u64>, GeometryError> {
+            coords.iter().map(|&at| at.checked_add(by).ok_or(too_large(at))).collect()
+        };
+        Ok(match self {
+            Self::Orthogonal(axes) => {
+                let mut axes = axes.clone();
+                axes[axis] = match &axes[axis] {
+                    AxisSelection::Range(range) => {
+                        let start = range.start().checked_add(by);
+                        let start = start.ok_or(too_large(range.start()))?;
+                        AxisSelection::Range(AxisRange::new(start, range.step(), range.len())?)
+                    }
+                    AxisSelection::Coords(coords) => AxisSelection::Coords(moved(coords)?),
+                };
+                Self::Orthogonal(axes)
+            }
+            Self::Points(points) => {
+                let mut coords = points.coords().to_vec();
+                coords[axis] = moved(&coords[axis])?;
+                Self::Points(Points::new(coords)?)
+            }
+            Self::Union(regions) => {
+                let moved = regions.iter().map(|region| {
+                    let mut start = region.start().to_vec();
+                    start[axis] = start[axis].checked_add(by).ok_or(too_large(start[axis]))?;
+                    Region::new(start, region.shape())
+                });
+                Self::Union(moved.collect::<Result<_, _>>()?)
+            }
+        })
+    }
+
     /// Returns the shape of the result. Lengths beyond 64 bits saturate; [`Selection::len`] detects
     /// them.
     pub fn result_shape(&self) -> Vec<u64> {
@@ -288,5 +328,44 @@ fn check_highest(axis: usize, highest: Option<u64>, size: u64) -> Result<(), Geo
     match highest {
         Some(index) if index >= size => Err(GeometryError::IndexOutOfBounds { axis, index, size }),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shifted_selection_has_all_positions_further_along_one_axis() {
+        let range = |start, step, len| AxisRange::new(start, step, len).unwrap();
+        let axes = |first| {
+            Selection::Orthogonal(vec![
+                AxisSelection::Range(first),
+                AxisSelection::Coords(vec![3, 1]),
+            ])
+        };
+        assert_eq!(axes(range(9, -4, 3)).shifted(0, 10).unwrap(), axes(range(19, -4, 3)));
+        let Selection::Orthogonal(moved) = axes(range(0, 1, 2)).shifted(1, 5).unwrap() else {
+            unreachable!("the kind stays")
+        };
+        assert_eq!(moved[1], AxisSelection::Coords(vec![8, 6]));
+        let points =
+            |row| Selection::Points(Points::new(vec![vec![row, 1 + row], vec![2, 2]]).unwrap());
+        assert_eq!(points(0).shifted(0, 7).unwrap(), points(7));
+        let boxes = |row| Selection::Union(vec![Region::new([row, 4], [2, 2]).unwrap()]);
+        assert_eq!(boxes(1).shifted(0, 2).unwrap(), boxes(3));
+    }
+
+    #[test]
+    fn positions_beyond_64_bits_are_an_error() {
+        let last = u64::MAX - 1;
+        for selection in [
+            Selection::Orthogonal(vec![AxisSelection::Coords(vec![last])]),
+            Selection::all(&[5]),
+            Selection::Points(Points::new(vec![vec![last]]).unwrap()),
+            Selection::Union(vec![Region::new([3], [1]).unwrap()]),
+        ] {
+            assert!(selection.shifted(0, u64::MAX - 2).is_err(), "{selection:?}");
+        }
     }
 }

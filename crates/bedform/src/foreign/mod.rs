@@ -62,7 +62,10 @@ use crate::replica::{ReplicaStatistics, Replicas};
 use crate::sidecar::Sidecar;
 
 pub use crate::sidecar::source_version;
-pub use archive::{ArchiveOptions, Compat, FileOrder, JoinOptions, MakeMap, archive_sidecar};
+pub use archive::{
+    ArchiveOptions, Compat, FileOrder, JoinOptions, MakeMap, archive_sidecar, list_files,
+};
+pub(crate) use archive::{ListedFiles, archives_beside};
 pub use bedform_format::chunk_map::SourceVersion;
 pub use bedform_format::hdf5::StoredTexts;
 pub use callback::{Callback, CallbackArray, ReadElements};

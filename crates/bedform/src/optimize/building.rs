@@ -325,6 +325,9 @@ pub(super) fn directory_of(
         );
         return Err(Error::new(ErrorKind::PermissionDenied, text));
     };
+    if sidecars.is_none() {
+        place.list()?;
+    }
     Ok(ReplicaDirectory { sidecar, directory: directory.join(REPLICAS) })
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use bedform_format::shown::shell_path;
 
 use crate::error::Result;
-use crate::foreign::{ArchiveOptions, JoinOptions, archive, archive_sidecar};
+use crate::foreign::{ArchiveOptions, JoinOptions, archive, archive_sidecar, list_files};
 use crate::options::OpenOptions;
 use crate::sidecar::SidecarName;
 use crate::store::Store;
@@ -55,6 +55,18 @@ impl SourcePlace {
                 let how = ArchiveOptions { join: join.clone(), ..ArchiveOptions::default() };
                 Store::open_archive(paths, &how, options)
             }
+        }
+    }
+
+    /// Keeps the list of an archive's files, by which programs of the HDF5 library that open one of
+    /// them find the archive's sidecar. Does nothing for one path.
+    ///
+    /// # Errors
+    /// Errors of looking up the files.
+    pub fn list(&self) -> Result<()> {
+        match self {
+            Self::One(_) => Ok(()),
+            Self::Archive { paths, join } => list_files(paths, join),
         }
     }
 

@@ -44,6 +44,7 @@
 //! | `joined` | a joined variable |
 //! | `stored` | the stored blocks of joined variables |
 //! | `cut` | selections, file by file |
+//! | `listed` | the list by which a file finds its archive |
 
 mod agree;
 mod compare;
@@ -51,6 +52,7 @@ mod cut;
 mod examine;
 mod forms;
 mod joined;
+mod listed;
 mod meaning;
 mod member;
 mod open;
@@ -63,6 +65,7 @@ mod times;
 mod values;
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -79,6 +82,8 @@ use member::OpenFiles;
 use place::ArchiveFiles;
 
 pub(crate) use joined::{FileRead, JoinedVariable};
+pub use listed::list_files;
+pub(crate) use listed::{ListedFiles, archives_beside};
 pub(crate) use member::ArchiveMember;
 pub use place::archive_sidecar;
 pub(crate) use place::shown;
@@ -257,6 +262,26 @@ impl ForeignFile {
     pub fn joined_order(&self) -> Option<(Vec<usize>, bool)> {
         let archive = self.archive.as_ref()?;
         Some((archive.places.given(), archive.is_sorted))
+    }
+
+    /// Returns the files of an archive, in order, each with its state when it was opened; none for a
+    /// single file.
+    pub(crate) fn joined_files(&self) -> impl Iterator<Item = (&Path, &SourceVersion)> {
+        let archive = self.archive.iter();
+        archive
+            .flat_map(|archive| archive.places.files.iter().zip(&archive.files))
+            .map(|(place, file)| (&*place.path, &file.source))
+    }
+
+    /// Returns the axis along which the variable at `path` is joined, and the stretch of that axis
+    /// which file number `file` of the archive has. `None` if it is not joined, or if the archive
+    /// has converted its values or keeps them.
+    pub(crate) fn joined_stretch(&self, path: &str, file: usize) -> Option<(usize, Range<u64>)> {
+        let archive = self.archive.as_ref()?;
+        let number = *archive.by_path.get(path)?;
+        let is_of_file = archive.files.get(file)?.variables.get(number)?.data.is_none();
+        let stretch = *archive.starts.get(file)?..*archive.starts.get(file + 1)?;
+        is_of_file.then_some((archive.joined[number].axis, stretch))
     }
 
     /// Returns a line that names variables which are read from the first file but have other values

@@ -115,6 +115,14 @@ pub fn archive_sidecar(paths: &[PathBuf]) -> Result<SidecarName> {
     Ok(SidecarName::of_archive(&found.map(|(path, _)| path).unwrap_or_default()))
 }
 
+/// Returns the paths of the files, with links resolved.
+///
+/// # Errors
+/// As [`ArchiveFiles::find`].
+pub(super) fn resolved_paths(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    Ok(resolved(paths)?.into_iter().map(|(path, _)| path).collect())
+}
+
 /// Returns the files with links resolved, and their states.
 fn resolved(paths: &[PathBuf]) -> Result<Vec<(PathBuf, SourceVersion)>> {
     if paths.is_empty() {
