@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -288,3 +291,50 @@ def test_a_file_that_was_replaced_is_opened_anew(tmp_path: Path, freshness: Any)
         with bf.open(path, freshness=freshness) as store:
             np.testing.assert_array_equal(store["t"][...], np.arange(20_000) + number)
             assert store["text"][()] == f"text {number}"
+
+
+def chunks_in_any_order(path: Path, shape: tuple[int, ...], chunk: tuple[int, ...]) -> None:
+    """Writes most chunks of a data set, whose tree of version 1 gets several levels."""
+    chance = random.Random(5)
+    grid = [-(-length // size) for length, size in zip(shape, chunk, strict=True)]
+    places = [place for place in np.ndindex(*grid) if chance.random() < 0.8]
+    chance.shuffle(places)
+    with h5py.File(path, "w", libver="earliest") as file:
+        data = file.create_dataset("d", shape, "i4", chunks=chunk, maxshape=shape, fillvalue=-1)
+        for number, place in enumerate(places):
+            starts = [at * size for at, size in zip(place, chunk, strict=True)]
+            part = tuple(slice(at, at + size) for at, size in zip(starts, chunk, strict=True))
+            data[part] = number
+
+
+@pytest.mark.parametrize(
+    ("shape", "chunk"), [((900,), (2,)), ((60, 60), (3, 5)), ((18, 20, 16), (3, 3, 3))]
+)
+def test_a_damaged_tree_of_chunks_gives_no_element_that_hdf5_does_not_find(
+    tmp_path: Path, shape: tuple[int, ...], chunk: tuple[int, ...]
+) -> None:
+    """HDF5 searches the tree, and Bedform lists it: damaged keys may not tell them apart."""
+    path = tmp_path / "good.h5"
+    chunks_in_any_order(path, shape, chunk)
+    good = path.read_bytes()
+    with h5py.File(path) as file, bf.open(path) as store:
+        assert np.array_equal(store["d"][...], file["d"][...])
+    trees = [found.start() for found in re.finditer(b"TREE\x01", good)]
+    assert len(trees) > 4
+    chance = random.Random(6)
+    read = 0
+    for number in range(60):
+        damaged = bytearray(good)
+        damaged[chance.choice(trees) + chance.randrange(24, 1400)] ^= 1 << chance.randrange(8)
+        harmed = tmp_path / f"{number}.h5"
+        harmed.write_bytes(damaged)
+        try:
+            with bf.open(harmed) as store:
+                found = store["d"][...]
+        except bf.BedformError:
+            continue
+        read += 1
+        # Where HDF5 itself reads nothing, there is nothing to compare.
+        with contextlib.suppress(OSError, KeyError), h5py.File(harmed) as file:
+            assert np.array_equal(found, file["d"][...]), number
+    assert read > 5

@@ -126,14 +126,15 @@ import sys, h5py, netCDF4, xarray as xr
 told, paths = [], sys.argv[1:]
 for path in paths:
     with h5py.File(path) as file:
-        told += [file["v"][3:20:2, 5, [1, 7, 40]].tolist(), float(file["time"][3]), file["w"][-1].sum()]
+        told += [file["v"][3:20:2, 5, [1, 7, 40]].tolist(), file["time"][3], file["w"][-1].sum()]
         try:
             told.append(file["v"][24:, 1, 1].tolist() + file["v"][24, 0, 0])
         except (IndexError, ValueError) as error:
             told.append(str(error))
     with netCDF4.Dataset(path) as file:
         told += [float(file["v"][:, 9, 9].sum()), file["v"][5:7].sum()]
-with xr.open_mfdataset(paths, engine="netcdf4", combine="nested", concat_dim="time", chunks={"time": 24}) as one:
+how = {"combine": "nested", "concat_dim": "time", "chunks": {"time": 24}}
+with xr.open_mfdataset(paths, engine="netcdf4", **how) as one:
     told += [one.v[:, 4, 4].values.sum(), str(one.time.values[30])]
 print(told)
 """
@@ -171,7 +172,7 @@ def test_files_of_an_archive_are_recorded_and_served_as_the_archive(files: list[
     bf.optimize(names, "500%", reads={("time",): 1})
     assert python("-c", ARCHIVE, *names, connected=True) == alone
     replicas = bf.learn(names)["knowledge"]["replicas"].values()
-    assert sum(used["reads"] for used in replicas) > 4
+    assert sum(used["reads"] for used in replicas) == len(files)
     with netCDF4.Dataset(files[1], "a") as file:
         file["v"][:, 9, 9] = -5
     changed = python("-c", ARCHIVE, *names)

@@ -1,4 +1,8 @@
 //! B-trees of version 1, which index groups and chunks.
+//!
+//! The library searches a tree of chunks by the keys of its nodes, while [`for_each`] lists the
+//! leaves. So that both have the same chunks of a damaged file, a tree is corrupt if a search would
+//! miss one of its leaf entries.
 
 use super::cursor::Cursor;
 use super::error::Result;
@@ -22,6 +26,17 @@ const BELOW_MAX: usize = 1 << 14;
 /// A callback for the key and address of each leaf entry.
 type TakeEntry<'a> = &'a mut dyn FnMut(Cursor<'_>, u64) -> Result;
 
+/// The offsets of a chunk along the axes and within an element, by which a tree is searched.
+type ChunkKey = Box<[u64]>;
+
+/// A node that is to be visited.
+struct NodePlace {
+    address: u64,
+    /// The keys between which a search descends to the node; none for the root, and in trees of
+    /// groups.
+    between: Option<(ChunkKey, ChunkKey)>,
+}
+
 /// A tree during a walk.
 struct NodeTree<'s, 'r> {
     source: &'s CountedFile<'r>,
@@ -37,18 +52,18 @@ pub(super) fn for_each(
     key_bytes: usize,
     take: TakeEntry<'_>,
 ) -> Result {
-    NodeTree { source, kind, key_bytes }.visit(&[address], None, take)
+    NodeTree { source, kind, key_bytes }.visit(&[NodePlace { address, between: None }], None, take)
 }
 
 impl NodeTree<'_, '_> {
     /// Visits nodes of one level, then their children, and announces each batch to the readahead.
-    fn visit(&self, nodes: &[u64], expected: Option<u8>, take: TakeEntry<'_>) -> Result {
+    fn visit(&self, nodes: &[NodePlace], expected: Option<u8>, take: TakeEntry<'_>) -> Result {
         let node_bytes = self.node_bytes();
         for batch in nodes.chunks(ANNOUNCED_MAX) {
-            self.source.announce(batch.iter().map(|address| (*address, node_bytes)))?;
+            self.source.announce(batch.iter().map(|node| (node.address, node_bytes)))?;
             let (mut below, mut level_below) = (Vec::new(), None);
-            for address in batch {
-                level_below = self.node(*address, expected, &mut below, take)?;
+            for node in batch {
+                level_below = self.node(node, expected, &mut below, take)?;
                 if below.len() >= BELOW_MAX {
                     self.visit(&std::mem::take(&mut below), level_below, take)?;
                 }
@@ -64,13 +79,13 @@ impl NodeTree<'_, '_> {
     /// to `below`. Returns the level of the children; `None` below a leaf.
     fn node(
         &self,
-        address: u64,
+        place: &NodePlace,
         expected: Option<u8>,
-        below: &mut Vec<u64>,
+        below: &mut Vec<NodePlace>,
         take: TakeEntry<'_>,
     ) -> Result<Option<u8>> {
         let head_bytes = self.head_bytes();
-        let head = self.source.block(address, head_bytes)?;
+        let head = self.source.block(place.address, head_bytes)?;
         let mut cursor = head.cursor();
         cursor.signature(*b"TREE")?;
         let [found_kind, level] = cursor.array()?;
@@ -86,19 +101,48 @@ impl NodeTree<'_, '_> {
                 cursor.corrupt(format!("a B-tree node of level {level} in the wrong place"))
             );
         }
+        // A key follows the last entry.
         let body_bytes = self.entry_bytes().saturating_mul(entries.into());
-        let body = self.source.block(address.saturating_add(head_bytes), body_bytes)?;
+        let body_bytes = body_bytes.saturating_add(self.key_bytes as u64);
+        let body = self.source.block(place.address.saturating_add(head_bytes), body_bytes)?;
         let mut cursor = body.cursor();
         let level_below = level.checked_sub(1);
         for _ in 0..entries {
             let key = cursor.split(self.key_bytes)?;
-            let child = cursor.required_address()?;
+            let address = cursor.required_address()?;
+            let between = self.between(place, level, key, cursor)?;
             match level_below {
-                None => take(key, child)?,
-                Some(_) => below.push(child),
+                None => take(key, address)?,
+                Some(_) => below.push(NodePlace { address, between }),
             }
         }
         Ok(level_below)
+    }
+
+    /// Returns the keys between which a search of a node of `level` finds the child after `key`, with
+    /// `after` at the key behind it; `None` in a tree of a group.
+    fn between(
+        &self,
+        place: &NodePlace,
+        level: u8,
+        key: Cursor<'_>,
+        mut after: Cursor<'_>,
+    ) -> Result<Option<(ChunkKey, ChunkKey)>> {
+        if self.kind == TreeKind::Group {
+            return Ok(None);
+        }
+        let own = chunk_key(key)?;
+        let (mut first, mut end) = (own.clone(), chunk_key(after.split(self.key_bytes)?)?);
+        if let Some((least, most)) = &place.between {
+            first = first.max(least.clone());
+            end = end.min(most.clone());
+        }
+        // The entry of a leaf is sought by its own key, which begins an element.
+        let is_sought = level > 0 || (own == first && own.last() == Some(&0));
+        match first < end && is_sought {
+            true => Ok(Some((first, end))),
+            false => Err(key.corrupt("a B-tree of chunks in which a search misses a chunk")),
+        }
     }
 
     fn head_bytes(&self) -> u64 {
@@ -114,4 +158,10 @@ impl NodeTree<'_, '_> {
         let entries = self.entry_bytes().saturating_mul(self.source.chunk_node_children);
         self.head_bytes().saturating_add(entries)
     }
+}
+
+/// Returns the offsets of a key of a tree of chunks, behind the length and the filter mask.
+fn chunk_key(mut key: Cursor<'_>) -> Result<ChunkKey> {
+    key.skip(8)?;
+    (0..key.len() / 8).map(|_| key.u64()).collect()
 }
