@@ -88,6 +88,11 @@ impl BoxList {
         Some(CellBox { start, stop })
     }
 
+    /// The start, then the stop of each box, one box after the other.
+    pub(crate) fn bounds(&self) -> &[i64] {
+        &self.bounds
+    }
+
     /// Visits the boxes in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = CellBox<'_>> + Clone {
         self.bounds.chunks_exact(2 * self.rank).map(|bounds| {

@@ -67,7 +67,7 @@ impl Curve {
     }
 
     /// Returns the key of a cell in the box.
-    fn index(&self, point: &[u64]) -> u128 {
+    pub(crate) fn index(&self, point: &[u64]) -> u128 {
         let mut state = CurveState::default();
         let mut key = 0;
         for (level, axes) in self.levels.iter().enumerate().rev() {

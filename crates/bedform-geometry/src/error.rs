@@ -1,7 +1,8 @@
 //! Errors of shapes, regions and selections.
 
 use crate::limits::{
-    CURVE_RANK_MAX, PLACED_CELLS_MAX, PLACED_READS_MAX, RANK_MAX, SEQUENCE_CELLS_MAX,
+    BOXES_MAX, CURVE_RANK_MAX, PLACED_CELLS_MAX, PLACED_READS_MAX, RANK_MAX, SEQUENCE_CELLS_MAX,
+    TARGETS_MAX,
 };
 
 /// The reason why a shape, region, selection or grid was refused.
@@ -67,6 +68,59 @@ pub enum GeometryError {
     /// A box of a list with more cells than 63 bits can count.
     #[error("a box has more cells than can be counted")]
     BoxTooLarge,
+    /// A list of more boxes than [`BOXES_MAX`].
+    #[error("{boxes} boxes are more than the maximum of {BOXES_MAX}")]
+    TooManyBoxes {
+        /// The number of boxes.
+        boxes: u128,
+    },
+    /// The number of a box beyond the end of a list.
+    #[error("box {number} is out of bounds for a list of {boxes} boxes")]
+    BoxOutOfBounds {
+        /// The number of the box.
+        number: u32,
+        /// The number of boxes in the list.
+        boxes: usize,
+    },
+    /// An order of boxes that leaves out a box or repeats one.
+    #[error("an order of {boxes} boxes must list each of them once")]
+    NotAPermutation {
+        /// The number of boxes.
+        boxes: usize,
+    },
+    /// A cut into boxes of size zero.
+    #[error("boxes cannot be cut into boxes of size 0 along axis {axis}")]
+    CutSizeZero {
+        /// The axis, counted from 0.
+        axis: usize,
+    },
+    /// A box that no chunk can hold.
+    #[error("box {number} of {cells} cells does not fit into a chunk of {chunk_cells} cells")]
+    BoxLargerThanChunk {
+        /// The number of the box.
+        number: u32,
+        /// The cells of the box.
+        cells: u64,
+        /// The cells of a chunk.
+        chunk_cells: u64,
+    },
+    /// Boxes whose positions on storage 64 bits cannot hold.
+    #[error("boxes placed one after the other pass the largest position")]
+    PackingTooLong,
+    /// A placement on no target, on too many, or in stripes without bytes.
+    #[error(
+        "stripes of {stripe_bytes} bytes on {targets} targets: both must be at least 1, targets at \
+         most {TARGETS_MAX}"
+    )]
+    StripingInvalid {
+        /// The number of targets.
+        targets: u32,
+        /// The bytes of a stripe.
+        stripe_bytes: u64,
+    },
+    /// Costs of a read that are negative or not finite.
+    #[error("the costs of a read must be finite and not negative")]
+    CostsInvalid,
     /// A translation that leaves the representable index space.
     #[error("start {start} along axis {axis} cannot be moved by {offset}")]
     OffsetOutOfBounds {

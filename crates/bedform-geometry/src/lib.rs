@@ -9,6 +9,11 @@
 //! | [`linearize`] and others | shapes, C order |
 //! | [`Region`] | a half-open box |
 //! | [`BoxList`], [`CellBox`] | boxes of cells, as levels of refined meshes have them |
+//! | [`BoxIndex`], [`overlapping_pair`] | boxes by place: those in a region, and overlapping ones |
+//! | [`BoxOrder`] | the order of boxes on storage: given, along a curve, or by clusters |
+//! | [`CutBoxes`], [`PackedBoxes`] | boxes cut into smaller ones, and placed in a row of chunks |
+//! | [`BoxExtents`], [`StepCosts`] | the predicted cost of a read of boxes |
+//! | [`OrderChoice`], [`RegionSampler`] | the order that makes sampled reads cheapest |
 //! | [`AxisRange`], [`Positions`] | positions along one axis |
 //! | [`Selection`] | the elements that a read or write asks for |
 //! | [`ChunkGrid`] | the chunks of an array, and the parts of them that a selection touches |
@@ -19,6 +24,10 @@
 //! | [`RegionSet`] | the union of regions |
 #![forbid(unsafe_code)]
 
+mod box_index;
+mod box_layout;
+mod box_order;
+mod box_tiles;
 mod boxes;
 mod coverage;
 mod curve;
@@ -36,13 +45,20 @@ mod selection;
 mod shape;
 mod split;
 
+pub use box_index::{BoxIndex, overlapping_pair};
+pub use box_layout::{
+    BoxExtents, ChoiceOptions, CutBoxes, OrderChoice, PackedBoxes, RegionSampler, StepCosts,
+    StripedTargets, TargetSteps,
+};
+pub use box_order::BoxOrder;
 pub use boxes::{BoxList, CellBox};
 pub use coverage::RegionSet;
 pub use curve::{hilbert_index, hilbert_point, z_index, z_point};
 pub use error::GeometryError;
 pub use grid::ChunkGrid;
 pub use limits::{
-    CURVE_RANK_MAX, PLACED_CELLS_MAX, PLACED_READS_MAX, RANK_MAX, SEQUENCE_CELLS_MAX,
+    BOXES_MAX, CURVE_RANK_MAX, PLACED_CELLS_MAX, PLACED_READS_MAX, RANK_MAX, SEQUENCE_CELLS_MAX,
+    TARGETS_MAX,
 };
 pub use order::Order;
 pub use placement::{Spread, spread_placement};

@@ -16,3 +16,9 @@ pub const PLACED_CELLS_MAX: u64 = 1 << 20;
 /// The largest number of cells that all reads of a [`GridReaders`](crate::GridReaders) touch
 /// together.
 pub const PLACED_READS_MAX: u64 = 1 << 24;
+
+/// The largest number of boxes that an order, an index or a cut lists.
+pub const BOXES_MAX: usize = 1 << 26;
+
+/// The largest number of targets of a [`StripedTargets`](crate::StripedTargets).
+pub const TARGETS_MAX: u32 = 1 << 16;

@@ -1,6 +1,10 @@
 //! Compares the crate with simple models: sets of points, and loops over every element.
 
 #[cfg(test)]
+mod box_layouts;
+#[cfg(test)]
+mod box_orders;
+#[cfg(test)]
 mod coverage;
 #[cfg(test)]
 mod orders;

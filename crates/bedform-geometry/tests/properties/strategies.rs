@@ -1,7 +1,8 @@
 //! Random shapes, regions and selections, and their points for the simple models.
 
 use bedform_geometry::{
-    AxisRange, AxisSelection, Points, RANK_MAX, Region, Selection, delinearize, element_count,
+    AxisRange, AxisSelection, BoxList, Points, RANK_MAX, Region, Selection, delinearize,
+    element_count,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -142,4 +143,48 @@ pub(crate) fn spread<T: Clone>(short: &[T], places: &[usize], fill: T) -> Vec<T>
         long[place] = value.clone();
     }
     long
+}
+
+/// Up to 40 boxes of rank 1 to 3 near the origin, some long, some overlapping.
+pub(crate) fn boxes() -> impl Strategy<Value = BoxList> {
+    let axis = || (-20..20_i64, prop_oneof![8 => 1..=6_i64, 1 => 20..=60_i64]);
+    (1..=3_usize).prop_flat_map(move |rank| {
+        vec(vec(axis(), rank), 0..40).prop_map(move |boxes| box_list(rank, boxes))
+    })
+}
+
+/// Up to 40 boxes of rank 1 to 9 anywhere in index space, many of them at its ends.
+pub(crate) fn extreme_boxes() -> impl Strategy<Value = BoxList> {
+    let start = prop_oneof![
+        Just(i64::MIN),
+        Just(i64::MAX - 1),
+        (i64::MAX - 9)..i64::MAX,
+        -2..2_i64,
+        any::<i64>(),
+    ];
+    let axis = (start, prop_oneof![4 => 1..=3_i64, 1 => Just(1_i64 << 62), 1 => 1..=i64::MAX]);
+    (1..=9_usize).prop_flat_map(move |rank| {
+        vec(vec(axis.clone(), rank), 0..40).prop_map(move |boxes| box_list(rank, boxes))
+    })
+}
+
+/// Makes a list of boxes, each with a start and a length on each axis; leaves out boxes with too
+/// many cells.
+fn box_list(rank: usize, boxes: Vec<Vec<(i64, i64)>>) -> BoxList {
+    let mut list = BoxList::new(rank).unwrap();
+    for axes in boxes {
+        let start: Vec<i64> = axes.iter().map(|axis| axis.0.min(i64::MAX - 1)).collect();
+        let stop: Vec<i64> = axes.iter().map(|axis| axis.0.saturating_add(axis.1)).collect();
+        let _ = list.push(&start, &stop);
+    }
+    list
+}
+
+/// All cells of a box.
+pub(crate) fn cells_of_box(start: &[i64], stop: &[i64]) -> Vec<Vec<i64>> {
+    let shape: Vec<u64> = start.iter().zip(stop).map(|(a, b)| b.abs_diff(*a)).collect();
+    let add = |point: Vec<u64>| {
+        point.iter().zip(start).map(|(a, b)| b.checked_add_unsigned(*a).unwrap()).collect()
+    };
+    points_of_shape(&shape).into_iter().map(add).collect()
 }
