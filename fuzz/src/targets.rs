@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 
 use bedform_codec::{ChunkCodec, Scratch, text};
+use bedform_format::amr::{CellHeader, FabHeader, PlotfileHeader};
 use bedform_format::archive::ArchiveMap;
 use bedform_format::checksum::crc32c;
 use bedform_format::chunk_map::{ChunkMap, SourceVersion};
@@ -44,6 +45,9 @@ pub(crate) const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("shard", shard),
     ("codecs", codecs),
     ("netcdf_classic", netcdf_header),
+    ("plotfile", plotfile),
+    ("plotfile_level", plotfile_level),
+    ("plotfile_fab", plotfile_fab),
     ("hdf5", look_at_everything),
     ("chunk_map", chunk_map),
     ("log", log),
@@ -484,6 +488,39 @@ fn netcdf_header(data: &[u8]) {
     {
         map.check(&limits).expect("a header gives a map that holds");
     }
+}
+
+/// The `Header` of a plotfile.
+fn plotfile(data: &[u8]) {
+    let Ok(header) = PlotfileHeader::parse(data, &Limits::default()) else { return };
+    assert!(!header.levels.is_empty() && header.levels.len() == header.domains.len());
+    for (number, level) in header.levels.iter().enumerate() {
+        level.cell_header_path().expect("every level has a Cell_H");
+        let ratios = if number + 1 == header.levels.len() { 0 } else { header.rank() };
+        assert_eq!(level.refinement_ratio.len(), ratios);
+        assert_eq!(level.spacing.len(), header.rank());
+    }
+}
+
+/// The `Cell_H` of a level of a plotfile, with its tables.
+fn plotfile_level(data: &[u8]) {
+    let Ok(level) = CellHeader::parse(data, &Limits::default()) else { return };
+    assert!(!level.boxes.is_empty() && level.boxes.len() == level.locations.len());
+    assert!(level.locations.iter().all(|place| (place.file as usize) < level.files.len()));
+    assert_eq!(level.ghost_cells.len(), level.boxes.rank());
+    for component in [0, level.components / 2, level.components] {
+        let ranges = level.component_ranges(data, component);
+        assert!(ranges.is_none() || component < level.components);
+    }
+}
+
+/// The header of a FAB of a plotfile.
+fn plotfile_fab(data: &[u8]) {
+    let Ok(header) = FabHeader::parse(data, &Limits::default()) else { return };
+    assert!(header.header_bytes <= data.len() && data[header.header_bytes - 1] == b'\n');
+    let item_size = header.data_type.item_size().expect("numbers have a size") as u64;
+    assert_eq!(header.cells().cells() * item_size, header.component_bytes);
+    header.component_bytes.checked_mul(header.components).expect("the bytes can be counted");
 }
 
 fn chunk_map(data: &[u8]) {

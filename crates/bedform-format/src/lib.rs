@@ -16,6 +16,7 @@
 //! | [`json`] | a strict JSON parser, and the writer |
 //! | [`shard`] | the tail of a shard: index and stamp |
 //! | [`metadata`] | arrays and groups: Zarr v3 and v2 documents |
+//! | [`amr`] | the texts of AMReX plotfiles: levels, boxes, locations of FABs |
 //! | [`archive`] | many foreign files that are read as one store |
 //! | [`chunk_map`] | the extents of a foreign file's variables |
 //! | [`index`] | records of value indexes, which name blocks and source objects |
@@ -29,6 +30,7 @@
 //! | [`mod@trace`] | recorded reads, their selections, and the knowledge merged from them |
 //! | [`web_page`] | web pages in the place of data |
 
+pub mod amr;
 pub mod archive;
 pub mod base64;
 pub mod checksum;

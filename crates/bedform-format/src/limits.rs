@@ -40,6 +40,12 @@ pub struct Limits {
     pub hdf5_bytes_max: u64,
     /// Length of one set of references in bytes.
     pub references_bytes_max: u64,
+    /// Number of levels of a refined mesh.
+    pub mesh_levels_max: usize,
+    /// Number of components of a refined mesh.
+    pub mesh_components_max: u64,
+    /// Number of boxes of one level of a refined mesh.
+    pub mesh_boxes_max: u64,
     /// Number of objects that one read may have open at once.
     pub objects_open_max: usize,
 }
@@ -61,6 +67,9 @@ impl Default for Limits {
             type_depth_max: 32,
             hdf5_bytes_max: 4 << 30,
             references_bytes_max: 1 << 30,
+            mesh_levels_max: 64,
+            mesh_components_max: 64 << 10,
+            mesh_boxes_max: 16 << 20,
             objects_open_max: 1024,
         }
     }

@@ -15,7 +15,7 @@ pub const NAME_CHARS_MAX: usize = 300;
 const ELLIPSIS: &str = "...";
 
 /// Returns true for control characters, bidirectional controls, and invisible characters.
-fn is_hidden(character: char) -> bool {
+pub(crate) fn is_hidden(character: char) -> bool {
     character.is_control()
         || matches!(
             character,
