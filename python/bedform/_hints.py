@@ -131,6 +131,14 @@ def other_place(where: str) -> str | None:
     return None
 
 
+def only_a_mesh(where: str) -> str:
+    """Returns the message for a refined mesh where a store or file is expected."""
+    return (
+        f"{where} is a plotfile, a refined mesh: 'bedform info' describes it and bf.open reads "
+        "it; this works with stores and with NetCDF and HDF5 files"
+    )
+
+
 def virtual_variable(name: str) -> str:
     """Returns the message for a variable of VirtualiZarr, which has references for elements."""
     return (

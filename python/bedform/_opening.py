@@ -21,6 +21,7 @@ from bedform._errors import (
 from bedform._hints import (
     foreign_is_read,
     missing_place,
+    only_a_mesh,
     other_place,
     wrong_mode,
 )
@@ -143,7 +144,8 @@ def open(  # noqa: A001 - the name users expect
         ``"era5_*.nc"``, is opened as one store: see ``concat_dim``. A set of references is opened
         as a Zarr store: kerchunk's JSON, Parquet directory or dictionary, and a data set of
         VirtualiZarr. Icechunk is read from a read-only session, or from the directory of a
-        repository, at the newest commit of its branch ``main``.
+        repository, at the newest commit of its branch ``main``. A plotfile of AMReX is opened as
+        a refined mesh.
     mode
         ``"r"`` to read, ``"r+"`` to read and write.
     concat_dim
@@ -203,8 +205,8 @@ def open(  # noqa: A001 - the name users expect
 
     Returns
     -------
-    Store, ForeignStore or Array
-        An array if the path names an array rather than a group.
+    Store, ForeignStore, Array or RefinedMesh
+        An array if the path names an array rather than a group; a refined mesh for a plotfile.
 
     Raises
     ------
@@ -276,6 +278,12 @@ def open(  # noqa: A001 - the name users expect
     _refuse_storage_options(where, storage_options)
     if kind == "missing":
         raise NotFoundError(missing_place(where))
+    if kind == "plotfile":
+        if mode != "r":
+            raise ReadOnlyError(f"{where}: plotfiles are never written; mode 'r' reads them")
+        from bedform._mesh import open_mesh
+
+        return open_mesh(where, local)
     if kind in {"directory", "file"} and (known := other_place(where)) is not None:
         raise UnsupportedError(known)
     if not isinstance(allow_external, bool):
@@ -350,6 +358,8 @@ def _root_of(store: Store) -> Store | Array:
 def open_place(path: Any, mode: Literal["r", "r+"] = "r", **options: Any) -> Any:
     """Opens as :func:`open` does, but returns the store of a single array."""
     opened = open(path, mode, **options)
+    if getattr(opened, "kind", None) == "amr":
+        raise UnsupportedError(only_a_mesh(opened.path))
     return opened._store if isinstance(opened, Array) else opened
 
 

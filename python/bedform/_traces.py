@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bedform import _internal, _shown
 from bedform._errors import InvalidArgumentError, NotFoundError, UnsupportedError, engine_call
-from bedform._hints import missing_place, other_place
+from bedform._hints import missing_place, only_a_mesh, other_place
 from bedform._integers import budget_text
 from bedform._location import location
 from bedform._opening import references_in
@@ -167,6 +167,8 @@ def _check_can_be_watched(where: str) -> None:
         raise NotFoundError(missing_place(where))
     if references_in(where, kind) is not None:
         return
+    if kind == "plotfile":
+        raise UnsupportedError(only_a_mesh(where))
     if kind == "directory" or looks is not None:
         if (known := other_place(where)) is not None:
             raise UnsupportedError(known)

@@ -13,6 +13,7 @@ mod convert;
 mod error;
 mod foreign;
 mod index;
+mod mesh;
 mod optimize;
 mod patterns;
 mod progress;
@@ -51,6 +52,8 @@ mod _internal {
     use crate::foreign::{ForeignFile, current_replicas, place_kind};
     #[pymodule_export]
     use crate::index::{conditions, index, value_index};
+    #[pymodule_export]
+    use crate::mesh::EngineMesh;
     #[pymodule_export]
     use crate::optimize::{
         optimize, optimize_layouts, policy_state, replica_conditions, run_policy, set_policy, trust,

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 
 use bedform_codec::CodecError;
+use bedform_format::amr::AmrError;
 use bedform_format::json::JsonError;
 use bedform_format::metadata::MetadataError;
 use bedform_format::shown;
@@ -284,6 +285,17 @@ impl From<GeometryError> for Error {
                 ErrorKind::OutOfBounds
             }
             _ => ErrorKind::InvalidArgument,
+        };
+        Self::with(kind, error.to_string(), Some(Box::new(error)))
+    }
+}
+
+impl From<AmrError> for Error {
+    fn from(error: AmrError) -> Self {
+        let kind = match error {
+            AmrError::Unsupported { .. } => ErrorKind::Unsupported,
+            AmrError::Limit { .. } => ErrorKind::LimitExceeded,
+            _ => ErrorKind::Corrupt,
         };
         Self::with(kind, error.to_string(), Some(Box::new(error)))
     }

@@ -17,6 +17,7 @@
 //! | [`referencing`] | sets of references, made of the chunk maps of files |
 //! | [`convert`] | conversion of stores and files, and reorganization in place |
 //! | [`repack`] | layouts that other tools give to NetCDF-4 and HDF5 files |
+//! | [`mesh`] | refined meshes: levels of boxes, read as uniform arrays |
 //! | [`query`] | the elements of arrays at which a condition on their values holds |
 //! | [`replica`] | replicas: copies of arrays in layouts that fit the reads |
 //! | [`indexing`] | the construction of value indexes |
@@ -64,6 +65,7 @@ pub mod indexing;
 pub mod layout;
 pub mod log;
 mod memory;
+pub mod mesh;
 mod opening;
 pub mod optimize;
 mod options;

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .._errors import BedformError
+from .._mesh import MeshComponent, RefinedMesh, mesh_at
 from .._text import format_bytes, format_shape
 from .._traces import watch_state
 from ._output import (
@@ -52,6 +53,11 @@ def info(
 
     Example: [bold]bedform info era5.nc[/bold], then [bold]bedform info era5.nc t2m[/bold]
     """
+    mesh = mesh_at(path)
+    if mesh is not None:
+        component = None if array is None else mesh[array]
+        emit(mesh.info(), _render_mesh(mesh, component), as_json)
+        return
     with open_source(path, concat_dim, compat) as store:
         if array is None:
             facts = {**store.info(), **_watched(path)}
@@ -101,6 +107,30 @@ def _render_store(path: str, facts: dict[str, Any], arrays: dict[str, dict[str, 
     if facts.get("attributes"):
         parts += [Text(""), _render_facts("attributes", facts["attributes"])]
     return Group(*parts)
+
+
+def _render_mesh(mesh: RefinedMesh, component: MeshComponent | None) -> Group:
+    """Renders a refined mesh: its levels, and the components or one of them."""
+    lower, upper = mesh.bounds
+    reach = (
+        f"{name} {low:g} to {high:g}"
+        for name, low, high in zip(mesh.dims, lower, upper, strict=True)
+    )
+    facts = {
+        "format": "AMReX plotfile",
+        "time": mesh.time,
+        "domain": ", ".join(reach),
+        "dtype": str(mesh.dtype),
+        "components": ", ".join(mesh) if component is None else component.name,
+    }
+    table = Table(title=None, box=None, pad_edge=False, header_style="bold")
+    for column in ("level", "cells", "boxes", "cell size", "ratio to the next"):
+        table.add_column(column, justify="right")
+    for number, level in enumerate(mesh.info()["levels"]):
+        size = " x ".join(f"{length:g}" for length in level["spacing"])
+        ratio = " x ".join(map(str, level["ratio"])) or "-"
+        table.add_row(str(number), format_shape(level["shape"]), str(level["boxes"]), size, ratio)
+    return Group(_render_facts(mesh.path, facts), Text(""), table)
 
 
 def _show_order(paths: list[str]) -> str:

@@ -25,6 +25,8 @@ pub enum PlaceKind {
     ZarrV3,
     /// A Zarr v2 store.
     ZarrV2,
+    /// A plotfile of AMReX: a directory with a refined mesh.
+    Plotfile,
     /// A file whose header lists its variables, by the name of its format: `netcdf-classic-1`.
     WithHeader(&'static str),
     /// An HDF5 file, perhaps NetCDF-4.
@@ -71,11 +73,12 @@ const OTHERS: [(&[u8], &str); 13] = [
 
 impl PlaceKind {
     /// The name of the kind, the same in every door: `zarr-v3`, `zarr-v2`, `netcdf-classic-1`
-    /// (`-2`, `-5`), `hdf5`, `references`, `file`, `directory`, `missing`.
+    /// (`-2`, `-5`), `hdf5`, `plotfile`, `references`, `file`, `directory`, `missing`.
     pub fn name(&self) -> String {
         match self {
             Self::ZarrV3 => "zarr-v3".to_owned(),
             Self::ZarrV2 => "zarr-v2".to_owned(),
+            Self::Plotfile => "plotfile".to_owned(),
             Self::WithHeader(format) => (*format).to_owned(),
             Self::Hdf5 => "hdf5".to_owned(),
             Self::References => "references".to_owned(),
@@ -183,6 +186,9 @@ fn kind_of_place(storage: &dyn Storage) -> Result<PlaceKind> {
         if has(name)? {
             return Ok(PlaceKind::ZarrV2);
         }
+    }
+    if has("Header")? && has("Level_0/Cell_H")? {
+        return Ok(PlaceKind::Plotfile);
     }
     Ok(PlaceKind::Directory)
 }

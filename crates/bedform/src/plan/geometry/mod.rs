@@ -10,9 +10,11 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `boxes` | boxes in chunks with shapes of their own |
 //! | `table` | an orthogonal selection as a table for each axis |
 //! | `listed` | chunks of points and of unions, listed |
 
+mod boxes;
 mod listed;
 mod table;
 
@@ -20,6 +22,8 @@ use bedform_geometry::{
     AxisSelection, ChunkGrid, PlacedAxis, PlacedBox, Points, Positions, Selection, element_count,
 };
 
+use self::boxes::BoxCells;
+pub(crate) use self::boxes::ChunkBox;
 use self::listed::{ChunkLister, ListedCells, ListedPart, copy_of_points, part_of_points};
 use self::table::BoxTable;
 use crate::error::{Error, ErrorKind, Result};
@@ -44,6 +48,7 @@ pub(crate) struct Geometry {
 enum Cells {
     Product(BoxTable),
     Listed(ListedCells),
+    Boxes(BoxCells),
 }
 
 /// A part of a selection that fills a box of the result: the positions of its elements in that box,
@@ -202,6 +207,20 @@ impl Geometry {
         Ok(Self::of_cells(grid, per_object, cells, item_size, result_bytes))
     }
 
+    /// Makes the geometry of boxes in chunks with shapes of their own, which the copies know; those
+    /// of `layout` do not count. Together they fill a result of `result_bytes` bytes, and no
+    /// commits lie over them.
+    pub(crate) fn of_boxes(
+        grid: &ChunkGrid,
+        per_object: &[u64],
+        boxes: Vec<ChunkBox>,
+        item_size: usize,
+        result_bytes: u64,
+    ) -> Self {
+        let cells = Cells::Boxes(BoxCells::new(boxes));
+        Self::of_cells(grid, per_object, cells, item_size, result_bytes)
+    }
+
     /// Moves all elements by `elements` positions in a larger result.
     ///
     /// # Errors
@@ -212,6 +231,7 @@ impl Geometry {
         match &mut self.cells {
             Cells::Product(table) => table.move_by(bytes),
             Cells::Listed(cells) => cells.move_by(elements, bytes),
+            Cells::Boxes(cells) => cells.move_by(bytes),
         }
         Ok(self)
     }
@@ -231,6 +251,7 @@ impl Geometry {
         match &self.cells {
             Cells::Product(table) => table.cell_count(),
             Cells::Listed(cells) => cells.cell_count(),
+            Cells::Boxes(cells) => cells.cell_count(),
         }
     }
 
@@ -239,6 +260,7 @@ impl Geometry {
         match &self.cells {
             Cells::Product(table) => table.chunk_count(),
             Cells::Listed(cells) => cells.chunk_count(),
+            Cells::Boxes(cells) => cells.chunk_count(),
         }
     }
 
@@ -247,6 +269,7 @@ impl Geometry {
         match &self.cells {
             Cells::Product(table) => table.cell_coordinates(cell),
             Cells::Listed(cells) => cells.cell_coordinates(cell).to_vec(),
+            Cells::Boxes(cells) => vec![cells.object(cell)],
         }
     }
 
@@ -255,6 +278,7 @@ impl Geometry {
         match &self.cells {
             Cells::Product(table) => table.tasks(cell, &self.per_object),
             Cells::Listed(cells) => cells.tasks(cell),
+            Cells::Boxes(cells) => cells.tasks(cell),
         }
     }
 
@@ -263,6 +287,7 @@ impl Geometry {
         match &self.cells {
             Cells::Product(table) => table.chunk_coordinates(&table.pieces_of(cell, task.number)),
             Cells::Listed(cells) => cells.chunk(cell, task.number).coordinates.clone(),
+            Cells::Boxes(_) => vec![task.position],
         }
     }
 
@@ -279,6 +304,7 @@ impl Geometry {
             Cells::Product(table) => {
                 visit(table.copy(&table.pieces_of(cell, task.number), chunk_strides))
             }
+            Cells::Boxes(cells) => visit(cells.copy(cell, task.number).clone()),
             Cells::Listed(cells) => {
                 cells.chunk(cell, task.number).parts.iter().try_for_each(|part| match part {
                     ListedPart::Box { table, pieces } => {
@@ -305,6 +331,10 @@ impl Geometry {
     ) -> Result<()> {
         match &self.cells {
             Cells::Product(table) => visit(table.part(&table.pieces_of(cell, task.number))),
+            // Only covers take parts.
+            Cells::Boxes(_) => {
+                Err(Error::new(ErrorKind::Unsupported, "commits over boxes of a mesh"))
+            }
             Cells::Listed(cells) => {
                 cells.chunk(cell, task.number).parts.iter().try_for_each(|part| match part {
                     ListedPart::Box { table, pieces } => visit(cells.boxes[*table].part(pieces)),

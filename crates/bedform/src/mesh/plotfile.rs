@@ -1,0 +1,370 @@
+//! Plotfiles of AMReX: opening, and the elements of a level as a source.
+//!
+//! The FABs of one level lie in a few files. A FAB of version 1 begins with a header, whose length
+//! only the file says: the headers of the boxes that a read touches are read before it, once, and
+//! checked against the texts. A file that has changed since is refused.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bedform_codec::ChunkCodec;
+use bedform_format::amr::{CellHeader, FAB_HEADER_BYTES_MAX, FabHeader, PlotfileHeader};
+use bedform_format::metadata::FillValue;
+use bedform_format::shard::Extent;
+use bedform_format::{CodecChain, DataType, Endian, Limits, ObjectPath, Serializer};
+use bedform_geometry::{BoxList, ChunkGrid};
+use bedform_storage::{Mode, Object, Storage, Version};
+
+use super::CellRegion;
+use super::level::MeshLevel;
+use super::pieces::{LevelPieces, copy_of, pieces_of};
+use crate::error::{Error, ErrorKind, Result};
+use crate::opening::{check_local, storage_of, with_kept_profile};
+use crate::options::OpenOptions;
+use crate::plan::copy::CopyTarget;
+use crate::plan::geometry::{ChunkBox, Geometry};
+use crate::plan::opening::Need;
+use crate::plan::tuning::Tuning;
+use crate::run::deliver::Deliver;
+use crate::run::execute::execute;
+use crate::run::read_source::ReadSource;
+use crate::source::{
+    ChunkLocations, LocateChunk, Location, OpenCell, PendingCell, Source, StoredLayout,
+};
+
+const HEADER: &str = "Header";
+
+/// An opened plotfile.
+#[derive(Debug)]
+pub(super) struct Plotfile {
+    pub(super) name: String,
+    pub(super) components: Vec<String>,
+    pub(super) time: f64,
+    pub(super) lower: Vec<f64>,
+    pub(super) upper: Vec<f64>,
+    pub(super) data_type: DataType,
+    pub(super) levels: Vec<MeshLevel>,
+    stored: Vec<StoredLevel>,
+    storage: Arc<dyn Storage>,
+    tuning: Tuning,
+    limits: Limits,
+}
+
+/// The places of the elements of a level.
+#[derive(Debug)]
+struct StoredLevel {
+    text: CellHeader,
+    /// The path of each file.
+    files: Vec<ObjectPath>,
+    /// The boxes with their ghost cells, as they are stored, in cells of the text.
+    state: Mutex<FoundFabs>,
+}
+
+/// The FABs whose headers were read so far.
+#[derive(Debug, Default)]
+struct FoundFabs {
+    /// The place of the elements of each FAB whose header was read.
+    fabs: HashMap<usize, StoredFab>,
+    /// The version of each file in which headers were read.
+    versions: HashMap<u32, Version>,
+}
+
+/// The place of the elements of a FAB.
+#[derive(Debug, Clone, Copy)]
+struct StoredFab {
+    offset: u64,
+    component_bytes: u64,
+    data_type: DataType,
+    endian: Endian,
+}
+
+impl Plotfile {
+    pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
+        check_local(path)?;
+        let options = with_kept_profile(options, path, None);
+        let storage = storage_of(path, Mode::ReadOnly, &options)?;
+        let name = path.display().to_string();
+        let limits = options.limits.clone();
+        let opened = Self::open_in(storage, name.clone(), Tuning::with(&options), limits);
+        opened.map_err(|error| error.at(name))
+    }
+
+    fn open_in(
+        storage: Arc<dyn Storage>,
+        name: String,
+        tuning: Tuning,
+        limits: Limits,
+    ) -> Result<Self> {
+        let text = text_of(&*storage, &ObjectPath::parse(HEADER)?, &limits)?;
+        let header = PlotfileHeader::parse(&text, &limits)?;
+        let corner = header.domains.get(0).map(|domain| domain.start.to_vec()).unwrap_or_default();
+        let (mut levels, mut stored, mut scale) =
+            (Vec::new(), Vec::new(), vec![1_i64; header.rank()]);
+        for (number, level) in header.levels.iter().enumerate() {
+            let path = level.cell_header_path()?;
+            let open = || {
+                let text = text_of(&*storage, &path, &limits)?;
+                let text = CellHeader::parse(&text, &limits)?;
+                text.check(&header, number)?;
+                let files = text.files.iter().map(|file| level.data_path(file));
+                let files = files.collect::<std::result::Result<Vec<_>, _>>()?;
+                let first: Vec<i64> =
+                    corner.iter().zip(&scale).map(|(at, scale)| at * scale).collect();
+                let Some(domain) = header.domains.get(number).filter(|it| it.start == first) else {
+                    let text = "a domain whose lower corner is not that of the level before";
+                    return Err(Error::new(ErrorKind::Unsupported, text));
+                };
+                let boxes = moved(&text.boxes, &first)?;
+                let shape = (domain.shape().collect(), level.refinement_ratio.clone());
+                let made = MeshLevel::new(shape, level.spacing.clone(), level.step, boxes)?;
+                Ok((made, StoredLevel { text, files, state: Mutex::default() }))
+            };
+            let (made, text) = open().map_err(|error: Error| error.at(&path))?;
+            levels.push(made);
+            stored.push(text);
+            for (all, one) in scale.iter_mut().zip(&level.refinement_ratio) {
+                *all = all.saturating_mul(i64::from(*one));
+            }
+        }
+        let mut opened = Self {
+            name,
+            components: header.components,
+            time: header.time,
+            lower: header.lower,
+            upper: header.upper,
+            data_type: DataType::Float64,
+            levels,
+            stored,
+            storage,
+            tuning,
+            limits,
+        };
+        opened.data_type = opened.fab(0, 0)?.data_type;
+        Ok(opened)
+    }
+
+    /// Reads the cells of a component that lie in a region of its level.
+    ///
+    /// # Errors
+    /// As [`super::Mesh::pieces`].
+    pub(super) fn pieces(
+        &self,
+        component: usize,
+        level: usize,
+        region: &CellRegion,
+        bytes_max: u64,
+    ) -> Result<LevelPieces> {
+        let item = self.data_type.item_size().unwrap_or(8);
+        let (pieces, bytes) = pieces_of(&self.levels[level], region, item, bytes_max)?;
+        let stored = &self.stored[level];
+        let (mut boxes, mut extents, mut order) = (Vec::new(), HashMap::new(), Endian::NATIVE);
+        for piece in &pieces {
+            let fab = self.fab(level, piece.number)?;
+            if fab.data_type != self.data_type {
+                let text = "boxes of float32 and of float64 in one plotfile";
+                return Err(Error::new(ErrorKind::Unsupported, text).at(&self.name));
+            }
+            if !extents.is_empty() && fab.endian != order {
+                let text = "boxes of both byte orders in one level";
+                return Err(Error::new(ErrorKind::Unsupported, text).at(&self.name));
+            }
+            order = fab.endian;
+            let length = fab.component_bytes;
+            let before = length.saturating_mul(component as u64);
+            extents.insert(
+                piece.number as u64,
+                Extent { offset: fab.offset.saturating_add(before), length },
+            );
+            let mut cells = BoxList::new(region.start.len())?;
+            self.push_stored(level, piece.number, &mut cells)?;
+            let Some(cells) = cells.get(0) else { continue };
+            let location = stored.text.locations[piece.number];
+            let copy = copy_of(piece, cells, item);
+            boxes.push(ChunkBox {
+                object: u64::from(location.file),
+                position: piece.number as u64,
+                copy,
+            });
+        }
+        // Chunks of one element stand for the boxes, whose shapes the copies know.
+        let count = (self.levels[level].boxes.len() as u64).max(1);
+        let grid = ChunkGrid::new(vec![count], vec![1])?;
+        let chain =
+            CodecChain { transpose: None, serializer: Serializer::Bytes(order), bytes: Vec::new() };
+        let layout = StoredLayout {
+            per_object: vec![count],
+            codec: ChunkCodec::new(&chain, self.data_type, &[1]),
+            item_size: item,
+            fill: FillValue::Bytes(vec![0; item]),
+            grid,
+        };
+        let geometry = Geometry::of_boxes(&layout.grid, &layout.per_object, boxes, item, bytes);
+        let source = LevelSource { plotfile: self, level, table: Arc::new(BoxPlaces(extents)) };
+        let mut data = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
+        let read = ReadSource::settled(&source, &layout, &self.tuning);
+        read.with_plan(&geometry, |plan| {
+            execute(plan, Deliver::Buffer(CopyTarget::new(&mut data)))
+        })
+        .map_err(|error| error.at(&self.name))?;
+        Ok(LevelPieces { level, pieces, data })
+    }
+
+    /// Adds the cells that the FAB of a box has, counted from the lower corner of the domain.
+    fn push_stored(&self, level: usize, number: usize, list: &mut BoxList) -> Result<()> {
+        let Some(cells) = self.levels[level].boxes.get(number) else { return Ok(()) };
+        let ghosts = &self.stored[level].text.ghost_cells;
+        let start: Vec<i64> =
+            cells.start.iter().zip(ghosts).map(|(at, ghosts)| at - i64::from(*ghosts)).collect();
+        let stop: Vec<i64> =
+            cells.stop.iter().zip(ghosts).map(|(at, ghosts)| at + i64::from(*ghosts)).collect();
+        Ok(list.push(&start, &stop)?)
+    }
+
+    /// Returns the place of a FAB's elements, and reads its header the first time.
+    fn fab(&self, level: usize, number: usize) -> Result<StoredFab> {
+        let stored = &self.stored[level];
+        if let Some(known) = stored.state().fabs.get(&number) {
+            return Ok(*known);
+        }
+        let location = stored.text.locations[number];
+        let path = &stored.files[location.file as usize];
+        let object = self.storage.open(path)?;
+        let found = self.fab_in(level, number, &*object);
+        let found = found.map_err(|error| error.at(format!("{path}, box {number}")))?;
+        let mut state = stored.state();
+        let version = object.version().clone();
+        if *state.versions.entry(location.file).or_insert_with(|| version.clone()) != version {
+            return Err(changed(path));
+        }
+        state.fabs.insert(number, found);
+        Ok(found)
+    }
+
+    fn fab_in(&self, level: usize, number: usize, object: &dyn Object) -> Result<StoredFab> {
+        let text = &self.stored[level].text;
+        let (location, size) = (text.locations[number], object.version().size);
+        let left = size.saturating_sub(location.offset);
+        let mut cells = BoxList::new(self.lower.len())?;
+        self.push_stored(level, number, &mut cells)?;
+        let count = cells.get(0).map_or(0, bedform_geometry::CellBox::cells);
+        let found = match text.descriptor {
+            Some(descriptor) => {
+                let item = descriptor.data_type.item_size().unwrap_or(8) as u64;
+                StoredFab {
+                    offset: location.offset,
+                    component_bytes: count.saturating_mul(item),
+                    data_type: descriptor.data_type,
+                    endian: descriptor.endian,
+                }
+            }
+            None => {
+                let bytes = usize::try_from(left).unwrap_or(usize::MAX).min(FAB_HEADER_BYTES_MAX);
+                let mut front = vec![0; bytes];
+                object.read(location.offset, &mut front)?;
+                let header = FabHeader::parse(&front, &self.limits)?;
+                header.check(text, number)?;
+                StoredFab {
+                    offset: location.offset.saturating_add(header.header_bytes as u64),
+                    component_bytes: header.component_bytes,
+                    data_type: header.data_type,
+                    endian: header.endian,
+                }
+            }
+        };
+        let bytes = found.component_bytes.saturating_mul(text.components);
+        if found.offset.saturating_add(bytes) > size {
+            return Err(Error::corrupt("FAB", "its elements lie outside of the file"));
+        }
+        Ok(found)
+    }
+}
+
+impl StoredLevel {
+    fn state(&self) -> MutexGuard<'_, FoundFabs> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns boxes in cells that are counted from the lower corner of the domain.
+fn moved(boxes: &BoxList, corner: &[i64]) -> Result<BoxList> {
+    let mut found = BoxList::new(boxes.rank())?;
+    let shift = |bounds: &[i64]| -> Vec<i64> {
+        bounds.iter().zip(corner).map(|(at, from)| at.saturating_sub(*from)).collect()
+    };
+    for one in boxes.iter() {
+        found.push(&shift(one.start), &shift(one.stop))?;
+    }
+    Ok(found)
+}
+
+fn text_of(storage: &dyn Storage, path: &ObjectPath, limits: &Limits) -> Result<Vec<u8>> {
+    let object = storage.open(path)?;
+    let size = object.version().size;
+    if size > limits.index_bytes_max {
+        let text = format!("{path} has {size} bytes, over the limit of {}", limits.index_bytes_max);
+        return Err(Error::new(ErrorKind::LimitExceeded, text));
+    }
+    let mut text = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
+    object.read(0, &mut text)?;
+    Ok(text)
+}
+
+fn changed(path: &ObjectPath) -> Error {
+    let text = format!("{path} has changed since it was opened: open the plotfile again");
+    Error::new(ErrorKind::Conflict, text)
+}
+
+/// A component of a level as a source: each file is an object, each box a chunk.
+struct LevelSource<'a> {
+    plotfile: &'a Plotfile,
+    level: usize,
+    table: Arc<BoxPlaces>,
+}
+
+/// The place of each box that a read touches.
+#[derive(Debug)]
+struct BoxPlaces(HashMap<u64, Extent>);
+
+impl LocateChunk for BoxPlaces {
+    fn locate(&self, position: u64) -> Option<Location> {
+        self.0.get(&position).copied().map(Location::of)
+    }
+}
+
+impl Source for LevelSource<'_> {
+    fn open(
+        &self,
+        coordinates: &[u64],
+        _: Need,
+        _: Option<PendingCell>,
+        _: &dyn Fn(),
+    ) -> Result<Option<OpenCell>> {
+        let stored = &self.plotfile.stored[self.level];
+        let file = u32::try_from(coordinates[0]).unwrap_or(u32::MAX);
+        let path = &stored.files[file as usize];
+        let object = self.plotfile.storage.open(path)?;
+        if stored.state().versions.get(&file) != Some(object.version()) {
+            return Err(changed(path));
+        }
+        Ok(Some(OpenCell {
+            object: object.into(),
+            locations: ChunkLocations::Table(self.table.clone()),
+            contained: 0,
+            index_requests: 0,
+            index_bytes: 0,
+        }))
+    }
+
+    fn object_name(&self, coordinates: &[u64]) -> String {
+        let files = &self.plotfile.stored[self.level].files;
+        usize::try_from(coordinates[0])
+            .ok()
+            .and_then(|file| files.get(file))
+            .map_or_else(String::new, ToString::to_string)
+    }
+
+    fn place_name(&self) -> String {
+        self.plotfile.name.clone()
+    }
+}

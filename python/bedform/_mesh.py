@@ -1,0 +1,369 @@
+"""Refined meshes: levels of boxes, read as uniform arrays."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex
+
+import numpy as np
+
+from bedform import _internal
+from bedform._errors import (
+    InvalidArgumentError,
+    InvalidSelectionError,
+    LimitExceededError,
+    NotFoundError,
+    OutOfBoundsError,
+    engine_call,
+)
+from bedform._integers import byte_count
+from bedform._remote import is_url
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+AXES = ("x", "y", "z")
+
+
+class MeshPiece(NamedTuple):
+    """The cells of one box of a level that lie in a region.
+
+    ``start`` is the first cell, in cells of ``level``; ``data`` has an axis for each of x, y, z;
+    ``covered`` is True for cells that a finer level of the read has, too.
+    """
+
+    level: int
+    start: tuple[int, ...]
+    data: np.ndarray[Any, Any]
+    covered: npt.NDArray[np.bool_]
+
+
+class RefinedMesh:
+    """A refined mesh: levels of boxes, each finer than the one before.
+
+    ``bf.open`` returns it for a plotfile of AMReX. Axes are x, y, z. Cells are counted from the
+    lower corner of the domain. The texts of the plotfile are read at once, elements when they are
+    asked for.
+
+    Examples
+    --------
+    >>> import bedform as bf
+    >>> from bedform._mesh_example import plotfile
+    >>> mesh = bf.open(plotfile())
+    >>> mesh.levels, list(mesh), mesh.boxes(1).tolist()
+    (2, ['density'], [[[2, 2], [6, 6]]])
+    >>> mesh["density"].read(level=0).shape
+    (4, 4)
+    """
+
+    kind = "amr"
+
+    def __init__(self, inner: _internal.EngineMesh, where: str) -> None:
+        self._inner = inner
+        self._where = where
+        self._facts: dict[str, Any] = json.loads(inner.facts())
+
+    @property
+    def path(self) -> str:
+        """The path of the plotfile."""
+        return self._where
+
+    @property
+    def levels(self) -> int:
+        """The number of levels; level 0 is the coarsest."""
+        return len(self._facts["levels"])
+
+    @property
+    def time(self) -> float:
+        """The time of the simulation."""
+        return float(self._facts["time"])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the elements."""
+        name: str = self._facts["dtype"]
+        return np.dtype(name)
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The names of the axes."""
+        return AXES[: len(self._facts["lower"])]
+
+    @property
+    def bounds(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """The lower and the upper corner of the domain, in the units of the simulation."""
+        return tuple(self._facts["lower"]), tuple(self._facts["upper"])
+
+    def boxes(self, level: int) -> npt.NDArray[np.int64]:
+        """Return start and stop of each box of a level, of shape ``(n, 2, dim)``, in its cells."""
+        self._level(level)
+        bounds = np.frombuffer(self._inner.boxes(level), "i8")
+        return bounds.reshape(-1, 2, len(self.dims)).copy()
+
+    def domain(self, level: int) -> npt.NDArray[np.int64]:
+        """Return start and stop of the domain, of shape ``(2, dim)``, in cells of a level."""
+        shape = self._level(level)["shape"]
+        return np.array([[0] * len(shape), shape], "i8")
+
+    def ratio(self, level: int) -> tuple[int, ...]:
+        """Return how many cells of the next level a cell of a level has along each axis.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no next level.
+        """
+        found = self._level(level)["ratio"]
+        if not found:
+            raise InvalidArgumentError(f"{self._where}: level {level} is the finest one")
+        return tuple(found)
+
+    def spacing(self, level: int) -> tuple[float, ...]:
+        """Return the size of a cell of a level along each axis, in the units of the simulation."""
+        return tuple(self._level(level)["spacing"])
+
+    def info(self) -> dict[str, Any]:
+        """Return what is known of the mesh, without elements."""
+        return {"kind": self.kind, "format": "amrex-plotfile", **self._facts}
+
+    def close(self) -> None:
+        """Do nothing: no file stays open between reads."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._facts["components"])
+
+    def __len__(self) -> int:
+        return len(self._facts["components"])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._facts["components"]
+
+    def keys(self) -> list[str]:
+        """Return the names of the components."""
+        return list(self)
+
+    def __getitem__(self, name: str) -> MeshComponent:
+        if name not in self:
+            near = _near(str(name), list(self))
+            raise NotFoundError(f"{self._where}: no component {name!r}{near}")
+        return MeshComponent(self, name)
+
+    def __repr__(self) -> str:
+        finest = self._facts["levels"][-1]["shape"]
+        shape = " x ".join(map(str, finest))
+        return (
+            f"<bedform.RefinedMesh {self._where}: {self.levels} levels, {shape} cells at the "
+            f"finest, {len(self)} components>"
+        )
+
+    def _level(self, level: int) -> dict[str, Any]:
+        levels: list[dict[str, Any]] = self._facts["levels"]
+        if not 0 <= level < len(levels):
+            raise InvalidArgumentError(
+                f"{self._where}: level {level!r}; its levels are 0 to {len(levels) - 1}"
+            )
+        return levels[level]
+
+
+class MeshComponent:
+    """A component of a refined mesh."""
+
+    def __init__(self, mesh: RefinedMesh, name: str) -> None:
+        self.mesh = mesh
+        self.name = name
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the elements."""
+        return self.mesh.dtype
+
+    def read(
+        self,
+        region: Any = ...,
+        *,
+        level: int,
+        fill: float = np.nan,
+        max_bytes: int | str = "4 GiB",
+    ) -> np.ndarray[Any, Any]:
+        """Read a region as a uniform array in cells of a level.
+
+        Each cell has the element of the finest level up to ``level`` that has it; elements of
+        coarser levels are repeated.
+
+        Parameters
+        ----------
+        region
+            Numbers and slices with step 1, as of ``np.s_``, in cells of ``level``; a number drops
+            its axis. The default is the domain.
+        level
+            The level, 0 for the coarsest.
+        fill
+            The element where no level has a cell.
+        max_bytes
+            Limit of the result, as a number or a text such as ``"512 MiB"``.
+
+        Raises
+        ------
+        LimitExceededError
+            The result has more bytes than ``max_bytes``.
+        OutOfBoundsError
+            The region leaves the domain.
+        ConflictError
+            A file has changed since the mesh was opened.
+        """
+        start, stop, dropped = self._region(region, level)
+        shape = [to - at for at, to in zip(start, stop, strict=True)]
+        most = byte_count(max_bytes, "max_bytes")
+        size = self.dtype.itemsize * int(np.prod(shape, dtype=object))
+        if size > most:
+            raise LimitExceededError(
+                f"{self.mesh.path}/{self.name}: {' x '.join(map(str, shape))} cells of level "
+                f"{level} take {size} bytes, over max_bytes={max_bytes!r}: read a smaller region, "
+                "or a coarser level"
+            )
+        found = np.empty(shape, self.dtype)
+        element = np.array(fill, self.dtype).tobytes()
+        if found.size:
+            read = engine_call(self.mesh._inner.read, self.mesh.path)
+            read(self.name, (start, stop), level, element, found)
+        return found[tuple(0 if drops else slice(None) for drops in dropped)]
+
+    def pieces(
+        self, region: Any = ..., *, level: int, max_bytes: int | str = "4 GiB"
+    ) -> Iterator[MeshPiece]:
+        """Return the cells of each level up to ``level`` that lie in a region, box by box.
+
+        Every cell comes once. ``region`` is in cells of ``level``, as in :meth:`read`; the cells of
+        coarser levels are those with a part in it.
+        """
+        start, stop, _ = self._region(region, level)
+        most = byte_count(max_bytes, "max_bytes")
+        found = engine_call(self.mesh._inner.pieces, self.mesh.path)(
+            self.name, (start, stop), level, most
+        )
+        for number, (pieces, data) in enumerate(found):
+            for first, shape, place in pieces:
+                count = int(np.prod(shape))
+                values = np.frombuffer(data, self.dtype, count, place).reshape(shape)
+                covered = self._covered(number, first, shape, level)
+                yield MeshPiece(number, tuple(first), values, covered)
+
+    def slice(
+        self, *, axis: SupportsIndex | str, at: float, level: int, fill: float = np.nan
+    ) -> np.ndarray[Any, Any]:
+        """Read the plane of cells at a coordinate along one axis.
+
+        Parameters
+        ----------
+        axis
+            The axis that the plane is normal to, as a number or a name.
+        at
+            A coordinate in the units of the simulation, within the domain.
+        level, fill
+            As in :meth:`read`.
+        """
+        dims = self.mesh.dims
+        if isinstance(axis, str):
+            if axis not in dims:
+                raise InvalidArgumentError(f"axis={axis!r}: the axes are {', '.join(dims)}")
+            number = dims.index(axis)
+        else:
+            number = axis.__index__()
+            if not 0 <= number < len(dims):
+                raise InvalidArgumentError(f"axis={number}: the mesh has {len(dims)} axes")
+        lower, upper = self.mesh.bounds
+        if not lower[number] <= at <= upper[number]:
+            raise OutOfBoundsError(
+                f"{dims[number]}={at}: the domain reaches from {lower[number]} to {upper[number]}"
+            )
+        cells = int(self.mesh.domain(level)[1, number])
+        cell = min(int((at - lower[number]) / self.mesh.spacing(level)[number]), cells - 1)
+        region = [slice(None)] * len(dims)
+        return self.read((*region[:number], cell, *region[number + 1 :]), level=level, fill=fill)
+
+    def __repr__(self) -> str:
+        return f"<bedform.MeshComponent {self.name!r} of {self.mesh.path}>"
+
+    def _region(self, region: Any, level: int) -> tuple[list[int], list[int], list[bool]]:
+        """Returns the first cells, those after the last, and whether an axis is dropped."""
+        shape = self.mesh._level(level)["shape"]
+        given = region if isinstance(region, tuple) else (region,)
+        if sum(part is ... for part in given) > 1:
+            raise InvalidSelectionError("a region has at most one '...'")
+        if ... in given:
+            at = given.index(...)
+            missing = max(len(shape) - len(given) + 1, 0)
+            given = (*given[:at], *[slice(None)] * missing, *given[at + 1 :])
+        if len(given) > len(shape):
+            raise InvalidSelectionError(
+                f"a region of {len(given)} axes: {self.mesh.path} has {len(shape)}"
+            )
+        given = (*given, *[slice(None)] * (len(shape) - len(given)))
+        start, stop, dropped = [], [], []
+        for axis, (part, length) in enumerate(zip(given, shape, strict=True)):
+            if isinstance(part, slice):
+                first, end, step = part.indices(length)
+                if step != 1:
+                    raise InvalidSelectionError(f"step {step}: regions of a mesh have step 1")
+                start.append(first)
+                stop.append(max(first, end))
+            elif isinstance(part, SupportsIndex):
+                number = part.__index__()
+                if not -length <= number < length:
+                    raise OutOfBoundsError(
+                        f"cell {number} along {self.mesh.dims[axis]}, which has {length} on level "
+                        f"{level}"
+                    )
+                start.append(number % length)
+                stop.append(number % length + 1)
+            else:
+                raise InvalidSelectionError(f"{part!r}: a region has numbers and slices")
+            dropped.append(not isinstance(part, slice))
+        return start, stop, dropped
+
+    def _covered(
+        self, level: int, first: list[int], shape: list[int], finest: int
+    ) -> npt.NDArray[np.bool_]:
+        """Returns for each cell of a piece whether the next level has all of it."""
+        covered = np.zeros(shape, bool)
+        if level >= finest:
+            return covered
+        ratio = np.array(self.mesh.ratio(level))
+        boxes = self.mesh.boxes(level + 1)
+        start = np.maximum(-(-boxes[:, 0] // ratio), first)
+        stop = np.minimum(boxes[:, 1] // ratio, np.add(first, shape))
+        for low, high in zip(start - first, stop - first, strict=True):
+            if (low < high).all():
+                covered[tuple(map(slice, low, high))] = True
+        return covered
+
+
+def _near(name: str, names: list[str]) -> str:
+    import difflib
+
+    found = difflib.get_close_matches(name, names, 3)
+    return f"; near ones: {', '.join(map(repr, found))}" if found else f"; it has {len(names)}"
+
+
+def mesh_at(path: str) -> RefinedMesh | None:
+    """Opens the plotfile at a path; returns None for anything else."""
+    if is_url(path) or not os.path.isdir(path):  # noqa: PTH112 - a text, perhaps not a path
+        return None
+    if engine_call(_internal.place_kind, path)(path)[0] != "plotfile":
+        return None
+    return open_mesh(path, {})
+
+
+def open_mesh(where: str, options: dict[str, Any]) -> RefinedMesh:
+    """Opens the plotfile at a path."""
+    opened = engine_call(_internal.EngineMesh.open, where)(where, json.dumps(options))
+    return RefinedMesh(opened, where)

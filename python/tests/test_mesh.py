@@ -1,0 +1,207 @@
+"""Plotfiles are read as uniform arrays and box by box, as a naive reader reads them."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from plotfiles import any_mesh, uniform, write
+
+import bedform as bf
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SEEDS = range(40)
+
+
+def any_region(chance: random.Random, shape: list[int]) -> tuple[slice, ...]:
+    """Returns a region of a domain, sometimes an empty one."""
+    bounds = [sorted(chance.choices(range(length + 1), k=2)) for length in shape]
+    return tuple(slice(*pair) for pair in bounds)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_regions_of_any_mesh_have_the_finest_elements(seed: int, tmp_path: Path) -> None:
+    mesh, chance = any_mesh(seed), random.Random(seed)
+    opened = bf.open(write(mesh, tmp_path / "plt"))
+    assert (opened.kind, opened.levels, opened.time) == ("amr", len(mesh.levels), 0.25)
+    assert list(opened) == mesh.names
+    for level, kept in enumerate(mesh.levels):
+        assert opened.boxes(level).tolist() == [[start, stop] for start, stop in kept.boxes]
+        assert opened.domain(level).tolist() == [[0] * len(kept.shape), kept.shape]
+        for number, name in enumerate(mesh.names):
+            expected = uniform(mesh, number, level, -1)
+            found = opened[name].read(level=level, fill=-1)
+            assert found.dtype == expected.dtype
+            np.testing.assert_array_equal(found, expected)
+            for _ in range(5):
+                region = any_region(chance, kept.shape)
+                part = opened[name].read(region, level=level, fill=-1)
+                np.testing.assert_array_equal(part, expected[region])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_pieces_have_every_cell_of_a_region_once(seed: int, tmp_path: Path) -> None:
+    mesh, chance = any_mesh(seed), random.Random(seed)
+    opened = bf.open(write(mesh, tmp_path / "plt"))
+    finest = len(mesh.levels) - 1
+    for region in (any_region(chance, mesh.levels[finest].shape), (...,)):
+        seen = [np.zeros(level.shape, int) for level in mesh.levels]
+        for piece in opened[mesh.names[-1]].pieces(region, level=finest):
+            at = tuple(
+                slice(first, first + length)
+                for first, length in zip(piece.start, piece.data.shape, strict=True)
+            )
+            seen[piece.level][at] += 1
+            exact = [uniform_of_level(mesh, -1, piece.level)[at]]
+            np.testing.assert_array_equal(piece.data, exact[0])
+            if piece.level < finest:
+                finer = has_cells(mesh, piece.level + 1)
+                covered = all_of(finer, mesh.levels[piece.level].ratio)[at]
+                np.testing.assert_array_equal(piece.covered, covered)
+            else:
+                assert not piece.covered.any()
+        assert max(one.max() for one in seen) <= 1
+        if region == (...,):
+            for level, one in enumerate(seen):
+                np.testing.assert_array_equal(one, has_cells(mesh, level))
+
+
+def has_cells(mesh: Any, level: int) -> np.ndarray[Any, Any]:
+    found = np.zeros(mesh.levels[level].shape, int)
+    for start, stop in mesh.levels[level].boxes:
+        found[tuple(map(slice, start, stop))] = 1
+    return found
+
+
+def all_of(finer: np.ndarray[Any, Any], ratio: list[int]) -> np.ndarray[Any, Any]:
+    """Returns for each coarse cell whether all of its finer cells are there."""
+    for axis, by in enumerate(ratio):
+        shape = [*finer.shape[:axis], -1, by, *finer.shape[axis + 1 :]]
+        finer = finer.reshape(shape).min(axis + 1)
+    return finer.astype(bool)
+
+
+def uniform_of_level(mesh: Any, component: int, level: int) -> np.ndarray[Any, Any]:
+    """Returns the elements of one level alone."""
+    found = np.full(mesh.levels[level].shape, np.nan, np.dtype(mesh.dtype).newbyteorder("="))
+    kept = mesh.levels[level]
+    for (start, stop), values in zip(kept.boxes, kept.values, strict=True):
+        found[tuple(map(slice, start, stop))] = values[component]
+    return found
+
+
+@pytest.fixture
+def plotfile(tmp_path: Path) -> Path:
+    """A mesh of two levels in two axes."""
+    return write(any_mesh(first_seed(rank=2, levels=2)), tmp_path / "plt")
+
+
+def first_seed(rank: int, levels: int) -> int:
+    found = (any_mesh(seed) for seed in range(500))
+    return next(
+        seed
+        for seed, mesh in enumerate(found)
+        if len(mesh.corner) == rank and len(mesh.levels) == levels and mesh.version == 1
+    )
+
+
+def test_numbers_drop_axes_and_planes_are_found_by_coordinates(plotfile: Path) -> None:
+    component = bf.open(plotfile)["density"]
+    whole = component.read(level=1)
+    np.testing.assert_array_equal(component.read(np.s_[2, 1:3], level=1), whole[2, 1:3])
+    np.testing.assert_array_equal(component.read(np.s_[..., -1], level=1), whole[:, -1])
+    width = 1 / whole.shape[1]
+    for at, cell in ((0, 0), (1.5 * width, 1), (1, -1)):
+        np.testing.assert_array_equal(component.slice(axis="y", at=at, level=1), whole[:, cell])
+        np.testing.assert_array_equal(component.slice(axis=1, at=at, level=1), whole[:, cell])
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "said"),
+    [
+        (lambda mesh: mesh["densty"], bf.NotFoundError, "near ones: 'density'"),
+        (lambda mesh: mesh.boxes(2), bf.InvalidArgumentError, "its levels are 0 to 1"),
+        (lambda mesh: mesh.ratio(1), bf.InvalidArgumentError, "level 1 is the finest one"),
+        (lambda mesh: mesh["density"].read(level=-1), bf.InvalidArgumentError, "level -1"),
+        (
+            lambda mesh: mesh["density"].read(np.s_[::2], level=0),
+            bf.InvalidSelectionError,
+            "regions of a mesh have step 1",
+        ),
+        (lambda mesh: mesh["density"].read(99, level=0), bf.OutOfBoundsError, "cell 99 along x"),
+        (
+            lambda mesh: mesh["density"].read(np.s_[:, :, :], level=0),
+            bf.InvalidSelectionError,
+            "a region of 3 axes",
+        ),
+        (
+            lambda mesh: mesh["density"].read(level=1, max_bytes=9),
+            bf.LimitExceededError,
+            "over max_bytes=9",
+        ),
+        (
+            lambda mesh: mesh["density"].slice(axis="z", at=0, level=0),
+            bf.InvalidArgumentError,
+            "the axes are x, y",
+        ),
+        (
+            lambda mesh: mesh["density"].slice(axis="x", at=1.5, level=0),
+            bf.OutOfBoundsError,
+            "the domain reaches from 0.0 to 1.0",
+        ),
+    ],
+)
+def test_what_a_mesh_does_not_have_is_a_clear_error(
+    call: Any, error: type[Exception], said: str, plotfile: Path
+) -> None:
+    with pytest.raises(error, match=said):
+        call(bf.open(plotfile))
+
+
+def test_files_that_are_gone_cut_or_changed_are_errors(plotfile: Path, tmp_path: Path) -> None:
+    data = min((plotfile / "Level_0").glob("Cell_D_*"))
+    opened = bf.open(plotfile)
+    expected = opened["density"].read(level=0)
+    content = data.read_bytes()
+    data.write_bytes(content[:-9] + b"!" * 9)
+    with pytest.raises(bf.ConflictError, match="has changed since it was opened"):
+        opened["density"].read(level=0)
+    data.write_bytes(content[:-9])
+    with pytest.raises(bf.CorruptError, match="lie outside of the file"):
+        for component in (mesh := bf.open(plotfile)):
+            mesh[component].read(level=0)
+    data.write_bytes(content)
+    np.testing.assert_array_equal(bf.open(plotfile)["density"].read(level=0), expected)
+    shutil.rmtree(plotfile / "Level_1")
+    with pytest.raises(bf.NotFoundError, match="Level_1/Cell_H"):
+        bf.open(plotfile)
+    with pytest.raises(bf.ReadOnlyError, match="plotfiles are never written"):
+        bf.open(plotfile, "r+")
+
+
+def test_a_damaged_text_is_an_error_or_reads_the_same_elements(
+    plotfile: Path, tmp_path: Path
+) -> None:
+    """Bytes of the texts and of the headers in the data change one at a time."""
+    chance = random.Random(3)
+    expected = bf.open(plotfile)["density"].read(level=1)
+    files = [plotfile / "Header", *plotfile.glob("Level_*/Cell_H")]
+    read = 0
+    for _ in range(300):
+        file = chance.choice(files)
+        content = bytearray(file.read_bytes())
+        good = bytes(content)
+        content[chance.randrange(len(content))] = chance.choice(b"0123456789 ,()-.e\nXyz")
+        file.write_bytes(content)
+        try:
+            found = bf.open(plotfile)["density"].read(level=1)
+            read += found.shape == expected.shape
+        except bf.BedformError as error:
+            assert "\n" not in str(error)
+        file.write_bytes(good)
+    assert read > 10
