@@ -57,7 +57,6 @@ struct StoredLevel {
     text: CellHeader,
     /// The path of each file.
     files: Vec<ObjectPath>,
-    /// The boxes with their ghost cells, as they are stored, in cells of the text.
     state: Mutex<FoundFabs>,
 }
 
@@ -140,7 +139,8 @@ impl Plotfile {
             tuning,
             limits,
         };
-        opened.data_type = opened.fab(0, 0)?.data_type;
+        let first = opened.fabs(0, &[0])?;
+        opened.data_type = first.first().map_or(DataType::Float64, |fab| fab.data_type);
         Ok(opened)
     }
 
@@ -159,8 +159,8 @@ impl Plotfile {
         let (pieces, bytes) = pieces_of(&self.levels[level], region, item, bytes_max)?;
         let stored = &self.stored[level];
         let (mut boxes, mut extents, mut order) = (Vec::new(), HashMap::new(), Endian::NATIVE);
-        for piece in &pieces {
-            let fab = self.fab(level, piece.number)?;
+        let numbers: Vec<usize> = pieces.iter().map(|piece| piece.number).collect();
+        for (piece, fab) in pieces.iter().zip(self.fabs(level, &numbers)?) {
             if fab.data_type != self.data_type {
                 let text = "boxes of float32 and of float64 in one plotfile";
                 return Err(Error::new(ErrorKind::Unsupported, text).at(&self.name));
@@ -221,24 +221,34 @@ impl Plotfile {
         Ok(list.push(&start, &stop)?)
     }
 
-    /// Returns the place of a FAB's elements, and reads its header the first time.
-    fn fab(&self, level: usize, number: usize) -> Result<StoredFab> {
+    /// Returns the places of the elements of boxes of a level. Reads headers the first time, file by
+    /// file.
+    fn fabs(&self, level: usize, boxes: &[usize]) -> Result<Vec<StoredFab>> {
         let stored = &self.stored[level];
-        if let Some(known) = stored.state().fabs.get(&number) {
-            return Ok(*known);
+        let mut unknown = stored.unknown(boxes);
+        unknown.sort_by_key(|number| {
+            let location = stored.text.locations[*number];
+            (location.file, location.offset)
+        });
+        let file_of = |number: &usize| stored.text.locations[*number].file;
+        for of_file in unknown.chunk_by(|one, other| file_of(one) == file_of(other)) {
+            let file = file_of(&of_file[0]);
+            let path = &stored.files[file as usize];
+            let object = self.storage.open(path)?;
+            let version = object.version();
+            let mut found = Vec::with_capacity(of_file.len());
+            for number in of_file {
+                let fab = self.fab_in(level, *number, &*object);
+                found.push(fab.map_err(|error| error.at(format!("{path}, box {number}")))?);
+            }
+            let mut state = stored.state();
+            if state.versions.entry(file).or_insert_with(|| version.clone()) != version {
+                return Err(changed(path));
+            }
+            state.fabs.extend(of_file.iter().copied().zip(found));
         }
-        let location = stored.text.locations[number];
-        let path = &stored.files[location.file as usize];
-        let object = self.storage.open(path)?;
-        let found = self.fab_in(level, number, &*object);
-        let found = found.map_err(|error| error.at(format!("{path}, box {number}")))?;
-        let mut state = stored.state();
-        let version = object.version().clone();
-        if *state.versions.entry(location.file).or_insert_with(|| version.clone()) != version {
-            return Err(changed(path));
-        }
-        state.fabs.insert(number, found);
-        Ok(found)
+        let state = stored.state();
+        Ok(boxes.iter().filter_map(|number| state.fabs.get(number).copied()).collect())
     }
 
     fn fab_in(&self, level: usize, number: usize, object: &dyn Object) -> Result<StoredFab> {
@@ -281,6 +291,12 @@ impl Plotfile {
 }
 
 impl StoredLevel {
+    /// Returns the boxes whose headers were not read yet.
+    fn unknown(&self, boxes: &[usize]) -> Vec<usize> {
+        let state = self.state();
+        boxes.iter().copied().filter(|number| !state.fabs.contains_key(number)).collect()
+    }
+
     fn state(&self) -> MutexGuard<'_, FoundFabs> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
