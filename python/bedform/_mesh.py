@@ -21,11 +21,13 @@ from bedform._integers import byte_count
 from bedform._remote import is_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
 AXES = ("x", "y", "z")
+#: Cells of a ray that are read at once, by the region that holds them.
+_RAY_CELLS = 32
 
 
 class MeshPiece(NamedTuple):
@@ -251,10 +253,14 @@ class MeshComponent:
             self.name, (start, stop), level, most
         )
         for number, (pieces, data) in enumerate(found):
+            whole = self._covered_cells(number) if number < level and pieces else None
             for first, shape, place in pieces:
                 count = int(np.prod(shape))
                 values = np.frombuffer(data, self.dtype, count, place).reshape(shape)
-                covered = self._covered(number, first, shape, level)
+                covered = np.zeros(shape, bool)
+                if whole is not None:
+                    for low, high in _within(whole, first, shape):
+                        covered[tuple(map(slice, low, high))] = True
                 yield MeshPiece(number, tuple(first), values, covered)
 
     def slice(
@@ -289,6 +295,54 @@ class MeshComponent:
         cell = min(int((at - lower[number]) / self.mesh.spacing(level)[number]), cells - 1)
         region = [slice(None)] * len(dims)
         return self.read((*region[:number], cell, *region[number + 1 :]), level=level, fill=fill)
+
+    def ray(
+        self, a: Sequence[float], b: Sequence[float], *, level: int, fill: float = np.nan
+    ) -> tuple[npt.NDArray[np.float64], np.ndarray[Any, Any]]:
+        """Read the cells of a level that the line from ``a`` to ``b`` crosses.
+
+        Parameters
+        ----------
+        a, b
+            Different points of the domain, in the units of the simulation.
+        level, fill
+            As in :meth:`read`.
+
+        Returns
+        -------
+        tuple of numpy.ndarray
+            For each cell in order the length along the line, from ``a`` to the middle of its part
+            in the cell, and the element.
+        """
+        ends = [self._point(a), self._point(b)]
+        length = float(np.linalg.norm(np.subtract(b, a)))
+        if length == 0:
+            raise InvalidArgumentError(f"{tuple(a)} to {tuple(b)}: a line has two different ends")
+        shape = self.mesh.domain(level)[1]
+        first, last = (point / self.mesh.spacing(level) for point in ends)
+        parts = _crossings(first, last)
+        middles = (parts[1:] + parts[:-1]) / 2
+        cells = np.floor(first + middles[:, None] * (last - first)).astype("i8")
+        cells = np.clip(cells, 0, shape - 1)
+        found = np.empty(len(cells), self.dtype)
+        for at in range(0, len(cells), _RAY_CELLS):
+            block = cells[at : at + _RAY_CELLS]
+            low, high = block.min(axis=0), block.max(axis=0) + 1
+            values = self.read(tuple(map(slice, low, high)), level=level, fill=fill)
+            found[at : at + _RAY_CELLS] = values[tuple((block - low).T)]
+        return middles * length, found
+
+    def _point(self, point: Sequence[float]) -> npt.NDArray[np.float64]:
+        """Returns a point of the domain, from the lower corner on."""
+        lower, upper = self.mesh.bounds
+        given = np.asarray(point, "f8")
+        if given.shape != (len(lower),):
+            raise InvalidArgumentError(f"{point!r}: a point has {len(lower)} coordinates")
+        if not ((given >= lower) & (given <= upper)).all():
+            raise OutOfBoundsError(
+                f"{tuple(given.tolist())}: the domain reaches from {lower} to {upper}"
+            )
+        return given - lower
 
     def __repr__(self) -> str:
         return f"<bedform.MeshComponent {self.name!r} of {self.mesh.path}>"
@@ -330,21 +384,34 @@ class MeshComponent:
             dropped.append(not isinstance(part, slice))
         return start, stop, dropped
 
-    def _covered(
-        self, level: int, first: list[int], shape: list[int], finest: int
-    ) -> npt.NDArray[np.bool_]:
-        """Returns for each cell of a piece whether the next level has all of it."""
-        covered = np.zeros(shape, bool)
-        if level >= finest:
-            return covered
+    def _covered_cells(self, level: int) -> npt.NDArray[np.int64]:
+        """Returns the cells of a level of which one box of the next level has all, as boxes."""
         ratio = np.array(self.mesh.ratio(level))
         boxes = self.mesh.boxes(level + 1)
-        start = np.maximum(-(-boxes[:, 0] // ratio), first)
-        stop = np.minimum(boxes[:, 1] // ratio, np.add(first, shape))
-        for low, high in zip(start - first, stop - first, strict=True):
-            if (low < high).all():
-                covered[tuple(map(slice, low, high))] = True
-        return covered
+        return np.stack([-(-boxes[:, 0] // ratio), boxes[:, 1] // ratio], axis=1)
+
+
+def _crossings(
+    first: npt.NDArray[np.float64], last: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Returns where a line crosses faces of cells, from 0 at its first end to 1 at its last."""
+    parts = [np.array([0.0, 1.0])]
+    for start, end in zip(first, last, strict=True):
+        low, high = min(start, end), max(start, end)
+        if low < high:
+            faces = np.arange(np.floor(low) + 1, np.ceil(high))
+            parts.append((faces - start) / (end - start))
+    return np.unique(np.concatenate(parts))
+
+
+def _within(
+    boxes: npt.NDArray[np.int64], first: list[int], shape: list[int]
+) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    """Returns the bounds of the parts of boxes in a piece, from its first cell on."""
+    start = np.maximum(boxes[:, 0], first) - first
+    stop = np.minimum(boxes[:, 1], np.add(first, shape)) - first
+    inside = (start < stop).all(axis=1)
+    return zip(start[inside], stop[inside], strict=True)
 
 
 def _near(name: str, names: list[str]) -> str:

@@ -121,6 +121,31 @@ def test_numbers_drop_axes_and_planes_are_found_by_coordinates(plotfile: Path) -
         np.testing.assert_array_equal(component.slice(axis=1, at=at, level=1), whole[:, cell])
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_a_ray_has_the_cells_that_many_points_of_the_line_lie_in(seed: int, tmp_path: Path) -> None:
+    mesh, numbers = any_mesh(seed), np.random.default_rng(seed)
+    component = bf.open(write(mesh, tmp_path / "plt"))[mesh.names[0]]
+    level = len(mesh.levels) - 1
+    whole, rank = uniform(mesh, 0, level, -1), len(mesh.corner)
+    straight = np.full(rank, 0.4)
+    ends = [(numbers.random(rank), numbers.random(rank)) for _ in range(5)]
+    ends += [(straight * 0, straight * 0 + 1), (straight, np.append(straight[:-1], 1.0))]
+    for a, b in ends:
+        lengths, values = component.ray(a, b, level=level, fill=-1)
+        assert (np.diff(lengths) > 0).all()
+        along = np.linspace(0, 1, 20_001)[1:-1]
+        cells = np.floor((a + along[:, None] * (b - a)) * whole.shape).astype(int)
+        cells = np.clip(cells, 0, np.array(whole.shape) - 1)
+        crossed = cells[np.append(True, (np.diff(cells, axis=0) != 0).any(axis=1))]
+        # Points miss cells whose corner the line cuts; no other may be missing or new.
+        expected = iter(values.tolist())
+        assert all(value in expected for value in whole[tuple(crossed.T)].tolist())
+        assert len(values) <= len(crossed) + 3
+        middle = np.floor((a + lengths[:, None] / np.linalg.norm(b - a) * (b - a)) * whole.shape)
+        middle = np.clip(middle.astype(int), 0, np.array(whole.shape) - 1)
+        np.testing.assert_array_equal(values, whole[tuple(middle.T)])
+
+
 @pytest.mark.parametrize(
     ("call", "error", "said"),
     [
@@ -153,6 +178,16 @@ def test_numbers_drop_axes_and_planes_are_found_by_coordinates(plotfile: Path) -
             lambda mesh: mesh["density"].slice(axis="x", at=1.5, level=0),
             bf.OutOfBoundsError,
             "the domain reaches from 0.0 to 1.0",
+        ),
+        (
+            lambda mesh: mesh["density"].ray((0, 0), (0, 0), level=0),
+            bf.InvalidArgumentError,
+            "two different ends",
+        ),
+        (
+            lambda mesh: mesh["density"].ray((0, 0), (0, 2), level=0),
+            bf.OutOfBoundsError,
+            "the domain reaches from",
         ),
     ],
 )
