@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, SupportsIndex
 
 import numpy as np
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 AXES = ("x", "y", "z")
 #: Cells of a ray that are read at once, by the region that holds them.
 _RAY_CELLS = 32
+#: Bytes of finer cells whose means are calculated at once, beyond one row.
+_MEAN_BYTES = 64 << 20
 
 
 class MeshPiece(NamedTuple):
@@ -193,6 +195,7 @@ class MeshComponent:
         region: Any = ...,
         *,
         level: int,
+        coarsen: Literal["stored", "mean"] = "stored",
         fill: float = np.nan,
         max_bytes: int | str = "4 GiB",
     ) -> np.ndarray[Any, Any]:
@@ -208,6 +211,9 @@ class MeshComponent:
             its axis. The default is the domain.
         level
             The level, 0 for the coarsest.
+        coarsen
+            Where finer levels have a cell, too: ``"stored"`` takes the element that is stored on
+            ``level``, ``"mean"`` the mean of all finer cells in it, by volume.
         fill
             The element where no level has a cell.
         max_bytes
@@ -232,11 +238,14 @@ class MeshComponent:
                 f"{level} take {size} bytes, over max_bytes={max_bytes!r}: read a smaller region, "
                 "or a coarser level"
             )
+        if coarsen not in ("stored", "mean"):
+            raise InvalidArgumentError(f"coarsen={coarsen!r}: 'stored' or 'mean'")
         found = np.empty(shape, self.dtype)
-        element = np.array(fill, self.dtype).tobytes()
-        if found.size:
-            read = engine_call(self.mesh._inner.read, self.mesh.path)
-            read(self.name, (start, stop), level, element, found)
+        if found.size and coarsen == "mean" and level + 1 < self.mesh.levels:
+            self._read_mean(start, level, found)
+            found[np.isnan(found)] = fill
+        elif found.size:
+            self._read_into(start, level, fill, found)
         return found[tuple(0 if drops else slice(None) for drops in dropped)]
 
     def pieces(
@@ -346,6 +355,32 @@ class MeshComponent:
 
     def __repr__(self) -> str:
         return f"<bedform.MeshComponent {self.name!r} of {self.mesh.path}>"
+
+    def _read_into(
+        self, start: list[int], level: int, fill: float, found: np.ndarray[Any, Any]
+    ) -> None:
+        """Reads the region at ``start`` with the shape of ``found``."""
+        stop = [at + length for at, length in zip(start, found.shape, strict=True)]
+        element = np.array(fill, self.dtype).tobytes()
+        read = engine_call(self.mesh._inner.read, self.mesh.path)
+        read(self.name, (start, stop), level, element, found)
+
+    def _read_mean(self, start: list[int], level: int, found: np.ndarray[Any, Any]) -> None:
+        """Reads the mean of the finest cells, some rows at a time; NaN where there are none."""
+        finest = self.mesh.levels - 1
+        ratio = np.ones(found.ndim, int)
+        for other in range(level, finest):
+            ratio *= self.mesh.ratio(other)
+        row = self.dtype.itemsize * int(np.prod(found.shape[1:])) * int(np.prod(ratio))
+        rows = max(_MEAN_BYTES // row, 1)
+        for at in range(0, len(found), rows):
+            part = found[at : at + rows]
+            fine = np.empty(part.shape * ratio, self.dtype)
+            first = np.multiply([start[0] + at, *start[1:]], ratio).tolist()
+            self._read_into(first, finest, np.nan, fine)
+            pairs = zip(part.shape, ratio, strict=True)
+            cells = fine.reshape([length for pair in pairs for length in pair])
+            part[...] = cells.mean(tuple(range(1, 2 * found.ndim, 2)), dtype="f8")
 
     def _region(self, region: Any, level: int) -> tuple[list[int], list[int], list[bool]]:
         """Returns the first cells, those after the last, and whether an axis is dropped."""

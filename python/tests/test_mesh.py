@@ -122,6 +122,26 @@ def test_numbers_drop_axes_and_planes_are_found_by_coordinates(plotfile: Path) -
 
 
 @pytest.mark.parametrize("seed", range(12))
+def test_means_of_finer_cells_are_those_of_the_finest_array(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mesh = any_mesh(seed)
+    component = bf.open(write(mesh, tmp_path / "plt"))[mesh.names[0]]
+    monkeypatch.setattr("bedform._mesh._MEAN_BYTES", 500)
+    for level in range(len(mesh.levels)):
+        expected = uniform(mesh, 0, len(mesh.levels) - 1, np.nan).astype("f8")
+        ratio = np.array(expected.shape) // mesh.levels[level].shape
+        for axis, by in enumerate(ratio):
+            shape = [*expected.shape[:axis], -1, by, *expected.shape[axis + 1 :]]
+            expected = expected.reshape(shape).mean(axis + 1)
+        expected[np.isnan(expected)] = -7
+        found = component.read(level=level, coarsen="mean", fill=-7)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+        part = component.read(np.s_[1:3, 2:], level=level, coarsen="mean", fill=-7)
+        np.testing.assert_allclose(part, expected[1:3, 2:], rtol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(12))
 def test_a_ray_has_the_cells_that_many_points_of_the_line_lie_in(seed: int, tmp_path: Path) -> None:
     mesh, numbers = any_mesh(seed), np.random.default_rng(seed)
     component = bf.open(write(mesh, tmp_path / "plt"))[mesh.names[0]]
