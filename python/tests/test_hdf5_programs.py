@@ -180,6 +180,57 @@ def test_files_of_an_archive_are_recorded_and_served_as_the_archive(files: list[
     assert python("-c", ARCHIVE, *names, connected=True) == changed
 
 
+IN_TURN = """
+import os, sys, h5py
+first, second = sys.argv[1:3], sys.argv[3:]
+told = []
+for _ in range(2):
+    for path in (first[0], second[0], first[1], second[1]):
+        with h5py.File(path) as file:
+            told.append(file["v"][:, 3, 4].tolist())
+names = [os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")
+         if os.path.lexists(f"/proc/self/fd/{name}")]
+print(told, [name for name in names if name.endswith(".nc")])
+"""
+
+
+def test_archives_of_one_directory_are_told_apart_and_leave_no_file_open(files: list[Path]) -> None:
+    names = [str(path) for path in files]
+    alone = python("-c", IN_TURN, *names)
+    for archive in (names[:2], names[2:]):
+        bf.watch(archive)
+        bf.optimize(archive, "500%", reads={("time",): 1})
+    assert python("-c", IN_TURN, *names, connected=True) == alone
+    for archive in (names[:2], names[2:]):
+        knowledge = bf.learn(archive)["knowledge"]
+        assert knowledge["arrays"]["v"]["read"]["reads"] == 4
+        assert sum(used["reads"] for used in knowledge["replicas"].values()) > 0
+
+
+FORKED = """
+import os, sys, h5py
+with h5py.File(sys.argv[1]) as known, h5py.File(sys.argv[2]) as file:
+    known["v"][:, 3, 4]
+    child = os.fork()
+    sums = [float(one["v"][:, 5, 6].sum()) for one in (known, file)]
+    if child == 0:
+        with h5py.File(sys.argv[3]) as other:
+            sums.append(float(other["v"][:, 5, 6].sum()))
+    print(sums, flush=True)
+    if child == 0:
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_a_forked_child_reads_files_that_its_parent_has_opened(files: list[Path]) -> None:
+    names = [str(path) for path in files]
+    alone = sorted(python("-c", FORKED, *names).splitlines())
+    bf.watch(names)
+    bf.optimize(names, "500%", reads={("time",): 1})
+    assert sorted(python("-c", FORKED, *names, connected=True).splitlines()) == alone
+
+
 def test_a_file_that_no_archive_lists_is_left_to_hdf5(files: list[Path]) -> None:
     names = [str(path) for path in files]
     bf.watch(names[:3])

@@ -6,31 +6,34 @@
 //! fill values, filters and conversions stay those of the library.
 //!
 //! A file counts if its sidecar has a replica or knowledge of its reads, or if it is watched; else if
-//! that is so of an archive that lists it. It is parsed at the first read of a dataset, and its
-//! archive opened, which the other files of the process share. A file that changes is left to the
-//! library from then on.
+//! that is so of an archive that lists it (`archives`). It is parsed at the first read of a dataset.
+//! A file that changes is left to the library from then on, and so is one that a forked child reads
+//! first and its parent has opened.
+
+mod archives;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fs;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use bedform_format::DataType;
-use bedform_format::chunk_map::{ForeignArray, SourceVersion};
+use bedform_format::chunk_map::ForeignArray;
 use bedform_geometry::{Selection, element_count};
 
+use self::archives::HostedArchive;
 use crate::array::Array;
 pub use crate::array::HostedUses;
 use crate::error::Result;
-use crate::foreign::{ArchiveOptions, ForeignFile, ListedFiles, archives_beside};
+use crate::foreign::{DatasetAddresses, ForeignFile};
 use crate::options::OpenOptions;
 use crate::plan::copy::CopyTarget;
 use crate::replica::CATALOGUE;
-use crate::sidecar::{Sidecar, SidecarName};
+use crate::sidecar::Sidecar;
+use crate::threads::per_process::generation;
 use crate::trace;
 
 /// An HDF5 file that the library has open for reading.
@@ -39,8 +42,10 @@ pub struct HostedFile {
     path: PathBuf,
     /// Device and number of the library's file.
     identity: (u64, u64),
-    /// The sidecar of the archive that may list the file; `None` for a file that counts by itself.
-    archive: Option<Sidecar>,
+    /// The process that has opened it.
+    generation: u64,
+    /// The archive that lists the file; `None` for a file that counts by itself.
+    archive: Option<Arc<HostedArchive>>,
     /// The engine's own view; `None` if the path names another file by now, or if only the library
     /// understands it.
     opened: OnceLock<Option<OpenedFile>>,
@@ -49,25 +54,17 @@ pub struct HostedFile {
 /// The engine's own view of a hosted file.
 #[derive(Debug)]
 struct OpenedFile {
-    file: ForeignFile,
-    /// The archive through which it is read, and its number there; `None` if it is read by itself.
-    member: Option<(Arc<HostedArchive>, usize)>,
+    addresses: DatasetAddresses,
+    source: ElementsSource,
 }
 
-/// An archive whose files the library has open, one by one.
+/// The source of the elements that the engine supplies.
 #[derive(Debug)]
-struct HostedArchive {
-    /// The directory of its sidecar, by which it is known.
-    directory: PathBuf,
-    /// `None` if the files cannot be joined.
-    archive: Option<ForeignFile>,
-    /// The number of each file, and its state when the archive was opened.
-    files: HashMap<PathBuf, (usize, SourceVersion)>,
+enum ElementsSource {
+    File(Box<ForeignFile>),
+    /// An archive, and the number of the file there.
+    Archive(Arc<ForeignFile>, usize),
 }
-
-/// The archive that was opened last. It outlives its files, because programs that open one file
-/// after the other need it each time; it holds no lock.
-static LAST_ARCHIVE: Mutex<Option<Arc<HostedArchive>>> = Mutex::new(None);
 
 /// A dataset of a hosted file.
 #[derive(Debug)]
@@ -87,25 +84,26 @@ impl HostedFile {
     /// `InvalidArgument` for a malformed `BEDFORM_SIDECAR_BYTES`.
     pub fn find(descriptor: BorrowedFd<'_>) -> Result<Option<Self>> {
         let Some((path, identity)) = named(descriptor) else { return Ok(None) };
-        let found = |path, archive| Self { path, identity, archive, opened: OnceLock::new() };
-        if Sidecar::of_path(&path)?.is_some_and(|own| is_known(&own)) {
-            return Ok(Some(found(path, None)));
+        let is_known_alone = Sidecar::of_path(&path)?.is_some_and(|own| is_known(&own));
+        let archive = if is_known_alone { None } else { HostedArchive::of_file(&path)? };
+        if !is_known_alone && archive.is_none() {
+            return Ok(None);
         }
-        for first in archives_beside(&path)? {
-            let sidecar = Sidecar::find(&SidecarName::of_archive(&first), None)?;
-            if let Some(sidecar) = sidecar.filter(is_known) {
-                return Ok(Some(found(path, Some(sidecar))));
-            }
-        }
-        Ok(None)
+        let (generation, opened) = (generation(), OnceLock::new());
+        Ok(Some(Self { path, identity, generation, archive, opened }))
     }
 
     /// Returns the dataset whose object header is at `address` of the file, for reads of elements
     /// of `item_size` bytes along `rank` axes. `None` if the engine does not know it as such.
     pub fn dataset(&self, address: u64, rank: usize, item_size: usize) -> Option<HostedDataset> {
-        let opened = self.opened.get_or_init(|| self.open()).as_ref()?;
-        let described = opened.file.described_at(address)?;
-        let (array, begins) = opened.array(described)?;
+        // A forked child must not wait for a thread of its parent.
+        let opened = match self.generation == generation() {
+            true => self.opened.get_or_init(|| self.open()),
+            false => self.opened.get()?,
+        };
+        let opened = opened.as_ref()?;
+        let described = opened.addresses.described_at(address)?;
+        let (array, begins) = opened.source.array(described)?;
         let data_type = array.data_type().ok()?;
         let fits = data_type.item_size() == Some(item_size) && described.shape.len() == rank;
         let shape = described.shape.clone();
@@ -118,65 +116,31 @@ impl HostedFile {
         if state.identity != self.identity {
             return None;
         }
-        let Some(sidecar) = &self.archive else { return Some(OpenedFile { file, member: None }) };
-        let archive = HostedArchive::shared(sidecar, &self.path, state)?;
-        let number = archive.number_of(&self.path, state)?;
-        Some(OpenedFile { file, member: Some((archive, number)) })
+        let addresses = file.dataset_addresses();
+        let source = match &self.archive {
+            None => ElementsSource::File(Box::new(file)),
+            Some(archive) => {
+                let (archive, number) = archive.file(&self.path, state)?;
+                ElementsSource::Archive(archive, number)
+            }
+        };
+        Some(OpenedFile { addresses, source })
     }
 }
 
-impl OpenedFile {
+impl ElementsSource {
     /// Returns the array that has the elements of a dataset, and where they begin in it if it has
     /// those of other files, too.
     fn array(&self, dataset: &ForeignArray) -> Option<(Array, Option<(usize, u64)>)> {
-        let Some((archive, number)) = &self.member else {
-            return Some((Array::of_file(&self.file, &dataset.path).ok()?, None));
+        let (archive, number) = match self {
+            Self::File(file) => return Some((Array::of_file(file, &dataset.path).ok()?, None)),
+            Self::Archive(archive, number) => (archive, *number),
         };
-        let archive = archive.archive.as_ref()?;
-        let (axis, stretch) = archive.joined_stretch(&dataset.path, *number)?;
+        let (axis, stretch) = archive.joined_stretch(&dataset.path, number)?;
         let array = Array::of_file(archive, &dataset.path).ok()?;
         let mut shape = array.shape().ok()?;
         *shape.get_mut(axis)? = stretch.end - stretch.start;
         (shape == dataset.shape).then_some((array, Some((axis, stretch.start))))
-    }
-}
-
-impl HostedArchive {
-    /// Returns the archive with this sidecar, which the process keeps. It is opened anew if it knows
-    /// the file at `path` in another state. `None` if it does not list the file.
-    fn shared(sidecar: &Sidecar, path: &Path, state: &SourceVersion) -> Option<Arc<Self>> {
-        let directory = sidecar.own_directory()?;
-        let mut last = LAST_ARCHIVE.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = last.as_ref().filter(|known| known.directory == directory);
-        if let Some(known) = known
-            && (known.archive.is_none() || known.number_of(path, state).is_some())
-        {
-            return Some(known.clone());
-        }
-        let listed = ListedFiles::load(sidecar)?;
-        if !listed.files.iter().any(|file| file == path) {
-            return None;
-        }
-        let opened = Arc::new(Self::open(directory, &listed));
-        *last = Some(opened.clone());
-        Some(opened)
-    }
-
-    fn open(directory: PathBuf, listed: &ListedFiles) -> Self {
-        let how = ArchiveOptions { join: listed.join(), ..ArchiveOptions::default() };
-        let archive = ForeignFile::open_archive(&listed.files, &how, &OpenOptions::default()).ok();
-        let files = archive.iter().flat_map(ForeignFile::joined_files);
-        let numbered = files.enumerate();
-        let files =
-            numbered.map(|(number, (path, state))| (path.to_owned(), (number, state.clone())));
-        let files = files.collect();
-        Self { directory, archive, files }
-    }
-
-    /// Returns the number of the file at `path`, if the archive has it in this state.
-    fn number_of(&self, path: &Path, state: &SourceVersion) -> Option<usize> {
-        let (number, known) = self.files.get(path)?;
-        (known == state).then_some(*number)
     }
 }
 

@@ -42,17 +42,24 @@ struct NodeTree<'s, 'r> {
     source: &'s CountedFile<'r>,
     kind: TreeKind,
     key_bytes: usize,
+    /// In a tree of chunks, the lengths of a chunk along the axes, and the bytes of an element.
+    chunk: &'s [u64],
 }
 
-/// Calls `take` with the key and the address of each leaf entry, in order.
+/// Calls `take` with the key and the address of each leaf entry, in order. `chunk` has, for a tree of
+/// chunks, the lengths of a chunk along the axes, and the bytes of an element.
 pub(super) fn for_each(
     source: &CountedFile<'_>,
     address: u64,
-    kind: TreeKind,
+    (kind, chunk): (TreeKind, &[u64]),
     key_bytes: usize,
     take: TakeEntry<'_>,
 ) -> Result {
-    NodeTree { source, kind, key_bytes }.visit(&[NodePlace { address, between: None }], None, take)
+    NodeTree { source, kind, key_bytes, chunk }.visit(
+        &[NodePlace { address, between: None }],
+        None,
+        take,
+    )
 }
 
 impl NodeTree<'_, '_> {
@@ -131,8 +138,8 @@ impl NodeTree<'_, '_> {
         if self.kind == TreeKind::Group {
             return Ok(None);
         }
-        let own = chunk_key(key)?;
-        let (mut first, mut end) = (own.clone(), chunk_key(after.split(self.key_bytes)?)?);
+        let own = self.chunk_key(key)?;
+        let (mut first, mut end) = (own.clone(), self.chunk_key(after.split(self.key_bytes)?)?);
         if let Some((least, most)) = &place.between {
             first = first.max(least.clone());
             end = end.min(most.clone());
@@ -143,6 +150,16 @@ impl NodeTree<'_, '_> {
             true => Ok(Some((first, end))),
             false => Err(key.corrupt("a B-tree of chunks in which a search misses a chunk")),
         }
+    }
+
+    /// Returns the offsets of a key of a tree of chunks, behind the length and the filter mask.
+    fn chunk_key(&self, mut key: Cursor<'_>) -> Result<ChunkKey> {
+        key.skip(8)?;
+        let offset = |length: &u64| match key.u64()? {
+            offset if offset.checked_rem(*length) == Some(0) => Ok(offset),
+            offset => Err(key.corrupt(format!("a chunk at {offset}, in chunks of {length}"))),
+        };
+        self.chunk.iter().map(offset).collect()
     }
 
     fn head_bytes(&self) -> u64 {
@@ -158,10 +175,4 @@ impl NodeTree<'_, '_> {
         let entries = self.entry_bytes().saturating_mul(self.source.chunk_node_children);
         self.head_bytes().saturating_add(entries)
     }
-}
-
-/// Returns the offsets of a key of a tree of chunks, behind the length and the filter mask.
-fn chunk_key(mut key: Cursor<'_>) -> Result<ChunkKey> {
-    key.skip(8)?;
-    (0..key.len() / 8).map(|_| key.u64()).collect()
 }

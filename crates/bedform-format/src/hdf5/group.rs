@@ -104,7 +104,7 @@ impl LinkCollector<'_, '_> {
         let tree = message.required_address()?;
         let names = read_local_heap(source, message.required_address()?)?;
         let key_bytes = usize::from(source.widths.length);
-        btree_v1::for_each(source, tree, TreeKind::Group, key_bytes, &mut |_, node| {
+        btree_v1::for_each(source, tree, (TreeKind::Group, &[]), key_bytes, &mut |_, node| {
             self.read_symbols(node, &names)
         })
     }

@@ -99,6 +99,21 @@ pub struct ForeignFile {
     archive: Option<Arc<Archive>>,
 }
 
+/// The variables of an HDF5 file, by the addresses of their datasets.
+#[derive(Debug, Clone)]
+pub(crate) struct DatasetAddresses {
+    map: Arc<ChunkMap>,
+    tables: Arc<LazyTables>,
+}
+
+impl DatasetAddresses {
+    /// Returns the variable whose dataset is at `address`; `None` if there is none, and for a file
+    /// that only the library understands.
+    pub(crate) fn described_at(&self, address: u64) -> Option<&ForeignArray> {
+        self.map.arrays.get(self.tables.variable_at(address)?)
+    }
+}
+
 impl ForeignFile {
     /// Returns counts of the bytes that were read ahead for this handle, and of those that reads
     /// used.
@@ -260,10 +275,9 @@ impl ForeignFile {
         self.map.arrays.get(self.lookup.array(&self.map, path)?)
     }
 
-    /// Returns the variable whose dataset is at `address` of the HDF5 file; `None` if there is none,
-    /// and for a file that only the library understands.
-    pub(crate) fn described_at(&self, address: u64) -> Option<&ForeignArray> {
-        self.map.arrays.get(self.tables.variable_at(address)?)
+    /// Returns the variables by the addresses of their datasets, which keep no file open.
+    pub(crate) fn dataset_addresses(&self) -> DatasetAddresses {
+        DatasetAddresses { map: self.map.clone(), tables: self.tables.clone() }
     }
 
     /// Returns the group at `path` in the chunk map.

@@ -86,10 +86,12 @@ impl Indexed<'_, '_> {
         let offsets = self.rank().saturating_add(1);
         let key_bytes = offsets.saturating_mul(8).saturating_add(8);
         let mut position = vec![0; self.rank()];
+        let chunk: Vec<u64> =
+            self.layout.shape.iter().copied().chain([self.layout.element_bytes]).collect();
         btree_v1::for_each(
             self.source,
             address,
-            TreeKind::Chunks,
+            (TreeKind::Chunks, &chunk),
             key_bytes,
             &mut |mut key, address| {
                 let length = u64::from(key.u32()?);

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use bedform_format::Limits;
 use bedform_format::chunk_map::SourceVersion;
 use bedform_format::sealed::{from_sealed, to_sealed};
+use bedform_storage::Version;
 use serde::{Deserialize, Serialize};
 
 use super::place::resolved_paths;
@@ -41,6 +42,11 @@ impl ListedFiles {
             compat: if self.is_override { Compat::Override } else { Compat::Equals },
             order: if self.is_sorted { FileOrder::ByCoordinate } else { FileOrder::Given },
         }
+    }
+
+    /// Returns the version of the list in the sidecar of an archive; `None` without a list.
+    pub(crate) fn version(sidecar: &Sidecar) -> Option<Version> {
+        sidecar.version_of(FILES).or_else(|| sidecar.site()?.version_of(FILES))
     }
 
     /// Loads the list from the sidecar of an archive.

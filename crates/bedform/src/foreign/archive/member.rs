@@ -55,9 +55,10 @@ struct OpenFilesState {
 }
 
 impl OpenFiles {
-    pub(super) fn new(checks: bool) -> Self {
+    /// Keeps at most `most` files open.
+    pub(super) fn new(checks: bool, most: usize) -> Self {
         let limit = (open_files_max() / OPEN_SHARE).clamp(1, OPEN_MAX);
-        let limit = usize::try_from(limit).unwrap_or(1);
+        let limit = usize::try_from(limit).unwrap_or(1).min(most.max(1));
         Self { limit, checks, slow: AtomicU32::new(0), state: Mutex::default() }
     }
 
@@ -103,7 +104,7 @@ impl OpenFiles {
         }
     }
 
-    fn close_all(&self) {
+    pub(super) fn close_all(&self) {
         self.lock().objects.clear();
     }
 

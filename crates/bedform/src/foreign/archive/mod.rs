@@ -273,6 +273,13 @@ impl ForeignFile {
             .map(|(place, file)| (&*place.path, &file.source))
     }
 
+    /// Closes the files of an archive that reads have left open; further reads open them again.
+    pub(crate) fn close_files(&self) {
+        if let Some(archive) = &self.archive {
+            archive.open.close_all();
+        }
+    }
+
     /// Returns the axis along which the variable at `path` is joined, and the stretch of that axis
     /// which file number `file` of the archive has. `None` if it is not joined, or if the archive
     /// has converted its values or keeps them.

@@ -490,7 +490,7 @@ fn joined(
         by_path,
         starts,
         is_sorted,
-        open: OpenFiles::new(options.freshness == Freshness::Read),
+        open: OpenFiles::new(options.freshness == Freshness::Read, options.limits.objects_open_max),
         limits: options.limits.clone(),
     };
     Ok(ForeignFile {
