@@ -27,6 +27,7 @@ from bedform._hints import (
 )
 from bedform._integers import byte_count
 from bedform._location import check_new_store, location
+from bedform._mesh import RefinedMesh, open_mesh
 from bedform._paths import paths_of, shown_paths
 from bedform._references import (
     ParquetReferences,
@@ -281,8 +282,6 @@ def open(  # noqa: A001 - the name users expect
     if kind == "plotfile":
         if mode != "r":
             raise ReadOnlyError(f"{where}: plotfiles are never written; mode 'r' reads them")
-        from bedform._mesh import open_mesh
-
         return open_mesh(where, local)
     if kind in {"directory", "file"} and (known := other_place(where)) is not None:
         raise UnsupportedError(known)
@@ -357,10 +356,21 @@ def _root_of(store: Store) -> Store | Array:
 
 def open_place(path: Any, mode: Literal["r", "r+"] = "r", **options: Any) -> Any:
     """Opens as :func:`open` does, but returns the store of a single array."""
-    opened = open(path, mode, **options)
-    if getattr(opened, "kind", None) == "amr":
-        raise UnsupportedError(only_a_mesh(opened.path))
+    opened = without_mesh(open(path, mode, **options))
     return opened._store if isinstance(opened, Array) else opened
+
+
+def without_mesh(opened: Any) -> Any:
+    """Returns what :func:`open` has returned, unless it is a refined mesh.
+
+    Raises
+    ------
+    UnsupportedError
+        It is a refined mesh.
+    """
+    if isinstance(opened, RefinedMesh):
+        raise UnsupportedError(only_a_mesh(opened.path))
+    return opened
 
 
 def _open_url(where: str, options: dict[str, Any], *, allow_external: Any) -> Any:

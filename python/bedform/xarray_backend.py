@@ -24,13 +24,13 @@ import bedform as bf
 from bedform import _accessor, _selection
 from bedform._array import Array
 from bedform._dataset_encoding import signed_fill
-from bedform._errors import BedformError, NotFoundError, UnsupportedError, WrongTypeError
+from bedform._errors import BedformError, NotFoundError, WrongTypeError
 from bedform._group import Group
-from bedform._hints import name_of_place, only_a_mesh
+from bedform._hints import name_of_place
 from bedform._hot_blocks import hot_blocks, hot_replicas
 from bedform._left_out import LeftOutWarning as LeftOutWarning
 from bedform._left_out import reasons_of, said_by_caller, warn_once
-from bedform._opening import CACHE, open_place
+from bedform._opening import CACHE, open_place, without_mesh
 from bedform._store import Store
 from bedform._zarr_encoding import ZarrView
 
@@ -440,9 +440,7 @@ def _group_at(place: Any, path: str | None, snapshot: bool, **options: Any) -> G
     """
     inner = _group_path(path)
     with said_by_caller():
-        opened: Any = bf.open(place, **options)
-    if getattr(opened, "kind", None) == "amr":
-        raise UnsupportedError(only_a_mesh(opened.path))
+        opened: Any = without_mesh(bf.open(place, **options))
     if snapshot:
         opened = _held(opened)
     if not inner:

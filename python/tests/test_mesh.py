@@ -49,6 +49,7 @@ def test_pieces_have_every_cell_of_a_region_once(seed: int, tmp_path: Path) -> N
     mesh, chance = any_mesh(seed), random.Random(seed)
     opened = bf.open(write(mesh, tmp_path / "plt"))
     finest = len(mesh.levels) - 1
+    alone = [uniform_of_level(mesh, -1, level) for level in range(finest + 1)]
     for region in (any_region(chance, mesh.levels[finest].shape), (...,)):
         seen = [np.zeros(level.shape, int) for level in mesh.levels]
         for piece in opened[mesh.names[-1]].pieces(region, level=finest):
@@ -57,8 +58,7 @@ def test_pieces_have_every_cell_of_a_region_once(seed: int, tmp_path: Path) -> N
                 for first, length in zip(piece.start, piece.data.shape, strict=True)
             )
             seen[piece.level][at] += 1
-            exact = [uniform_of_level(mesh, -1, piece.level)[at]]
-            np.testing.assert_array_equal(piece.data, exact[0])
+            np.testing.assert_array_equal(piece.data, alone[piece.level][at])
             if piece.level < finest:
                 finer = has_cells(mesh, piece.level + 1)
                 covered = all_of(finer, mesh.levels[piece.level].ratio)[at]
@@ -260,3 +260,15 @@ def test_a_damaged_text_is_an_error_or_reads_the_same_elements(
             assert "\n" not in str(error)
         file.write_bytes(good)
     assert read > 10
+
+
+def test_a_finer_domain_that_is_not_the_refined_one_is_an_error(plotfile: Path) -> None:
+    header = plotfile / "Header"
+    lines = header.read_text().split("\n")
+    at = next(number for number, line in enumerate(lines) if line.startswith("(("))
+    coarse, _, fine = lines[at].rpartition(" ((")
+    low, high, kind = f"(({fine}".split(" ")
+    lines[at] = f"{coarse} {low} ({int(high[1:].split(',')[0]) + 1},{high.split(',')[1]} {kind}"
+    header.write_text("\n".join(lines))
+    with pytest.raises(bf.UnsupportedError, match="not the refined one of the level before"):
+        bf.open(plotfile)

@@ -45,7 +45,7 @@ pub struct HostedFile {
     /// The process that has opened it.
     generation: u64,
     /// The archive that lists the file; `None` for a file that counts by itself.
-    archive: Option<Arc<HostedArchive>>,
+    archive: Option<HostedArchive>,
     /// The engine's own view; `None` if the path names another file by now, or if only the library
     /// understands it.
     opened: OnceLock<Option<OpenedFile>>,

@@ -5,7 +5,7 @@
 //! miss one of its leaf entries.
 
 use super::cursor::Cursor;
-use super::error::Result;
+use super::error::{Hdf5Error, Result};
 use super::source::{ANNOUNCED_MAX, CountedFile};
 
 /// The kind of object that a tree indexes.
@@ -108,52 +108,78 @@ impl NodeTree<'_, '_> {
                 cursor.corrupt(format!("a B-tree node of level {level} in the wrong place"))
             );
         }
+        let level_below = level.checked_sub(1);
+        if entries == 0 {
+            return Ok(level_below);
+        }
         // A key follows the last entry.
         let body_bytes = self.entry_bytes().saturating_mul(entries.into());
         let body_bytes = body_bytes.saturating_add(self.key_bytes as u64);
         let body = self.source.block(place.address.saturating_add(head_bytes), body_bytes)?;
         let mut cursor = body.cursor();
-        let level_below = level.checked_sub(1);
+        let mut own = self.chunk_key(cursor)?;
         for _ in 0..entries {
             let key = cursor.split(self.key_bytes)?;
             let address = cursor.required_address()?;
-            let between = self.between(place, level, key, cursor)?;
+            let next = self.chunk_key(cursor)?;
             match level_below {
-                None => take(key, address)?,
-                Some(_) => below.push(NodePlace { address, between }),
+                None => {
+                    self.check_leaf(place, (&own, &next), key)?;
+                    take(key, address)?;
+                }
+                Some(_) => {
+                    let between = self.between(place, (own, &next), key)?;
+                    below.push(NodePlace { address, between });
+                }
             }
+            own = next;
         }
         Ok(level_below)
     }
 
-    /// Returns the keys between which a search of a node of `level` finds the child after `key`, with
-    /// `after` at the key behind it; `None` in a tree of a group.
+    /// Fails unless a search finds the chunk of a leaf's entry between the keys of the entry and of
+    /// the next one. Such a chunk is sought by its own key, which begins an element.
+    fn check_leaf(
+        &self,
+        place: &NodePlace,
+        (own, next): (&ChunkKey, &ChunkKey),
+        key: Cursor<'_>,
+    ) -> Result {
+        if self.kind == TreeKind::Group {
+            return Ok(());
+        }
+        let leads = place.between.as_ref().is_none_or(|(least, most)| least <= own && own < most);
+        match leads && own < next && own.last() == Some(&0) {
+            true => Ok(()),
+            false => Err(missed(key)),
+        }
+    }
+
+    /// Returns the keys between which a search descends to a child; `None` in a tree of a group.
     fn between(
         &self,
         place: &NodePlace,
-        level: u8,
+        (own, next): (ChunkKey, &ChunkKey),
         key: Cursor<'_>,
-        mut after: Cursor<'_>,
     ) -> Result<Option<(ChunkKey, ChunkKey)>> {
         if self.kind == TreeKind::Group {
             return Ok(None);
         }
-        let own = self.chunk_key(key)?;
-        let (mut first, mut end) = (own.clone(), self.chunk_key(after.split(self.key_bytes)?)?);
+        let (mut first, mut end) = (own, next.clone());
         if let Some((least, most)) = &place.between {
             first = first.max(least.clone());
             end = end.min(most.clone());
         }
-        // The entry of a leaf is sought by its own key, which begins an element.
-        let is_sought = level > 0 || (own == first && own.last() == Some(&0));
-        match first < end && is_sought {
-            true => Ok(Some((first, end))),
-            false => Err(key.corrupt("a B-tree of chunks in which a search misses a chunk")),
-        }
+        if first < end { Ok(Some((first, end))) } else { Err(missed(key)) }
     }
 
-    /// Returns the offsets of a key of a tree of chunks, behind the length and the filter mask.
-    fn chunk_key(&self, mut key: Cursor<'_>) -> Result<ChunkKey> {
+    /// Returns the offsets of the next key in a tree of chunks, behind the length and the filter mask;
+    /// none in a tree of a group.
+    fn chunk_key(&self, mut keys: Cursor<'_>) -> Result<ChunkKey> {
+        let mut key = keys.split(self.key_bytes)?;
+        if self.kind == TreeKind::Group {
+            return Ok(ChunkKey::default());
+        }
         key.skip(8)?;
         let offset = |length: &u64| match key.u64()? {
             offset if offset.checked_rem(*length) == Some(0) => Ok(offset),
@@ -175,4 +201,8 @@ impl NodeTree<'_, '_> {
         let entries = self.entry_bytes().saturating_mul(self.source.chunk_node_children);
         self.head_bytes().saturating_add(entries)
     }
+}
+
+fn missed(key: Cursor<'_>) -> Hdf5Error {
+    key.corrupt("a B-tree of chunks in which a search misses a chunk")
 }

@@ -67,7 +67,7 @@ impl HostedArchive {
     ///
     /// # Errors
     /// As [`Sidecar::of_path`].
-    pub(super) fn of_file(path: &Path) -> Result<Option<Arc<Self>>> {
+    pub(super) fn of_file(path: &Path) -> Result<Option<Self>> {
         for first in archives_beside(path)? {
             let sidecar = Sidecar::find(&SidecarName::of_archive(&first), None)?;
             let Some(entry) = sidecar.filter(is_known).and_then(|known| entry_of(&known)) else {
@@ -75,7 +75,7 @@ impl HostedArchive {
             };
             if entry.paths.contains(path) {
                 entry.users.fetch_add(1, Ordering::Relaxed);
-                return Ok(Some(Arc::new(Self(entry))));
+                return Ok(Some(Self(entry)));
             }
         }
         Ok(None)

@@ -1,6 +1,6 @@
 //! A level of a refined mesh.
 
-use bedform_geometry::{BoxIndex, BoxList, overlapping_pair};
+use bedform_geometry::{BoxIndex, BoxList, CellBox, overlapping_pair};
 
 use crate::error::{Error, Result};
 
@@ -31,13 +31,8 @@ impl MeshLevel {
         step: i64,
         boxes: BoxList,
     ) -> Result<Self> {
-        let is_inside = |at: usize| {
-            let one = boxes.get(at)?;
-            let mut axes = one.start.iter().zip(one.stop).zip(&shape);
-            axes.all(|((from, to), length)| *from >= 0 && to.cast_unsigned() <= *length)
-                .then_some(())
-        };
-        if let Some(at) = (0..boxes.len()).find(|at| is_inside(*at).is_none()) {
+        let is_outside = |one: CellBox<'_>| !is_inside(one.start, one.stop, &shape);
+        if let Some(at) = boxes.iter().position(is_outside) {
             return Err(Error::corrupt("boxes", format!("box {at} lies outside of the domain")));
         }
         if let Some((one, other)) = overlapping_pair(&boxes)? {
@@ -46,4 +41,13 @@ impl MeshLevel {
         let index = BoxIndex::new(&boxes)?;
         Ok(Self { shape, ratio, spacing, step, boxes, index })
     }
+}
+
+/// Returns true if the cells from `start` up to and excluding `stop` lie in a domain of `shape`.
+pub(super) fn is_inside(start: &[i64], stop: &[i64], shape: &[u64]) -> bool {
+    let mut axes = start.iter().zip(stop).zip(shape);
+    start.len() == shape.len()
+        && stop.len() == shape.len()
+        && axes
+            .all(|((from, to), length)| *from >= 0 && from <= to && to.cast_unsigned() <= *length)
 }

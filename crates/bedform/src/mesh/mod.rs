@@ -177,17 +177,12 @@ impl Mesh {
         })
     }
 
-    fn check(&self, region: &CellRegion, level: usize) -> Result<()> {
-        let shape = &self.level(level)?.shape;
-        let fits = region.start.len() == shape.len() && region.stop.len() == shape.len();
-        let bounds = region.start.iter().zip(&region.stop).zip(shape);
-        let is_inside = fits
-            && bounds.into_iter().all(|((from, to), length)| {
-                *from >= 0 && from <= to && to.cast_unsigned() <= *length
-            });
-        is_inside.then_some(()).ok_or_else(|| {
+    fn check(&self, region: &CellRegion, number: usize) -> Result<()> {
+        let shape = &self.level(number)?.shape;
+        let fits = level::is_inside(&region.start, &region.stop, shape);
+        fits.then_some(()).ok_or_else(|| {
             let text = format!(
-                "{}: the cells {:?} to {:?} of level {level}, which has {shape:?}",
+                "{}: the cells {:?} to {:?} of level {number}, which has {shape:?}",
                 self.name(),
                 region.start,
                 region.stop

@@ -13,7 +13,7 @@ use bedform_format::amr::{CellHeader, FAB_HEADER_BYTES_MAX, FabHeader, PlotfileH
 use bedform_format::metadata::FillValue;
 use bedform_format::shard::Extent;
 use bedform_format::{CodecChain, DataType, Endian, Limits, ObjectPath, Serializer};
-use bedform_geometry::{BoxList, ChunkGrid};
+use bedform_geometry::{BoxList, CellBox, ChunkGrid};
 use bedform_storage::{Mode, Object, Storage, Version};
 
 use super::CellRegion;
@@ -55,6 +55,8 @@ pub(super) struct Plotfile {
 #[derive(Debug)]
 struct StoredLevel {
     text: CellHeader,
+    /// The cells of each FAB, with ghost cells, counted from the lower corner of the domain.
+    cells: BoxList,
     /// The path of each file.
     files: Vec<ObjectPath>,
     state: Mutex<FoundFabs>,
@@ -97,7 +99,9 @@ impl Plotfile {
     ) -> Result<Self> {
         let text = text_of(&*storage, &ObjectPath::parse(HEADER)?, &limits)?;
         let header = PlotfileHeader::parse(&text, &limits)?;
-        let corner = header.domains.get(0).map(|domain| domain.start.to_vec()).unwrap_or_default();
+        let Some(coarsest) = header.domains.get(0) else {
+            return Err(Error::corrupt(HEADER, "no levels"));
+        };
         let (mut levels, mut stored, mut scale) =
             (Vec::new(), Vec::new(), vec![1_i64; header.rank()]);
         for (number, level) in header.levels.iter().enumerate() {
@@ -108,16 +112,21 @@ impl Plotfile {
                 text.check(&header, number)?;
                 let files = text.files.iter().map(|file| level.data_path(file));
                 let files = files.collect::<std::result::Result<Vec<_>, _>>()?;
-                let first: Vec<i64> =
-                    corner.iter().zip(&scale).map(|(at, scale)| at * scale).collect();
-                let Some(domain) = header.domains.get(number).filter(|it| it.start == first) else {
-                    let text = "a domain whose lower corner is not that of the level before";
+                let refined = |bounds: &[i64]| -> Vec<i64> {
+                    bounds.iter().zip(&scale).map(|(at, by)| at.saturating_mul(*by)).collect()
+                };
+                let corner = refined(coarsest.start);
+                let is_refined =
+                    |it: &CellBox<'_>| it.start == corner && it.stop == refined(coarsest.stop);
+                let Some(domain) = header.domains.get(number).filter(is_refined) else {
+                    let text = "a domain that is not the refined one of the level before";
                     return Err(Error::new(ErrorKind::Unsupported, text));
                 };
-                let boxes = moved(&text.boxes, &first)?;
+                let boxes = placed(&text.boxes, &corner, &vec![0; header.rank()])?;
+                let cells = placed(&text.boxes, &corner, &text.ghost_cells)?;
                 let shape = (domain.shape().collect(), level.refinement_ratio.clone());
                 let made = MeshLevel::new(shape, level.spacing.clone(), level.step, boxes)?;
-                Ok((made, StoredLevel { text, files, state: Mutex::default() }))
+                Ok((made, StoredLevel { text, cells, files, state: Mutex::default() }))
             };
             let (made, text) = open().map_err(|error: Error| error.at(&path))?;
             levels.push(made);
@@ -176,9 +185,7 @@ impl Plotfile {
                 piece.number as u64,
                 Extent { offset: fab.offset.saturating_add(before), length },
             );
-            let mut cells = BoxList::new(region.start.len())?;
-            self.push_stored(level, piece.number, &mut cells)?;
-            let Some(cells) = cells.get(0) else { continue };
+            let Some(cells) = stored.cells.get(piece.number) else { continue };
             let location = stored.text.locations[piece.number];
             let copy = copy_of(piece, cells, item);
             boxes.push(ChunkBox {
@@ -208,17 +215,6 @@ impl Plotfile {
         })
         .map_err(|error| error.at(&self.name))?;
         Ok(LevelPieces { level, pieces, data })
-    }
-
-    /// Adds the cells that the FAB of a box has, counted from the lower corner of the domain.
-    fn push_stored(&self, level: usize, number: usize, list: &mut BoxList) -> Result<()> {
-        let Some(cells) = self.levels[level].boxes.get(number) else { return Ok(()) };
-        let ghosts = &self.stored[level].text.ghost_cells;
-        let start: Vec<i64> =
-            cells.start.iter().zip(ghosts).map(|(at, ghosts)| at - i64::from(*ghosts)).collect();
-        let stop: Vec<i64> =
-            cells.stop.iter().zip(ghosts).map(|(at, ghosts)| at + i64::from(*ghosts)).collect();
-        Ok(list.push(&start, &stop)?)
     }
 
     /// Returns the places of the elements of boxes of a level. Reads headers the first time, file by
@@ -252,12 +248,10 @@ impl Plotfile {
     }
 
     fn fab_in(&self, level: usize, number: usize, object: &dyn Object) -> Result<StoredFab> {
-        let text = &self.stored[level].text;
+        let StoredLevel { text, cells, .. } = &self.stored[level];
         let (location, size) = (text.locations[number], object.version().size);
         let left = size.saturating_sub(location.offset);
-        let mut cells = BoxList::new(self.lower.len())?;
-        self.push_stored(level, number, &mut cells)?;
-        let count = cells.get(0).map_or(0, bedform_geometry::CellBox::cells);
+        let count = cells.get(number).map_or(0, CellBox::cells);
         let found = match text.descriptor {
             Some(descriptor) => {
                 let item = descriptor.data_type.item_size().unwrap_or(8) as u64;
@@ -302,14 +296,16 @@ impl StoredLevel {
     }
 }
 
-/// Returns boxes in cells that are counted from the lower corner of the domain.
-fn moved(boxes: &BoxList, corner: &[i64]) -> Result<BoxList> {
+/// Returns boxes with the ghost cells around them, in cells that are counted from the lower corner of
+/// the domain.
+fn placed(boxes: &BoxList, corner: &[i64], ghosts: &[u32]) -> Result<BoxList> {
     let mut found = BoxList::new(boxes.rank())?;
-    let shift = |bounds: &[i64]| -> Vec<i64> {
-        bounds.iter().zip(corner).map(|(at, from)| at.saturating_sub(*from)).collect()
-    };
+    let by: Vec<(i64, i64)> =
+        corner.iter().copied().zip(ghosts.iter().map(|n| i64::from(*n))).collect();
     for one in boxes.iter() {
-        found.push(&shift(one.start), &shift(one.stop))?;
+        let start = one.start.iter().zip(&by).map(|(at, (from, around))| at - from - around);
+        let stop = one.stop.iter().zip(&by).map(|(at, (from, around))| at - from + around);
+        found.push(&start.collect::<Vec<_>>(), &stop.collect::<Vec<_>>())?;
     }
     Ok(found)
 }
