@@ -37,6 +37,7 @@ NAMES = {
     "advise-mixes": "benchmarks.advise_mixes",
     "query": "benchmarks.query",
     "h5-read": "benchmarks.h5_read",
+    "amr-layout": "benchmarks.amr_layout",
     "advice-commands": "benchmarks.advice_commands",
     "prefetch": "benchmarks.prefetch",
     "replica-series": "benchmarks.replicas.series",

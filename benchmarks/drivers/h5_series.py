@@ -42,8 +42,9 @@ def opened(
         array = xr.open_dataset(files[0], engine="netcdf4", cache=False)[VARIABLE]
     else:
         joined = {"concat_dim": "time", "combine": "nested", "engine": "netcdf4"}
-        # Without chunks, Dask reads each file whole for every series.
-        chunks = {"lat": 16, "lon": 16} if kind == "series" else {"time": 1}
+        # Without chunks Dask reads each file whole for every series; without time it reads a stored
+        # chunk a task, of a deflated file one map: thousands of tasks a series, of any file.
+        chunks = {"time": -1, "lat": 16, "lon": 16} if kind == "series" else {"time": 1}
         array = xr.open_mfdataset(files, chunks=chunks, **joined)[VARIABLE]
     return (lambda selection: array[selection].values), array.shape
 

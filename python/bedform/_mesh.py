@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, SupportsIndex
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, SupportsIndex, cast
 
 import numpy as np
 
@@ -19,12 +19,14 @@ from bedform._errors import (
 )
 from bedform._integers import byte_count
 from bedform._remote import is_url
+from bedform._text import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
+    from bedform._foreign_store import ForeignStore
     from bedform._store import Store
 
 AXES = ("x", "y", "z")
@@ -47,12 +49,48 @@ class MeshPiece(NamedTuple):
     covered: npt.NDArray[np.bool_]
 
 
+class MeshExplanation:
+    """The plan of a read of a refined mesh, with its price: ``str`` of it is a table."""
+
+    def __init__(self, name: str, facts: dict[str, Any]) -> None:
+        self._name, self._facts = name, facts
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all facts: of each level the grids, the bytes of elements, and its reads."""
+        levels = self._facts["levels"]
+        sums = {
+            key: sum(level["reads"][key] for level in levels)
+            for key in ("requests", "bytes", "predicted_cold_seconds", "predicted_cached_seconds")
+        }
+        needed = sum(level["needed_bytes"] for level in levels)
+        return {"array": self._name, "needed_bytes": needed, **sums, **self._facts}
+
+    def __str__(self) -> str:
+        facts = self.to_dict()
+        lines = [
+            f"array             {facts['array']}",
+            f"result bytes      {format_bytes(facts['result_bytes'])}",
+            f"bytes of elements {format_bytes(facts['needed_bytes'])}",
+            f"bytes             {format_bytes(facts['bytes'])} in {facts['requests']} requests",
+            f"predicted cold    {format_seconds(facts['predicted_cold_seconds'])}",
+            f"predicted cached  {format_seconds(facts['predicted_cached_seconds'])}",
+        ]
+        for level in facts["levels"]:
+            reads = level["reads"]
+            lines.append(
+                f"level {level['level']:<11} {level['grids']} grids, {level['covered_grids']} more "
+                f"have finer cells: {format_bytes(reads['bytes'])} in {reads['requests']} requests"
+            )
+        return "\n".join(lines)
+
+
 class RefinedMesh:
     """A refined mesh: levels of boxes, each finer than the one before.
 
-    ``bf.open`` returns it for a plotfile of AMReX, and for a store of meshes
-    (:func:`bedform.convert`), at the last time step. Axes are x, y, z. Cells are counted from the
-    lower corner of the domain. Boxes are read at once, elements when they are asked for.
+    ``bf.open`` returns it for a plotfile of AMReX, for an HDF5 file of Chombo or AMReX, and for a
+    store of meshes (:func:`bedform.convert`), at the last time step. Axes are x, y, z. Cells are
+    counted from the lower corner of the domain. Boxes are read at once, elements when they are
+    asked for.
 
     Examples
     --------
@@ -71,7 +109,7 @@ class RefinedMesh:
         self,
         inner: _internal.EngineMesh,
         where: str,
-        store: Store | None = None,
+        store: Store | ForeignStore | None = None,
         steps: Mapping[str, float] | None = None,
     ) -> None:
         self._inner = inner
@@ -102,7 +140,9 @@ class RefinedMesh:
         """
         if name not in self.steps:
             raise NotFoundError(f"{self._where}: no step {name!r}{_near(name, list(self.steps))}")
-        return self if self._store is None else _mesh_of(self._store, name, self.steps)
+        if self._steps is None:
+            return self
+        return _mesh_of(cast("Store", self._store), name, self._steps)
 
     @property
     def levels(self) -> int:
@@ -169,9 +209,9 @@ class RefinedMesh:
 
     def info(self) -> dict[str, Any]:
         """Return what is known of the mesh, without elements."""
-        store = self._store
-        written = "amrex-plotfile"
-        if store is not None:
+        written = "amrex-plotfile" if self._store is None else "chombo-hdf5"
+        if self._steps is not None:
+            store = cast("Store", self._store)
             written = f"zarr v{store._call(store._inner.zarr_format)()}"
         return {"kind": self.kind, "format": written, "steps": self.steps, **self._facts}
 
@@ -351,6 +391,13 @@ class MeshComponent:
             np.frombuffer(data, self.dtype, int(np.prod(shape)), place).reshape(shape)
             for _, shape, place in found
         ]
+
+    def explain(self, region: Any = ..., *, level: int) -> MeshExplanation:
+        """Explain :meth:`read` without reading elements: requests, bytes and time, by level."""
+        start, stop, _ = self._region(region, level)
+        explain = engine_call(self.mesh._inner.explain, self.mesh.path)
+        facts = json.loads(explain(self.name, (start, stop), level))
+        return MeshExplanation(f"{self.mesh.path}/{self.name}", facts)
 
     def slice(
         self, *, axis: SupportsIndex | str, at: float, level: int, fill: float = np.nan
@@ -544,10 +591,10 @@ MESH_ATTRIBUTE = "bedform_mesh"
 
 def mesh_at(path: str) -> RefinedMesh | None:
     """Opens the mesh at a local path; returns None for anything else."""
-    if is_url(path) or not os.path.isdir(path):  # noqa: PTH112 - a text, perhaps not a path
+    if is_url(path) or not os.path.exists(path):  # noqa: PTH110 - a text, perhaps not a path
         return None
     kind = engine_call(_internal.place_kind, path)(path)[0]
-    if kind not in ("plotfile", "zarr-v3"):
+    if kind not in ("plotfile", "zarr-v3", "hdf5"):
         return None
     import bedform
 
@@ -559,6 +606,20 @@ def open_mesh(where: str, options: dict[str, Any]) -> RefinedMesh:
     """Opens the plotfile at a path."""
     opened = engine_call(_internal.EngineMesh.open, where)(where, json.dumps(options))
     return RefinedMesh(opened, where)
+
+
+def mesh_in(opened: Any) -> Any:
+    """Returns the mesh in an opened store or file, or what was opened if there is none."""
+    from bedform._foreign_store import ForeignStore
+    from bedform._store import Store
+
+    if isinstance(opened, Store) and not opened._is_writable:
+        return mesh_of(opened) or opened
+    if isinstance(opened, ForeignStore):
+        from bedform._chombo import chombo_mesh
+
+        return chombo_mesh(opened) or opened
+    return opened
 
 
 def mesh_of(store: Store, step: str | None = None) -> RefinedMesh | None:

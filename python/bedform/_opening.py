@@ -27,7 +27,7 @@ from bedform._hints import (
 )
 from bedform._integers import byte_count
 from bedform._location import check_new_store, location
-from bedform._mesh import RefinedMesh, mesh_of, open_mesh
+from bedform._mesh import RefinedMesh, mesh_in, open_mesh
 from bedform._paths import paths_of, shown_paths
 from bedform._references import (
     ParquetReferences,
@@ -298,9 +298,7 @@ def open(  # noqa: A001 - the name users expect
 def _told(opened: Any) -> Any:
     """Returns ``opened``, or the mesh in it, after a warning if sidecars cannot be read."""
     warn_of_sidecars(stacklevel=4)
-    if isinstance(opened, Store) and not opened._is_writable:
-        return mesh_of(opened) or opened
-    return opened
+    return mesh_in(opened)
 
 
 def _snapshot_of(given: Any) -> IcechunkSnapshot | None:

@@ -20,6 +20,7 @@ from bedform._errors import (
     check_name,
 )
 from bedform._integers import integer, integers
+from bedform._mesh_writing import MeshBoxes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,6 +78,7 @@ class Session:
         self._opened, self._process = inner, _fork.current
         self._members = members
         self._arrays: dict[str, Array | _PendingArray] = {}
+        self._meshes = MeshBoxes(store)
         self._last_token = 0
         # Numbers of decompositions that Python has collected; the engine forgets them later, since
         # a finalizer must not wait for a call of another thread.
@@ -171,18 +173,35 @@ class Session:
         """
         self._store._call(self._inner.flush)()
 
-    def write_boxes(self, name: str, values: Any, starts: Any, shapes: Any) -> None:
-        """Write boxes of an array; ``values`` holds the elements of one box after the other.
+    def write_boxes(
+        self, name: str, values: Any, starts: Any, shapes: Any, *, level: int | None = None
+    ) -> None:
+        """Write boxes of an array, or of a level of a refined mesh.
 
         Parameters
         ----------
         name
-            The array's path.
+            The array's path; of a mesh (:meth:`bedform.Store.create_mesh`) the component, behind
+            the path of the mesh: ``"plt00100/density"``.
         values
-            The elements of all boxes, along one axis.
+            The elements of all boxes, along one axis. Of a mesh also an array for each box.
         starts, shapes
             An array of integers with one row for each box.
+        level
+            The level of the mesh. The first call for a level is collective: every process calls
+            it with its boxes, which may be none. The calls for the other components then have the
+            same boxes.
+
+        Raises
+        ------
+        ExistsError
+            The level of the mesh has boxes from an earlier session.
+        InvalidArgumentError
+            The boxes of a mesh overlap or leave its domain.
         """
+        if level is not None:
+            self._meshes.write(self, name, values, starts, shapes, level)
+            return
         array = self._array(name)
         chosen = _boxes(starts, shapes)
         elements = array._elements(array._converted(values))

@@ -23,6 +23,7 @@ from bedform._errors import (
 )
 from bedform._group import Group
 from bedform._integers import byte_count, integer
+from bedform._mesh_writing import create_mesh
 from bedform._references import References
 from bedform._remote import storage_options_among, without_query
 from bedform._session import Session
@@ -258,6 +259,82 @@ class Store(ReadaheadMixin, Group):
             raise InvalidArgumentError(f"the arrays would end at different lengths: {lengths}")
         starts = self._call(self._inner.append)(parts)
         return starts[0] if starts else 0
+
+    def create_mesh(
+        self,
+        path: str = "",
+        *,
+        components: Sequence[str],
+        shape: Sequence[int],
+        ratios: Sequence[int | Sequence[int]] = (),
+        lower: Sequence[float],
+        upper: Sequence[float],
+        time: float = 0.0,
+        step: int = 0,
+        dtype: Any = "float64",
+        order: Literal["auto", "hilbert", "z", "clusters", "given"] = "auto",
+        sub_box: Sequence[int] | None = None,
+        codecs: Literal["auto"] | Sequence[str | Mapping[str, Any]] = "auto",
+    ) -> None:
+        """Create a refined mesh without boxes. Atomic, durable on return.
+
+        :meth:`Session.write_boxes` writes its boxes, and :func:`bedform.open` reads it.
+
+        Parameters
+        ----------
+        path
+            The group of the mesh; the default is the root of a store without arrays.
+        components
+            The names of the components.
+        shape
+            The cells of the domain along x, y, z, on level 0.
+        ratios
+            For each further level, how many cells a cell of the level before has: a number, or one
+            along each axis.
+        lower, upper
+            The corners of the domain, in the units of the simulation.
+        time, step
+            The time of the simulation, and the number of the time step.
+        dtype
+            ``"float64"`` or ``"float32"``.
+        order
+            The order of the sub-boxes; ``"auto"`` is the Hilbert curve.
+        sub_box
+            The most cells along each axis of the parts into which boxes are cut.
+        codecs
+            As in :meth:`create_array`.
+
+        Raises
+        ------
+        ExistsError
+            The path is taken.
+
+        Examples
+        --------
+        >>> import bedform as bf, numpy as np, tempfile
+        >>> place = tempfile.mkdtemp() + "/run.zarr"
+        >>> store = bf.create(place)
+        >>> store.create_mesh(components=["rho"], shape=(8, 8), lower=(0, 0), upper=(1, 1))
+        >>> with store.session() as session:
+        ...     session.write_boxes("rho", [np.ones((8, 4))], [[0, 0]], [[8, 4]], level=0)
+        >>> bf.open(place)["rho"].read(np.s_[0, 2:6], level=0)
+        array([ 1.,  1., nan, nan])
+        """
+        create_mesh(
+            self,
+            path,
+            components=components,
+            shape=shape,
+            ratios=ratios,
+            lower=lower,
+            upper=upper,
+            time=time,
+            step=step,
+            dtype=dtype,
+            order=order,
+            sub_box=sub_box,
+            codecs=codecs,
+        )
 
     def session(
         self,

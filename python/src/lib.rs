@@ -53,7 +53,7 @@ mod _internal {
     #[pymodule_export]
     use crate::index::{conditions, index, value_index};
     #[pymodule_export]
-    use crate::mesh::EngineMesh;
+    use crate::mesh::{EngineMesh, EngineMeshWriter, create_mesh};
     #[pymodule_export]
     use crate::optimize::{
         optimize, optimize_layouts, policy_state, replica_conditions, run_policy, set_policy, trust,

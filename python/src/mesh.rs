@@ -1,17 +1,25 @@
 //! Refined meshes.
 
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
-use bedform::mesh::{CellRegion, LevelPieces, Mesh, MeshOrder, MeshStorage, steps_of};
+use bedform::mesh::{
+    CellRegion, LevelPieces, Mesh, MeshOrder, MeshStorage, MeshWriter, NewMesh, RowLevel, steps_of,
+};
+use bedform::{Error, OpenOptions};
+use bedform_format::DataType;
+use bedform_format::mesh::MeshRecord;
 use bedform_geometry::BoxList;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::arguments::{json_of, options, path_of};
-use crate::array::BufferBytes;
+use crate::array::{BufferBytes, GivenElements};
 use crate::error::{raise, to_json};
+use crate::foreign::ForeignFile;
 use crate::progress::telling;
+use crate::session::{Session, bytes_of};
 use crate::signals::detached;
 use crate::store::Store;
 
@@ -30,6 +38,9 @@ type GivenPiece = (Vec<i64>, Vec<u64>, usize);
 /// The pieces of a level, and its data.
 type GivenPieces = (Vec<GivenPiece>, Py<PyBytes>);
 
+/// A level of arrays of one axis: path, ghost cells, boxes and offsets.
+type GivenRow = (String, Vec<u32>, Vec<u8>, Vec<u8>);
+
 #[pymethods]
 impl EngineMesh {
     /// Opens the plotfile at `path`.
@@ -46,6 +57,34 @@ impl EngineMesh {
         let path = path_of(path)?;
         let inner = detached(py, || Mesh::of_store(&store.inner, &path)).map_err(raise)?;
         Ok(Self { inner })
+    }
+
+    /// Makes a mesh of arrays of one axis: see `Mesh::of_rows`. `record` is a record of a mesh, and
+    /// `levels` has for each level the path of its array, the ghost cells along each axis, and the
+    /// start and stop of each box and the offset of each, as 64-bit numbers of this machine.
+    #[staticmethod]
+    fn of_rows(
+        py: Python<'_>,
+        file: &ForeignFile,
+        name: String,
+        record: &str,
+        levels: Vec<GivenRow>,
+    ) -> PyResult<Self> {
+        let store = bedform::Store::of_file(file.inner.clone(), OpenOptions::default());
+        let record = MeshRecord::decode(&Value::Object(json_of(record)?), &store.options().limits);
+        let record = record.map_err(|error| raise(Error::corrupt(&*name, error.to_string())))?;
+        let level = |(path, ghosts, boxes, offsets): GivenRow| {
+            let mut list = BoxList::new(record.rank()).map_err(|error| raise(error.into()))?;
+            for bounds in numbers(&boxes).chunks_exact(2 * record.rank()) {
+                let (start, stop) = bounds.split_at(record.rank());
+                list.push(start, stop).map_err(|error| raise(error.into()))?;
+            }
+            let offsets = numbers(&offsets).into_iter().map(i64::cast_unsigned).collect();
+            Ok(RowLevel { path: path_of(&path)?, boxes: list, ghosts, offsets })
+        };
+        let levels = levels.into_iter().map(level).collect::<PyResult<_>>()?;
+        let opened = detached(py, || Mesh::of_rows(&store, name, record, levels));
+        Ok(Self { inner: opened.map_err(raise)? })
     }
 
     /// Returns the path and the time of each mesh of a store.
@@ -129,6 +168,19 @@ impl EngineMesh {
         detached(py, read).map_err(raise)
     }
 
+    /// Explains `read` without reading elements, as JSON.
+    fn explain(
+        &self,
+        py: Python<'_>,
+        component: &str,
+        region: GivenRegion,
+        level: usize,
+    ) -> PyResult<String> {
+        let region = CellRegion { start: region.0, stop: region.1 };
+        let explain = || self.inner.explain(component, &region, level);
+        to_json(&detached(py, explain).map_err(raise)?).map_err(raise)
+    }
+
     /// Returns for each level up to `level` the pieces of its boxes that lie in a region of
     /// `level`, and their elements.
     fn pieces(
@@ -162,6 +214,69 @@ impl EngineMesh {
         let parts: Vec<_> = numbers.into_iter().zip(regions).collect();
         let read = || self.inner.read_parts(component, level, &parts, bytes_max);
         Ok(given(py, detached(py, read).map_err(raise)?))
+    }
+}
+
+#[allow(clippy::host_endian_bytes, reason = "memory of this process")]
+fn numbers(bytes: &[u8]) -> Vec<i64> {
+    bytes.as_chunks::<8>().0.iter().map(|bytes| i64::from_ne_bytes(*bytes)).collect()
+}
+
+/// Creates a mesh without boxes in the group `path` of a store: see `NewMesh`. `record` is a record of
+/// a mesh, `codecs` has the members of a new array that say how its elements are encoded.
+#[pyfunction]
+pub(crate) fn create_mesh(
+    py: Python<'_>,
+    store: &Store,
+    path: &str,
+    record: &str,
+    dtype: &str,
+    codecs: &str,
+) -> PyResult<()> {
+    let record = serde_json::from_str(record);
+    let record = record.map_err(|error| raise(Error::invalid(error.to_string())))?;
+    let data_type = DataType::parse_v3(dtype)
+        .ok_or_else(|| raise(Error::invalid(format!("meshes of {dtype} are not supported"))))?;
+    let new = NewMesh { record, data_type, codecs: json_of(codecs)? };
+    let path = path_of(path)?;
+    detached(py, || new.create(&store.inner, &path)).map_err(raise)
+}
+
+/// A mesh that a session writes.
+#[pyclass(frozen)]
+pub(crate) struct EngineMeshWriter {
+    inner: Mutex<MeshWriter>,
+}
+
+#[pymethods]
+impl EngineMeshWriter {
+    /// Opens the mesh in the group `path` of a store.
+    #[new]
+    fn new(py: Python<'_>, store: &Store, path: &str) -> PyResult<Self> {
+        let path = path_of(path)?;
+        let writer = detached(py, || MeshWriter::open(&store.inner, &path)).map_err(raise)?;
+        Ok(Self { inner: Mutex::new(writer) })
+    }
+
+    /// Writes boxes of a component of a level; `bounds` has the start and the stop of each, as
+    /// 64-bit numbers of this machine.
+    fn write(
+        &self,
+        py: Python<'_>,
+        session: &Session,
+        component: &str,
+        level: usize,
+        bounds: &[u8],
+        buffer: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let bounds = numbers(bounds);
+        let data = GivenElements::of(buffer)?;
+        let elements = bytes_of(&data)?;
+        let write = || {
+            let mut writer = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            session.with(|session| writer.write(session, component, level, &bounds, elements))
+        };
+        detached(py, write).map_err(raise)
     }
 }
 

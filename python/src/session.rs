@@ -106,7 +106,7 @@ impl Session {
         lent.retain(|(number, _)| *number > token);
     }
 
-    fn with<T>(
+    pub(crate) fn with<T>(
         &self,
         act: impl FnOnce(&mut bedform::log::session::Session) -> bedform::Result<T>,
     ) -> bedform::Result<T> {
@@ -127,7 +127,7 @@ fn boxes_of(rank: usize, starts: Vec<u64>, shapes: Vec<u64>) -> PyResult<Boxes> 
         .map_err(|error| raise(bedform::Error::invalid(error.to_string())))
 }
 
-fn bytes_of(data: &GivenElements) -> PyResult<&[u8]> {
+pub(crate) fn bytes_of(data: &GivenElements) -> PyResult<&[u8]> {
     match data {
         GivenElements::Bytes(owner) => Ok(owner.get()),
         GivenElements::Text(_) => {

@@ -109,6 +109,9 @@ def _render_store(path: str, facts: dict[str, Any], arrays: dict[str, dict[str, 
     return Group(*parts)
 
 
+_MESH_FORMATS = {"amrex-plotfile": "AMReX plotfile", "chombo-hdf5": "Chombo HDF5"}
+
+
 def _render_mesh(mesh: RefinedMesh, component: MeshComponent | None) -> Group:
     """Renders a refined mesh: its levels, and the components or one of them."""
     lower, upper = mesh.bounds
@@ -118,7 +121,9 @@ def _render_mesh(mesh: RefinedMesh, component: MeshComponent | None) -> Group:
     )
     known = mesh.info()
     facts = {
-        "format": {"amrex-plotfile": "AMReX plotfile"}.get(known["format"], known["format"]),
+        "format": {"amrex-plotfile": "AMReX plotfile", "chombo-hdf5": "Chombo HDF5"}.get(
+            known["format"], known["format"]
+        ),
         **({} if len(mesh.steps) == 1 else {"steps": _show_order(list(mesh.steps))}),
         "time": mesh.time,
         "domain": ", ".join(reach),

@@ -17,7 +17,6 @@ use crate::plan::copy::{Copy, CopyTarget};
 use crate::plan::price::{Cost, Price};
 use crate::plan::tuning::Tuning;
 use crate::run::deliver::Deliver;
-use crate::run::execute::execute;
 use crate::run::explain::{SeenChunks, explain, priced};
 use crate::run::plan::ReadPlan;
 use crate::run::workload::read_workload;
@@ -96,16 +95,19 @@ impl Array {
         known.read(ArrayRead { pass_bytes: Some(pass_bytes), ..read }).map(drop)
     }
 
-    /// Makes `copies` from an array of one axis into `buffer`, all as of one moment. The offsets in
-    /// the source are bytes from the first element of the array, as if it were raw.
+    /// Calls `act` with the plan that makes `copies` from an array of one axis, all as of one moment.
+    /// The offsets in the source are bytes from the first element, as if the array were raw; they
+    /// fill `bytes` bytes of the result. `act` is called again while the data move on meanwhile.
     ///
     /// # Errors
-    /// As [`Array::read`]; `InvalidArgument` for an array of another rank.
-    pub(crate) fn read_row(&self, copies: Vec<Copy>, buffer: &mut [u8]) -> Result<()> {
-        let (known, bytes) = (self.known()?, buffer.len() as u64);
-        known.with_row_plan(copies, bytes, |plan| {
-            execute(plan, Deliver::Buffer(CopyTarget::new(buffer))).map(drop)
-        })
+    /// `InvalidArgument` for an array of another rank; as [`Array::read`], and those of `act`.
+    pub(crate) fn with_row_plan(
+        &self,
+        copies: Vec<Copy>,
+        bytes: u64,
+        act: &mut dyn FnMut(ReadPlan<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.known()?.with_row_plan(copies, bytes, act)
     }
 
     /// Reads the element at `position`, which may count from the end, in the machine's byte order.

@@ -64,6 +64,31 @@ impl MeshLevel {
     }
 }
 
+impl MeshLevel {
+    /// Returns true if the grids have all cells of a region of the level before, of which a cell has
+    /// `ratio` cells of this one along each axis.
+    pub(super) fn has_all(&self, start: &[i64], stop: &[i64], ratio: &[i64]) -> Result<bool> {
+        let fine = |side: &[i64]| -> Vec<i64> {
+            side.iter().zip(ratio).map(|(at, ratio)| at * ratio).collect()
+        };
+        let (start, stop) = (fine(start), fine(stop));
+        let sides = start.iter().zip(&stop);
+        let mut left: u64 = sides.map(|(from, to)| to.abs_diff(*from)).product();
+        // Grids share no cell, so that the parts add up.
+        for number in self.index.touching(&start, &stop)? {
+            let Some(grid) = self.grids().get(number as usize) else { continue };
+            let part: u64 = (0..ratio.len())
+                .map(|axis| {
+                    let from = grid.start[axis].max(start[axis]);
+                    from.abs_diff(grid.stop[axis].min(stop[axis]).max(from))
+                })
+                .product();
+            left = left.saturating_sub(part);
+        }
+        Ok(left == 0)
+    }
+}
+
 /// Fails unless the sub-boxes of each box have each of its cells once.
 fn check_cut(boxes: &BoxList, sub_boxes: &BoxList, sources: &[usize]) -> Result<()> {
     let refuse = |text: String| Err(Error::corrupt("sub_boxes", text));

@@ -16,36 +16,51 @@
 //! |---|---|
 //! | `level` | a level: its boxes, the grids that hold its elements, and an index of them |
 //! | `plotfile` | plotfiles of AMReX: opening, and the elements of a level as a source |
+//! | `rows` | meshes whose levels are arrays of one axis, as in HDF5 files of Chombo |
 //! | `stored` | meshes in stores: opening, and their reads |
 //! | `storing` | a mesh written to a store: boxes cut, ordered and packed |
+//! | `writing` | meshes that sessions write |
 //! | `pieces` | the parts of boxes that a region takes, and the plan that reads them |
 //! | `uniform` | levels, laid over each other as one array |
 
 mod level;
 mod pieces;
 mod plotfile;
+mod rows;
 mod stored;
 mod storing;
 mod uniform;
+mod writing;
 
 use std::path::Path;
 use std::sync::Arc;
 
+use bedform_format::mesh::MeshRecord;
 use bedform_format::{DataType, ObjectPath};
+
+use serde::Serialize;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::OpenOptions;
+use crate::plan::copy::CopyTarget;
+use crate::run::ReadsExplanation;
+use crate::run::deliver::Deliver;
+use crate::run::execute::execute;
+use crate::run::plan::ReadPlan;
 use crate::store::Store;
 
 pub use level::MeshLevel;
 pub use pieces::{LevelPiece, LevelPieces};
 use pieces::{PieceList, pieces_of};
 use plotfile::Plotfile;
+pub use rows::RowLevel;
+use rows::RowMesh;
 use stored::StoredMesh;
 pub use stored::{MeshStep, steps_of};
 pub use storing::{MeshOrder, MeshStorage};
+pub use writing::{MeshWriter, NewMesh};
 
-/// A refined mesh: a plotfile of AMReX, or a group of a store. Cheap to clone; safe to share between
+/// A refined mesh: a plotfile of AMReX, an HDF5 file of Chombo, or a group of a store. Cheap to clone; safe to share between
 /// threads.
 #[derive(Debug, Clone)]
 pub struct Mesh {
@@ -67,20 +82,55 @@ struct MeshFacts {
 
 /// The elements of a mesh.
 trait MeshSource: std::fmt::Debug + Send + Sync {
-    /// Reads parts of the grids of a level, each to its place in `data`, in C order and in the
-    /// machine's byte order.
+    /// Calls `act` with the plan that reads parts of the grids of a level, each to its place among
+    /// `bytes` bytes of elements in the machine's byte order. It is called again if the data move
+    /// on meanwhile.
     ///
     /// # Errors
     /// `Conflict` for a file that has changed; `Corrupt`, `Unsupported` by the elements; those of
-    /// storage.
-    fn read(
+    /// storage and of `act`.
+    fn with_plan(
         &self,
         facts: &MeshFacts,
         component: usize,
         level: usize,
-        pieces: &[LevelPiece],
-        data: &mut [u8],
+        pieces: LevelParts<'_>,
+        act: PlanAct<'_>,
     ) -> Result<()>;
+}
+
+/// The use of a plan.
+type PlanAct<'a> = &'a mut dyn FnMut(ReadPlan<'_>) -> Result<()>;
+
+/// Parts of the grids of a level, with their places among `bytes` bytes.
+#[derive(Clone, Copy)]
+struct LevelParts<'a> {
+    pieces: &'a [LevelPiece],
+    bytes: u64,
+}
+
+/// The reads of a region, planned: one for each level.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MeshExplanation {
+    /// The bytes of the result.
+    pub result_bytes: u64,
+    /// The levels, coarsest first.
+    pub levels: Vec<LevelExplanation>,
+}
+
+/// The read of one level.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LevelExplanation {
+    /// The level.
+    pub level: usize,
+    /// The grids of which the read takes cells.
+    pub grids: usize,
+    /// The grids that it leaves out, because the next level has all cells that it would take.
+    pub covered_grids: usize,
+    /// The bytes of the elements that it takes.
+    pub needed_bytes: u64,
+    /// The plan: requests, bytes, predicted seconds.
+    pub reads: ReadsExplanation,
 }
 
 /// A region of a level: the first cell and the cell after the last along each axis, counted from
@@ -111,6 +161,22 @@ impl Mesh {
     pub fn of_store(store: &Store, path: &ObjectPath) -> Result<Self> {
         let (facts, stored) = StoredMesh::open(store, path)?;
         Ok(Self { facts: Arc::new(facts), source: Arc::new(stored) })
+    }
+
+    /// Makes a mesh of arrays of one axis in a store or foreign file, one for each level, in which
+    /// each box has all components. Of the record, order and sub-boxes do not count.
+    ///
+    /// # Errors
+    /// `Corrupt` for boxes that overlap, or lie outside of the domain or the arrays; `Unsupported`
+    /// for elements other than float32 and float64; those of opening the arrays.
+    pub fn of_rows(
+        store: &Store,
+        name: String,
+        record: MeshRecord,
+        levels: Vec<RowLevel>,
+    ) -> Result<Self> {
+        let (facts, rows) = RowMesh::open(store, name, record, levels)?;
+        Ok(Self { facts: Arc::new(facts), source: Arc::new(rows) })
     }
 
     /// The path, for messages.
@@ -211,8 +277,8 @@ impl Mesh {
         }
         target.chunks_exact_mut(item).for_each(|element| element.copy_from_slice(fill));
         for at in 0..=level {
-            let coarse = self.coarse(region, level, at);
-            let pieces = self.level_pieces(number, at, &coarse, u64::MAX)?;
+            let (list, _) = self.visible_pieces(region, level, at)?;
+            let pieces = self.read_list(number, at, list)?;
             let ratio = self.ratio(at, level);
             for piece in &pieces.pieces {
                 uniform::lay(piece, &pieces.data, (&ratio, item), region, target);
@@ -273,12 +339,91 @@ impl Mesh {
     }
 
     fn read_list(&self, component: usize, level: usize, list: PieceList) -> Result<LevelPieces> {
-        let PieceList { pieces, bytes, .. } = list;
-        let mut data = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
+        let mut data = vec![0; usize::try_from(list.bytes).unwrap_or(usize::MAX)];
         if !data.is_empty() {
-            self.source.read(&self.facts, component, level, &pieces, &mut data)?;
+            self.read_parts_into(component, level, &list.pieces, &mut data)?;
         }
-        Ok(LevelPieces { level, pieces, data })
+        Ok(LevelPieces { level, pieces: list.pieces, data })
+    }
+
+    /// Reads parts of grids to their places in `data`.
+    fn read_parts_into(
+        &self,
+        component: usize,
+        level: usize,
+        pieces: &[LevelPiece],
+        data: &mut [u8],
+    ) -> Result<()> {
+        let parts = LevelParts { pieces, bytes: data.len() as u64 };
+        self.with_plan(component, level, parts, &mut |plan| {
+            execute(plan, Deliver::Buffer(CopyTarget::new(data))).map(drop)
+        })
+    }
+
+    fn with_plan(
+        &self,
+        component: usize,
+        level: usize,
+        parts: LevelParts<'_>,
+        act: PlanAct<'_>,
+    ) -> Result<()> {
+        self.source.with_plan(&self.facts, component, level, parts, act)
+    }
+
+    /// Explains [`Mesh::read`] without reading elements.
+    ///
+    /// # Errors
+    /// As [`Mesh::read`].
+    pub fn explain(
+        &self,
+        component: &str,
+        region: &CellRegion,
+        level: usize,
+    ) -> Result<MeshExplanation> {
+        let number = self.component(component)?;
+        self.check(region, level)?;
+        let item = self.data_type().item_size().unwrap_or(8) as u64;
+        let cells = region.start.iter().zip(&region.stop).map(|(from, to)| to.abs_diff(*from));
+        let mut levels = Vec::with_capacity(level + 1);
+        for at in 0..=level {
+            let (list, covered_grids) = self.visible_pieces(region, level, at)?;
+            let mut reads = ReadsExplanation::default();
+            if !list.pieces.is_empty() {
+                self.with_plan(number, at, list.parts(), &mut |plan| {
+                    reads = ReadsExplanation::of(plan, None)?;
+                    Ok(())
+                })?;
+            }
+            let (grids, needed_bytes) = (list.pieces.len(), list.bytes);
+            levels.push(LevelExplanation { level: at, grids, covered_grids, needed_bytes, reads });
+        }
+        Ok(MeshExplanation { result_bytes: cells.fold(item, u64::saturating_mul), levels })
+    }
+
+    /// Returns the pieces of level `at` for a region of `level`, without those of which the next
+    /// level has all cells, and the number of these.
+    fn visible_pieces(
+        &self,
+        region: &CellRegion,
+        level: usize,
+        at: usize,
+    ) -> Result<(PieceList, usize)> {
+        let item = self.data_type().item_size().unwrap_or(8);
+        let all = pieces_of(self.level(at)?, &self.coarse(region, level, at), item, u64::MAX)?;
+        if at == level {
+            return Ok((all, 0));
+        }
+        let (finer, ratio) = (self.level(at + 1)?, self.ratio(at, at + 1));
+        let mut visible = PieceList::new(item, u64::MAX);
+        let count = all.pieces.len();
+        for piece in all.pieces {
+            let stop = piece.stop();
+            if !finer.has_all(&piece.start, &stop, &ratio)? {
+                visible.push(piece.number, piece.start, &stop)?;
+            }
+        }
+        let covered = count - visible.pieces.len();
+        Ok((visible, covered))
     }
 
     fn component(&self, name: &str) -> Result<usize> {

@@ -2,7 +2,7 @@
 
 use bedform_geometry::CellBox;
 
-use super::{CellRegion, MeshLevel};
+use super::{CellRegion, LevelParts, MeshLevel};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::copy::{Axis, Copy};
 
@@ -42,9 +42,20 @@ pub(super) struct PieceList {
     bytes_max: u64,
 }
 
+impl LevelPiece {
+    /// Returns the cell after the last along each axis.
+    pub(super) fn stop(&self) -> Vec<i64> {
+        self.start.iter().zip(&self.shape).map(|(at, n)| at + n.cast_signed()).collect()
+    }
+}
+
 impl PieceList {
     pub(super) fn new(item: usize, bytes_max: u64) -> Self {
         Self { pieces: Vec::new(), bytes: 0, item: item as u64, bytes_max }
+    }
+
+    pub(super) fn parts(&self) -> LevelParts<'_> {
+        LevelParts { pieces: &self.pieces, bytes: self.bytes }
     }
 
     /// Adds the cells of grid `number` from `start` up to and excluding `stop`.

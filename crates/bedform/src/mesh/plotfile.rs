@@ -17,17 +17,14 @@ use bedform_geometry::{BoxList, CellBox, ChunkGrid};
 use bedform_storage::{Mode, Object, Storage, Version};
 
 use super::level::MeshLevel;
-use super::pieces::{FastestAxis, LevelPiece, copy_of};
-use super::{MeshFacts, MeshSource};
+use super::pieces::{FastestAxis, copy_of};
+use super::{LevelParts, MeshFacts, MeshSource, PlanAct};
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::{check_local, storage_of, with_kept_profile};
 use crate::options::OpenOptions;
-use crate::plan::copy::CopyTarget;
 use crate::plan::geometry::{ChunkBox, Geometry};
 use crate::plan::opening::Need;
 use crate::plan::tuning::Tuning;
-use crate::run::deliver::Deliver;
-use crate::run::execute::execute;
 use crate::run::read_source::ReadSource;
 use crate::source::{
     ChunkLocations, LocateChunk, Location, OpenCell, PendingCell, Source, StoredLayout,
@@ -211,19 +208,19 @@ impl Plotfile {
 }
 
 impl MeshSource for Plotfile {
-    fn read(
+    fn with_plan(
         &self,
         facts: &MeshFacts,
         component: usize,
         level: usize,
-        pieces: &[LevelPiece],
-        data: &mut [u8],
+        parts: LevelParts<'_>,
+        act: PlanAct<'_>,
     ) -> Result<()> {
         let item = facts.data_type.item_size().unwrap_or(8);
         let stored = &self.stored[level];
         let (mut boxes, mut extents, mut order) = (Vec::new(), HashMap::new(), Endian::NATIVE);
-        let numbers: Vec<usize> = pieces.iter().map(|piece| piece.number).collect();
-        for (piece, fab) in pieces.iter().zip(self.fabs(level, &numbers)?) {
+        let numbers: Vec<usize> = parts.pieces.iter().map(|piece| piece.number).collect();
+        for (piece, fab) in parts.pieces.iter().zip(self.fabs(level, &numbers)?) {
             if fab.data_type != facts.data_type {
                 let text = "boxes of float32 and of float64 in one plotfile";
                 return Err(Error::new(ErrorKind::Unsupported, text).at(&self.name));
@@ -260,13 +257,12 @@ impl MeshSource for Plotfile {
             fill: FillValue::Bytes(vec![0; item]),
             grid,
         };
-        let (bytes, per_object) = (data.len() as u64, &layout.per_object);
+        let (bytes, per_object) = (parts.bytes, &layout.per_object);
         let geometry = Geometry::of_boxes(&layout.grid, per_object, boxes, item, bytes);
         let source = LevelSource { plotfile: self, level, table: Arc::new(BoxPlaces(extents)) };
         ReadSource::settled(&source, &layout, &self.tuning)
-            .with_plan(&geometry, |plan| execute(plan, Deliver::Buffer(CopyTarget::new(data))))
-            .map_err(|error| error.at(&self.name))?;
-        Ok(())
+            .with_plan(&geometry, act)
+            .map_err(|error| error.at(&self.name))
     }
 }
 

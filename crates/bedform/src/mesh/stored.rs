@@ -11,8 +11,8 @@ use bedform_format::{DataType, Limits, ObjectPath};
 use bedform_geometry::{BoxList, CellBox, Selection};
 
 use super::level::MeshLevel;
-use super::pieces::{FastestAxis, LevelPiece, copy_of};
-use super::{MeshFacts, MeshSource};
+use super::pieces::{FastestAxis, copy_of};
+use super::{LevelParts, MeshFacts, MeshSource, PlanAct};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
@@ -69,7 +69,11 @@ pub fn steps_of(store: &Store) -> Result<Vec<MeshStep>> {
 }
 
 /// Returns the record of the mesh in a group, if the group is a mesh.
-fn record_at(store: &Store, path: &ObjectPath, limits: &Limits) -> Result<Option<MeshRecord>> {
+pub(super) fn record_at(
+    store: &Store,
+    path: &ObjectPath,
+    limits: &Limits,
+) -> Result<Option<MeshRecord>> {
     let attributes = store.group_attributes(path)?;
     let Some(value) = attributes.get(MESH_ATTRIBUTE) else { return Ok(None) };
     let record = MeshRecord::decode(value, limits);
@@ -155,13 +159,13 @@ impl StoredMesh {
 }
 
 impl MeshSource for StoredMesh {
-    fn read(
+    fn with_plan(
         &self,
         facts: &MeshFacts,
         component: usize,
         level: usize,
-        pieces: &[LevelPiece],
-        data: &mut [u8],
+        parts: LevelParts<'_>,
+        act: PlanAct<'_>,
     ) -> Result<()> {
         let array = self.array(level, component)?;
         if array.data_type()? != facts.data_type {
@@ -170,8 +174,12 @@ impl MeshSource for StoredMesh {
         }
         let item = facts.data_type.item_size().unwrap_or(8);
         let length = array.shape()?.first().copied().unwrap_or(0);
-        let mut copies = Vec::with_capacity(pieces.len());
-        for piece in pieces {
+        if length == 0 {
+            let text = format!("{}: the component was never written on this level", array.name());
+            return Err(Error::new(ErrorKind::NotFound, text));
+        }
+        let mut copies = Vec::with_capacity(parts.pieces.len());
+        for piece in parts.pieces {
             let Some(cells) = facts.levels[level].grids().get(piece.number) else { continue };
             let offset = self.offsets[level][piece.number];
             if offset.checked_add(CellBox::cells(cells)).is_none_or(|end| end > length) {
@@ -181,7 +189,7 @@ impl MeshSource for StoredMesh {
             let origin = i64::try_from(offset.saturating_mul(item as u64)).unwrap_or(i64::MAX);
             copies.push(copy_of(piece, cells, (FastestAxis::Last, origin), item));
         }
-        array.read_row(copies, data)
+        array.with_row_plan(copies, parts.bytes, act)
     }
 }
 

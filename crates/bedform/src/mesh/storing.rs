@@ -4,13 +4,13 @@
 //! and packed into chunks so that none lies in two (dissertation of Tang, chapter 4). All arrays of
 //! a mesh become visible by one commit.
 
-use bedform_format::ObjectPath;
 use bedform_format::mesh::{
     BOXES_ARRAY, MESH_ATTRIBUTE, MeshComponentRecord, MeshLevelRecord, MeshRecord, SUB_BOXES_ARRAY,
 };
+use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{
-    AxisRange, AxisSelection, BoxOrder, CellBox, ChoiceOptions, CutBoxes, OrderChoice, PackedBoxes,
-    Selection, StepCosts, StripedTargets,
+    AxisRange, AxisSelection, BoxList, BoxOrder, CellBox, ChoiceOptions, CutBoxes, OrderChoice,
+    PackedBoxes, Selection, StepCosts, StripedTargets,
 };
 use bedform_storage::Profile;
 use serde_json::{Map, Value, json};
@@ -77,10 +77,11 @@ pub struct MeshStorage {
 }
 
 /// The sub-boxes of a level, and their places.
-struct LevelLayout {
-    cut: CutBoxes,
+#[derive(Debug)]
+pub(super) struct LevelLayout {
+    pub(super) cut: CutBoxes,
     permutation: Vec<u32>,
-    packed: PackedBoxes,
+    pub(super) packed: PackedBoxes,
     order: BoxOrder,
     chunk_cells: u64,
 }
@@ -100,16 +101,7 @@ impl Mesh {
         storage: &MeshStorage,
         progress: &dyn Fn(u64, u64),
     ) -> Result<()> {
-        let is_taken = if path.is_root() {
-            !store.nodes()?.is_empty() || store.group_attributes(path)?.contains_key(MESH_ATTRIBUTE)
-        } else {
-            store.kind(path)?.is_some()
-        };
-        if is_taken {
-            let text =
-                format!("{}/{path} exists already: choose another name", store.storage().name());
-            return Err(Error::new(ErrorKind::Exists, text));
-        }
+        check_free(store, path)?;
         let mut drafts = Vec::new();
         let written = self.write_drafts(store, path, storage, progress, &mut drafts);
         let written = written.and_then(|groups| store.commit_drafts_with(&drafts, &groups));
@@ -130,14 +122,7 @@ impl Mesh {
         drafts: &mut Vec<ObjectPath>,
     ) -> Result<Vec<(ObjectPath, Map<String, Value>)>> {
         let rank = self.lower().len();
-        let sub_box = match &storage.sub_box {
-            None => vec![SUB_BOX[rank - 1]; rank],
-            Some(given) if given.len() == rank => given.clone(),
-            Some(given) => {
-                let text = format!("sub-boxes of {} axes for a mesh of {rank}", given.len());
-                return Err(Error::invalid(text));
-            }
-        };
+        let sub_box = sub_box_of(storage.sub_box.as_ref(), rank)?;
         let components = component_records(self.components());
         let cells: u64 =
             self.levels().iter().flat_map(|level| level.boxes.iter()).map(CellBox::cells).sum();
@@ -150,7 +135,8 @@ impl Mesh {
         };
         let (mut groups, mut orders) = (vec![(path.clone(), Map::new())], Vec::new());
         for (number, level) in self.levels().iter().enumerate() {
-            let layout = LevelLayout::new(level, storage.order, &sub_box, item, store.profile())?;
+            let layout =
+                LevelLayout::new(&level.boxes, storage.order, &sub_box, item, store.profile())?;
             orders.push(layout.order.name());
             let group = level_path(path, number)?;
             let writer = LevelWriter { mesh: self, number, layout, item };
@@ -206,8 +192,34 @@ impl Mesh {
     }
 }
 
+/// Fails unless a mesh may be created at `path`.
+pub(super) fn check_free(store: &Store, path: &ObjectPath) -> Result<()> {
+    let is_taken = if path.is_root() {
+        !store.nodes()?.is_empty() || store.group_attributes(path)?.contains_key(MESH_ATTRIBUTE)
+    } else {
+        store.kind(path)?.is_some()
+    };
+    if !is_taken {
+        return Ok(());
+    }
+    let text = format!("{}/{path} exists already: choose another name", store.storage().name());
+    Err(Error::new(ErrorKind::Exists, text))
+}
+
+/// Returns the most cells of a sub-box along each of `rank` axes.
+pub(super) fn sub_box_of(given: Option<&Vec<u64>>, rank: usize) -> Result<Vec<u64>> {
+    match given {
+        None => Ok(vec![SUB_BOX[rank.clamp(1, SUB_BOX.len()) - 1]; rank]),
+        Some(given) if given.len() == rank => Ok(given.clone()),
+        Some(given) => {
+            let text = format!("sub-boxes of {} axes for a mesh of {rank}", given.len());
+            Err(Error::invalid(text))
+        }
+    }
+}
+
 /// Names an array for each component: as the component, where an array can have that name.
-fn component_records(names: &[String]) -> Vec<MeshComponentRecord> {
+pub(super) fn component_records(names: &[String]) -> Vec<MeshComponentRecord> {
     let is_free = |name: &str| {
         let is_plain = !name.contains('/') && !name.starts_with(['.', '_']);
         let is_own = [BOXES_ARRAY, SUB_BOXES_ARRAY].contains(&name)
@@ -224,14 +236,14 @@ fn component_records(names: &[String]) -> Vec<MeshComponentRecord> {
 }
 
 impl LevelLayout {
-    fn new(
-        level: &MeshLevel,
+    pub(super) fn new(
+        boxes: &BoxList,
         order: MeshOrder,
         sub_box: &[u64],
         item: u64,
         profile: &Profile,
     ) -> Result<Self> {
-        let cut = CutBoxes::new(&level.boxes, sub_box)?;
+        let cut = CutBoxes::new(boxes, sub_box)?;
         let chunk_cells = sub_box.iter().fold(1, |all: u64, one| all.saturating_mul(*one));
         let (order, permutation) = match order {
             MeshOrder::Fixed(order) => (order, order.permutation(&cut.boxes)?),
@@ -289,18 +301,10 @@ impl LevelWriter<'_> {
         drafts: &mut Vec<ObjectPath>,
     ) -> Result<()> {
         let boxes = &self.mesh.levels()[self.number].boxes;
-        let rows = boxes.iter().flat_map(bounds_of).collect();
-        write_table(store, &group.join(BOXES_ARRAY)?, rows, 2 * boxes.rank(), drafts)?;
-        let LevelLayout { cut, permutation, packed, .. } = &self.layout;
-        let mut rows = Vec::new();
-        for number in permutation {
-            let at = *number as usize;
-            let Some(cells) = cut.boxes.get(at) else { continue };
-            rows.extend(bounds_of(cells));
-            rows.extend([packed.offsets[at].cast_signed(), i64::from(cut.sources[at])]);
-        }
+        let (rank, path) = (boxes.rank(), group.join(BOXES_ARRAY)?);
+        write_table(store, &path, &box_rows(boxes), 2 * rank, drafts)?;
         let path = group.join(SUB_BOXES_ARRAY)?;
-        write_table(store, &path, rows, 2 * boxes.rank() + 2, drafts)
+        write_table(store, &path, &sub_box_rows(&self.layout), 2 * rank + 2, drafts)
     }
 
     /// Writes the elements of a component, shard by shard.
@@ -314,18 +318,10 @@ impl LevelWriter<'_> {
         tell: &mut dyn FnMut(u64),
     ) -> Result<()> {
         let LevelLayout { packed, chunk_cells, .. } = &self.layout;
-        let chunks = (SHARD_BYTES / (chunk_cells * self.item).max(1)).max(1);
-        let shard = chunk_cells * chunks.min((packed.cells / chunk_cells).max(1));
-        let mut described = json!({
-            "shape": [packed.cells], "dtype": self.mesh.data_type().v3_name(),
-            "chunks": [chunk_cells], "shards": [shard], "dims": ["cell"], "fill_value": "NaN",
-            "codecs": "auto",
-        });
-        if let Value::Object(described) = &mut described {
-            described.extend(codecs.clone());
-        }
-        let array =
-            store.draft_array(path, &NewArray::from_json(&described, &store.options().limits)?)?;
+        let data_type = self.mesh.data_type();
+        let new = element_array(store, (packed.cells, *chunk_cells), data_type, codecs)?;
+        let shard = new.layout.shard_shape[0];
+        let array = store.draft_array(path, &new)?;
         drafts.push(path.clone());
         let mut rest = &self.layout.permutation[..];
         let mut start = 0;
@@ -362,8 +358,7 @@ impl LevelWriter<'_> {
         }
         let length = usize::try_from((end - start) * self.item).unwrap_or(usize::MAX);
         let mut data = holes(self.item, length);
-        let Mesh { facts, source } = self.mesh;
-        source.read(facts, component, self.number, &pieces, &mut data)?;
+        self.mesh.read_parts_into(component, self.number, &pieces, &mut data)?;
         let range = AxisSelection::Range(AxisRange::contiguous(start, end - start)?);
         array.write(&Selection::Orthogonal(vec![range]), Elements::Bytes(&data))?;
         Ok(bytes)
@@ -384,29 +379,76 @@ fn holes(item: u64, bytes: usize) -> Vec<u8> {
     }
 }
 
-/// Writes rows of `width` numbers as a draft.
+/// Describes the array of a component of a level, of `cells` elements in chunks of `chunk`.
+pub(super) fn element_array(
+    store: &Store,
+    (cells, chunk): (u64, u64),
+    data_type: DataType,
+    codecs: &Map<String, Value>,
+) -> Result<NewArray> {
+    let item = data_type.item_size().unwrap_or(8) as u64;
+    let most = (SHARD_BYTES / chunk.saturating_mul(item).max(1)).max(1);
+    // An array that is empty now will grow.
+    let chunks = if cells == 0 { most } else { most.min((cells / chunk.max(1)).max(1)) };
+    let mut described = json!({
+        "shape": [cells], "dtype": data_type.v3_name(), "chunks": [chunk],
+        "shards": [chunk.saturating_mul(chunks)], "dims": ["cell"], "fill_value": "NaN",
+        "codecs": "auto",
+    });
+    if let Value::Object(described) = &mut described {
+        described.extend(codecs.clone());
+    }
+    NewArray::from_json(&described, &store.options().limits)
+}
+
+/// Describes an array of `rows` boxes, each of `width` numbers.
+pub(super) fn box_array(rows: u64, width: usize, store: &Store) -> Result<NewArray> {
+    let chunk = if rows == 0 { BOXES_IN_CHUNK } else { rows.min(BOXES_IN_CHUNK) };
+    let described = json!({
+        "shape": [rows, width], "dtype": "int64", "chunks": [chunk, width],
+        "shards": [rows.max(1).next_multiple_of(chunk), width],
+        "dims": ["box", "bound"], "codecs": ["zstd"],
+    });
+    NewArray::from_json(&described, &store.options().limits)
+}
+
+/// Returns the rows of the array of boxes.
+pub(super) fn box_rows(boxes: &BoxList) -> Vec<i64> {
+    boxes.iter().flat_map(bounds_of).collect()
+}
+
+/// Returns the rows of the array of sub-boxes, by their places.
+pub(super) fn sub_box_rows(layout: &LevelLayout) -> Vec<i64> {
+    let LevelLayout { cut, permutation, packed, .. } = layout;
+    let mut rows = Vec::new();
+    for number in permutation {
+        let at = *number as usize;
+        let Some(cells) = cut.boxes.get(at) else { continue };
+        rows.extend(bounds_of(cells));
+        rows.extend([packed.offsets[at].cast_signed(), i64::from(cut.sources[at])]);
+    }
+    rows
+}
+
+/// Returns numbers as elements in memory.
 #[allow(clippy::host_endian_bytes, reason = "elements in memory")]
+pub(super) fn elements_of(numbers: &[i64]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_ne_bytes()).collect()
+}
+
+/// Writes rows of `width` numbers as a draft.
 fn write_table(
     store: &Store,
     path: &ObjectPath,
-    numbers: Vec<i64>,
+    numbers: &[i64],
     width: usize,
     drafts: &mut Vec<ObjectPath>,
 ) -> Result<()> {
     let shape = [(numbers.len() / width) as u64, width as u64];
-    let chunk = [shape[0].clamp(1, BOXES_IN_CHUNK), shape[1]];
-    let shard = [shape[0].max(1).next_multiple_of(chunk[0]), shape[1]];
-    let described = json!({
-        "shape": shape, "dtype": "int64", "chunks": chunk, "shards": shard,
-        "dims": ["box", "bound"], "codecs": ["zstd"],
-    });
-    let new = NewArray::from_json(&described, &store.options().limits)?;
-    let array = store.draft_array(path, &new)?;
+    let array = store.draft_array(path, &box_array(shape[0], width, store)?)?;
     drafts.push(path.clone());
-    if numbers.is_empty() {
-        return Ok(());
+    if !numbers.is_empty() {
+        array.write(&Selection::all(&shape), Elements::Bytes(&elements_of(numbers)))?;
     }
-    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
-    array.write(&Selection::all(&shape), Elements::Bytes(&bytes))?;
     Ok(())
 }

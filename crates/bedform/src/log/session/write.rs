@@ -251,6 +251,39 @@ impl Session {
         Ok(*start)
     }
 
+    /// Gives the bytes of each member to all members, by rank. Collective; `call` names the call.
+    ///
+    /// # Errors
+    /// The first error of any member, on all; `InvalidArgument` if the members make different
+    /// collective calls.
+    pub(crate) fn exchange(&mut self, call: String, mine: Result<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+        self.member.check_process()?;
+        self.enter(call);
+        let mine = self.check_sound().and(mine);
+        let told = decide(&*self.member.group, mine, |parts| {
+            Ok(parts
+                .iter()
+                .flat_map(|part| {
+                    (part.len() as u64).to_le_bytes().into_iter().chain(part.iter().copied())
+                })
+                .collect())
+        })?;
+        self.member.epoch += 1;
+        let (mut parts, mut rest) = (Vec::new(), &told[..]);
+        while let Some((length, after)) = rest.split_first_chunk::<8>() {
+            let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
+            let Some((part, after)) = after.split_at_checked(length) else { break };
+            parts.push(part.to_vec());
+            rest = after;
+        }
+        Ok(parts)
+    }
+
+    /// The rank of this member.
+    pub(crate) fn rank(&self) -> usize {
+        self.member.group.rank() as usize
+    }
+
     /// Returns the length of the array along `axis`, the length that this member appends, and the
     /// array's key, as bytes.
     fn append_request(
