@@ -21,7 +21,7 @@ from bedform._integers import byte_count
 from bedform._remote import is_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -132,6 +132,97 @@ class RefinedMesh:
     def info(self) -> dict[str, Any]:
         """Return what is known of the mesh, without elements."""
         return {"kind": self.kind, "format": "amrex-plotfile", **self._facts}
+
+    def to_plotfile(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        components: str | Iterable[str] | None = None,
+        overwrite: bool = False,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> None:
+        """Write a plotfile of AMReX with the same boxes and elements, without ghost cells.
+
+        The plotfile appears under its name when it is complete and durable. It is little-endian,
+        its cells are counted from 0, and a level has at most 256 files. At most 256 MiB of elements
+        are in memory together.
+
+        Parameters
+        ----------
+        path
+            A path on this machine that does not exist yet.
+        components
+            Names of the components to write, in this order; all by default.
+        overwrite
+            Replace a plotfile that is there.
+        progress
+            Called with the bytes done and the total bytes.
+
+        Raises
+        ------
+        ExistsError
+            The path exists, and is no plotfile or ``overwrite`` is not given.
+        ConflictError
+            A file of this mesh has changed since it was opened.
+
+        Examples
+        --------
+        >>> import bedform as bf, tempfile
+        >>> from bedform._mesh_example import plotfile
+        >>> mesh, target = bf.open(plotfile()), f"{tempfile.mkdtemp()}/plt00001"
+        >>> mesh.to_plotfile(target, components=["density"])
+        >>> bf.open(target)["density"].read(level=1)[2, 2:6].tolist()
+        [100.0, 104.0, 108.0, 112.0]
+        """
+        from bedform._mesh_plotfile import write_plotfile
+
+        write_plotfile(self, path, components=components, overwrite=overwrite, progress=progress)
+
+    def to_vtkhdf(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        components: str | Iterable[str] | None = None,
+        overwrite: bool = False,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> None:
+        """Write a VTKHDF file of type ``OverlappingAMR``, for ParaView and VTK.
+
+        The file appears under its name when it is complete and durable. A mesh of two axes becomes
+        a plane of one cell. A slash in the name of a component becomes ``_``. At most 256 MiB of
+        elements are in memory together.
+
+        Parameters
+        ----------
+        path
+            A path on this machine that does not exist yet; ParaView knows the suffix ``.vtkhdf``.
+        components, progress
+            As in :meth:`to_plotfile`.
+        overwrite
+            Replace a VTKHDF file that is there.
+
+        Raises
+        ------
+        ExistsError
+            The path exists, and is no VTKHDF file or ``overwrite`` is not given.
+        UnsupportedError
+            An axis has more cells than 32 bits can count.
+        ConflictError
+            A file of this mesh has changed since it was opened.
+
+        Examples
+        --------
+        >>> import bedform as bf, h5py, tempfile
+        >>> from bedform._mesh_example import plotfile
+        >>> mesh, target = bf.open(plotfile()), f"{tempfile.mkdtemp()}/plt00000.vtkhdf"
+        >>> mesh.to_vtkhdf(target)
+        >>> with h5py.File(target) as file:
+        ...     file["VTKHDF/Level1/AMRBox"][:].tolist(), file["VTKHDF/Level1/CellData/density"][:3]
+        ([[2, 5, 2, 5, 0, 0]], array([100., 101., 102.]))
+        """
+        from bedform._mesh_vtkhdf import write_vtkhdf
+
+        write_vtkhdf(self, path, components=components, overwrite=overwrite, progress=progress)
 
     def close(self) -> None:
         """Do nothing: no file stays open between reads."""
