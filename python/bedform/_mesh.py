@@ -10,6 +10,7 @@ import numpy as np
 
 from bedform import _internal
 from bedform._errors import (
+    ConflictError,
     InvalidArgumentError,
     InvalidSelectionError,
     LimitExceededError,
@@ -18,12 +19,14 @@ from bedform._errors import (
     engine_call,
 )
 from bedform._integers import byte_count
+from bedform._mesh_boxes import covered_cells, overlaps
 from bedform._remote import is_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import numpy.typing as npt
+    import xarray as xr
 
 AXES = ("x", "y", "z")
 #: Cells of a ray that are read at once, by the region that holds them.
@@ -224,8 +227,46 @@ class RefinedMesh:
 
         write_vtkhdf(self, path, components=components, overwrite=overwrite, progress=progress)
 
+    def to_datatree(
+        self,
+        *,
+        components: str | Iterable[str] | None = None,
+        max_bytes: int | str = "4 GiB",
+    ) -> xr.DataTree:
+        """Return the mesh as a tree of xarray, with a node for each level.
+
+        The node ``level_1`` has the domain in cells of level 1. As in :meth:`MeshComponent.read`
+        each cell has the element of the finest level up to 1, and is not a number where no level
+        has it. Coordinates are the centres of cells. Elements are read when they are asked for, and
+        no others than those of the smallest region around them.
+
+        Parameters
+        ----------
+        components
+            Names of the components; all by default. A slash in a name becomes ``_`` in the name of
+            the variable, whose attribute ``component`` has the whole name.
+        max_bytes
+            Limit of one read, as a number or a text such as ``"512 MiB"``.
+
+        Examples
+        --------
+        >>> import bedform as bf
+        >>> from bedform._mesh_example import plotfile
+        >>> tree = bf.open(plotfile()).to_datatree()
+        >>> tree["level_1"].sizes["x"], tree["level_1"].attrs["spacing"]
+        (8, [0.125, 0.125])
+        >>> tree["level_1/density"].sel(x=0.3, y=[0.3, 0.9], method="nearest").values
+        array([100.,  13.])
+        """
+        from bedform._mesh_tree import tree_of
+
+        return tree_of(self, components, max_bytes)
+
     def close(self) -> None:
         """Do nothing: no file stays open between reads."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_opened_again, (os.path.abspath(self._where), self._facts))  # noqa: PTH100
 
     def __enter__(self) -> Self:
         return self
@@ -353,13 +394,13 @@ class MeshComponent:
             self.name, (start, stop), level, most
         )
         for number, (pieces, data) in enumerate(found):
-            whole = self._covered_cells(number) if number < level and pieces else None
+            whole = covered_cells(self.mesh, number) if number < level and pieces else None
             for first, shape, place in pieces:
                 count = int(np.prod(shape))
                 values = np.frombuffer(data, self.dtype, count, place).reshape(shape)
                 covered = np.zeros(shape, bool)
                 if whole is not None:
-                    for low, high in _within(whole, first, shape):
+                    for low, high in overlaps(whole, first, shape):
                         covered[tuple(map(slice, low, high))] = True
                 yield MeshPiece(number, tuple(first), values, covered)
 
@@ -510,12 +551,6 @@ class MeshComponent:
             dropped.append(not isinstance(part, slice))
         return start, stop, dropped
 
-    def _covered_cells(self, level: int) -> npt.NDArray[np.int64]:
-        """Returns the cells of a level of which one box of the next level has all, as boxes."""
-        ratio = np.array(self.mesh.ratio(level))
-        boxes = self.mesh.boxes(level + 1)
-        return np.stack([-(-boxes[:, 0] // ratio), boxes[:, 1] // ratio], axis=1)
-
 
 def _crossings(
     first: npt.NDArray[np.float64], last: npt.NDArray[np.float64]
@@ -528,16 +563,6 @@ def _crossings(
             faces = np.arange(np.floor(low) + 1, np.ceil(high))
             parts.append((faces - start) / (end - start))
     return np.unique(np.concatenate(parts))
-
-
-def _within(
-    boxes: npt.NDArray[np.int64], first: list[int], shape: list[int]
-) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """Returns the bounds of the parts of boxes in a piece, from its first cell on."""
-    start = np.maximum(boxes[:, 0], first) - first
-    stop = np.minimum(boxes[:, 1], np.add(first, shape)) - first
-    inside = (start < stop).all(axis=1)
-    return zip(start[inside], stop[inside], strict=True)
 
 
 def _near(name: str, names: list[str]) -> str:
@@ -554,6 +579,14 @@ def mesh_at(path: str) -> RefinedMesh | None:
     if engine_call(_internal.place_kind, path)(path)[0] != "plotfile":
         return None
     return open_mesh(path, {})
+
+
+def _opened_again(where: str, facts: dict[str, Any]) -> RefinedMesh:
+    """Opens the plotfile of a pickled mesh."""
+    mesh = open_mesh(where, {})
+    if mesh._facts != facts:
+        raise ConflictError(f"{where}: its Header has changed since it was opened: open it again")
+    return mesh
 
 
 def open_mesh(where: str, options: dict[str, Any]) -> RefinedMesh:

@@ -9,7 +9,7 @@ import numpy as np
 from bedform._errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -89,6 +89,23 @@ def parts_of_box(start: Bounds, stop: Bounds, cells_max: int) -> Iterator[Bounds
         low, high = start.copy(), stop.copy()
         low[axis], high[axis] = at, min(at + step, int(stop[axis]))
         yield from parts_of_box(low, high, cells_max)
+
+
+def covered_cells(mesh: RefinedMesh, level: int) -> Bounds:
+    """Returns the cells of a level of which one box of the next level has all, as boxes."""
+    ratio = np.array(mesh.ratio(level))
+    boxes = mesh.boxes(level + 1)
+    return np.stack([-(-boxes[:, 0] // ratio), boxes[:, 1] // ratio], axis=1)
+
+
+def overlaps(
+    boxes: Bounds, first: Sequence[int] | Bounds, shape: Sequence[int] | Bounds
+) -> Iterator[tuple[Bounds, Bounds]]:
+    """Returns the bounds of the parts of boxes in a region, from its first cell on."""
+    start = np.maximum(boxes[:, 0], first) - first
+    stop = np.minimum(boxes[:, 1], np.add(first, shape)) - first
+    inside = (start < stop).all(axis=1)
+    return zip(start[inside], stop[inside], strict=True)
 
 
 def flat_names(names: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str]:

@@ -1,8 +1,11 @@
 """Refined meshes as files of VTKHDF, of its type ``OverlappingAMR``.
 
 A level is a group ``LevelN`` with the size of its cells, the bounds of its boxes (``AMRBox``), and
-a data set for each component: the elements box after box, x fastest. VTK reads meshes of three
-axes: others have one cell along the axes that they lack. Its indexes of cells have 32 bits.
+a data set for each component: the elements box after box, x fastest. Indexes of cells have 32 bits.
+
+VTK reads meshes of three axes, and hides each cell that a finer level has, too. So a mesh of fewer
+axes has one cell along the others. VTK hides nothing in such a plane: ``vtkGhostType`` marks the
+cells to hide. In a mesh whose axes have different ratios VTK hides wrong cells: it is refused.
 
 The writer fills a hidden file beside the target and renames it when it is durable. It holds
 ``BATCH_BYTES`` of elements at most.
@@ -27,7 +30,9 @@ from bedform._mesh_boxes import (
     box_batches,
     cell_counts,
     chosen_components,
+    covered_cells,
     flat_names,
+    overlaps,
     parts_of_box,
     stored_parts,
 )
@@ -45,6 +50,9 @@ _VERSION: Final = (2, 0)
 #: The group of the file.
 _ROOT: Final = "VTKHDF"
 _CELL_MAX: Final = (1 << 31) - 1
+#: VTK's name of the array of marks, and its mark of a hidden cell.
+_GHOSTS: Final = "vtkGhostType"
+_HIDDEN: Final = 32
 
 
 def write_vtkhdf(
@@ -82,6 +90,12 @@ def _check_mesh(mesh: RefinedMesh) -> None:
         raise UnsupportedError(
             f"{mesh.path}: VTKHDF counts cells by 32 bits, and the finest level has more along "
             "an axis"
+        )
+    ratios = [mesh.ratio(level) for level in range(mesh.levels - 1)]
+    if len(mesh.dims) == 3 and any(len(set(ratio)) > 1 for ratio in ratios):
+        raise UnsupportedError(
+            f"{mesh.path}: VTK refines all axes alike, and these are refined by {ratios}: it would "
+            "hide cells that no finer level has"
         )
 
 
@@ -157,8 +171,11 @@ def _fill_level(
     # A plane is as thick on every level as a cell of level 0 is wide.
     group.attrs["Spacing"] = np.array(_three(mesh.spacing(level), mesh.spacing(0)[0]))
     group.create_dataset("AMRBox", data=_amr_boxes(bounds))
+    # Earlier versions of VTK print errors where a group is missing.
+    group.create_group("PointData")
+    group.create_group("FieldData")
     cells = group.create_group("CellData")
-    names = flat_names(components)
+    names = flat_names(components, [_GHOSTS])
     count = int(cell_counts(bounds).sum())
     dtype = mesh.dtype.newbyteorder("<")
     for name, component in components.items():
@@ -170,6 +187,8 @@ def _fill_level(
             dataset[at : at + len(values)] = values
             at += len(values)
             yield values.nbytes
+    if len(mesh.dims) < 3:
+        cells.create_dataset(_GHOSTS, data=_ghosts(mesh, level, bounds))
 
 
 def _flat_elements(
@@ -185,6 +204,23 @@ def _flat_elements(
             continue
         for part in parts_of_box(*batch[0], cells_max):
             yield stored_parts(component, level, part[np.newaxis])[0].ravel("F")
+
+
+def _ghosts(mesh: RefinedMesh, level: int, bounds: Bounds) -> np.ndarray[Any, Any]:
+    """Returns a byte for each cell of a level: the mark of a hidden one if a finer level has it."""
+    marks = np.zeros(int(cell_counts(bounds).sum()), "u1")
+    if level + 1 == mesh.levels:
+        return marks
+    covered = covered_cells(mesh, level)
+    at = 0
+    for start, stop in bounds:
+        shape = stop - start
+        box = np.zeros(shape, "u1")
+        for low, high in overlaps(covered, start, shape):
+            box[tuple(map(slice, low, high))] = _HIDDEN
+        marks[at : at + box.size] = box.ravel("F")
+        at += box.size
+    return marks
 
 
 def _amr_boxes(bounds: Bounds) -> np.ndarray[Any, Any]:
