@@ -29,7 +29,11 @@ _DPI: Final = 150
 _DPI_MAX: Final = 600
 #: The colours of the outlines of boxes, by level in turn, on a dark seam.
 _OUTLINES: Final = ("white", "#ff9f1c", "#ff4fa3", "#5ce1ff", "#b8f34b")
-_NAME_MAX: Final = 60
+#: Inches left of the plane, and of a letter of the title.
+_MARGIN: Final = 0.95
+_LETTER: Final = 0.12
+#: So many boxes of a level get thin outlines.
+_BOXES_MANY: Final = 200
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class MeshPlane:
     #: The numbers of the axes across and up.
     across: int
     up: int
-    #: The number of the axis that the plane is normal to, and its coordinate there, if there is one.
+    #: The number of the axis that the plane is normal to, and its place there, if there is one.
     normal: int | None
     at: float | None
     values: Values
@@ -124,8 +128,7 @@ def picture_of(plane: MeshPlane, *, log: bool, cmap: str, boxes: bool) -> bytes:
             f"no colour map {cmap!r}: matplotlib has viridis, magma, cividis, coolwarm and others"
         )
     colours = mpl.colormaps[cmap].with_extremes(bad="0.85")
-    # Names of components are texts as they stand, without mathematics between dollars.
-    with mpl.rc_context({"text.parse_math": False}), warnings.catch_warnings():
+    with warnings.catch_warnings():
         # A font may lack a character of a name.
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         size, sides = _sizes(plane)
@@ -182,7 +185,7 @@ def _draw(
     """Draws the elements, the axes in the units of the simulation, and the colour bar."""
     (width, height), (across, up) = sizes
     mesh = plane.component.mesh
-    left, bottom = 0.95 + (width - across - 2.3) / 2, 0.6
+    left, bottom = _MARGIN + (width - across - 2.3) / 2, 0.6
     axes = figure.add_axes((left / width, bottom / height, across / width, up / height))
     bounds = _extents(plane)
     image = axes.imshow(
@@ -202,11 +205,28 @@ def _draw(
     bar = figure.add_axes(
         ((left + across + 0.12) / width, bottom / height, 0.16 / width, up / height)
     )
-    figure.colorbar(image, cax=bar).ax.tick_params(labelsize=9)
-    name = printable(plane.component.name, _NAME_MAX)
-    top = (bottom + up) / height
-    figure.text(left / width, top + 0.42 / height, name, fontsize=13, weight="bold")
-    figure.text(left / width, top + 0.19 / height, _subtitle(plane), fontsize=9, color="0.35")
+    figure.colorbar(image, cax=bar)
+    bar.tick_params(which="both", labelsize=9)
+    bar.yaxis.set_offset_position("left")
+    _write_titles(plane, figure, bottom + up)
+
+
+def _write_titles(plane: MeshPlane, figure: Any, top: float) -> None:
+    """Writes the component, and the place and time, above the plane, which reaches to ``top``."""
+    width, height = figure.get_size_inches()
+    name = printable(plane.component.name, int((width - _MARGIN) / _LETTER))
+    texts = ((0.42, name, 13, "bold", "0.0"), (0.19, _subtitle(plane), 9, "normal", "0.35"))
+    for above, text, size, weight, colour in texts:
+        figure.text(
+            _MARGIN / width,
+            (top + above) / height,
+            text,
+            fontsize=size,
+            weight=weight,
+            color=colour,
+            # A name is a text as it stands, without mathematics between dollars.
+            parse_math=False,
+        )
 
 
 def _subtitle(plane: MeshPlane) -> str:
@@ -215,7 +235,9 @@ def _subtitle(plane: MeshPlane) -> str:
     said = [f"time {mesh.time:.6g}"]
     if plane.normal is not None and plane.at is not None:
         said.append(f"{mesh.dims[plane.normal]} = {plane.at:.6g}")
-    said.append(f"level {plane.level} of 0 to {mesh.levels - 1}")
+    levels = "level 0" if plane.level == 0 else f"levels 0 to {plane.level}"
+    is_finest = plane.level + 1 == mesh.levels
+    said.append(levels if is_finest else f"{levels} of {mesh.levels}")
     return "   ".join(said)
 
 
@@ -230,14 +252,15 @@ def _draw_boxes(plane: MeshPlane, axes: Any) -> None:
         corners = _outlines(plane, level)
         if not len(corners):
             continue
-        width = 1.4 if len(corners) <= 200 else 0.7
+        is_thin = len(corners) > _BOXES_MANY
+        width, seam = (0.5, 0.3) if is_thin else (1.3, 0.8)
         lines = PolyCollection(
-            corners,
+            list(corners),
             facecolors="none",
             edgecolors=_OUTLINES[level % len(_OUTLINES)],
             linewidths=width,
             label=f"level {level}",
-            path_effects=[Stroke(linewidth=width + 0.9, foreground="0.15"), Normal()],
+            path_effects=[Stroke(linewidth=width + seam, foreground="0.15"), Normal()],
         )
         drawn.append(axes.add_collection(lines, autolim=False))
     if drawn and mesh.levels > 1:

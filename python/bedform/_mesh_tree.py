@@ -46,7 +46,8 @@ class MeshLevelArray(BackendArray):
 
     def _read(self, key: tuple[Any, ...]) -> Any:
         """Reads a region of numbers and slices; steps are taken from all cells between."""
-        region, steps = [], []
+        region: list[int | slice] = []
+        steps: list[slice] = []
         for part, length in zip(key, self.shape, strict=True):
             if not isinstance(part, slice):
                 region.append(int(part))

@@ -202,7 +202,8 @@ def _flat_elements(
             read = stored_parts(component, level, batch)
             yield np.concatenate([values.ravel("F") for values in read])
             continue
-        for part in parts_of_box(*batch[0], cells_max):
+        start, stop = batch[0]
+        for part in parts_of_box(start, stop, cells_max):
             yield stored_parts(component, level, part[np.newaxis])[0].ravel("F")
 
 

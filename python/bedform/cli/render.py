@@ -71,7 +71,8 @@ def render(
 ) -> None:
     """Draw a plane of a refined mesh, each cell with the finest element that is there.
 
-    A mesh of two axes is drawn whole. It takes matplotlib: pip install 'bedform[plots]'.
+    A mesh of two axes is drawn whole. The extra "plots" of the package brings matplotlib, which
+    draws.
 
     Example: [bold]bedform render plt00100 density --axis z --at 0.5 --boxes[/bold]
     """
