@@ -147,8 +147,8 @@ class RefinedMesh:
         """Write a plotfile of AMReX with the same boxes and elements, without ghost cells.
 
         The plotfile appears under its name when it is complete and durable. It is little-endian,
-        its cells are counted from 0, and a level has at most 256 files. At most 256 MiB of elements
-        are in memory together.
+        its cells are counted from 0, and a level has at most 256 files. The writer takes at most
+        256 MiB of memory.
 
         Parameters
         ----------
@@ -192,8 +192,9 @@ class RefinedMesh:
         """Write a VTKHDF file of type ``OverlappingAMR``, for ParaView and VTK.
 
         The file appears under its name when it is complete and durable. A mesh of two axes becomes
-        a plane of one cell. A slash in the name of a component becomes ``_``. At most 256 MiB of
-        elements are in memory together.
+        a plane of one cell; VTK before 9.7 crashes where levels or axes of a plane have different
+        ratios. A slash in the name of a component becomes ``_``. The writer takes at most 256 MiB
+        of memory.
 
         Parameters
         ----------
@@ -209,7 +210,8 @@ class RefinedMesh:
         ExistsError
             The path exists, and is no VTKHDF file or ``overwrite`` is not given.
         UnsupportedError
-            An axis has more cells than 32 bits can count.
+            An axis has more cells than 32 bits can count, or the axes of a mesh of three are
+            refined by different ratios.
         ConflictError
             A file of this mesh has changed since it was opened.
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     Bounds = npt.NDArray[np.int64]
 
-#: Bytes of elements that are in memory together.
-BATCH_BYTES: Final = 256 << 20
+#: Bytes of elements that are read together. The engine and the writers hold up to four copies.
+BATCH_BYTES: Final = 64 << 20
 
 
 def chosen_components(
@@ -89,6 +89,16 @@ def parts_of_box(start: Bounds, stop: Bounds, cells_max: int) -> Iterator[Bounds
         low, high = start.copy(), stop.copy()
         low[axis], high[axis] = at, min(at + step, int(stop[axis]))
         yield from parts_of_box(low, high, cells_max)
+
+
+def ordered_parts(bounds: Bounds, cells_max: int) -> Iterator[Bounds]:
+    """Yields some boxes, or a part of a large one, at a time: in Fortran order box after box."""
+    for batch in box_batches(bounds, cells_max):
+        start, stop = batch[0]
+        if cell_counts(batch).sum() <= cells_max:
+            yield batch
+        else:
+            yield from (part[np.newaxis] for part in parts_of_box(start, stop, cells_max))
 
 
 def covered_cells(mesh: RefinedMesh, level: int) -> Bounds:

@@ -1,7 +1,7 @@
 """Refined meshes as plotfiles of AMReX.
 
 The writer fills a hidden directory beside the target and renames it when all files are durable. It
-holds ``BATCH_BYTES`` of elements at most: small boxes are read together, large ones in parts.
+reads ``BATCH_BYTES`` of elements at a time: small boxes together, large ones in parts.
 """
 
 from __future__ import annotations
@@ -146,8 +146,7 @@ class _Writer:
         ranges = []
         for component in self._components:
             found = []
-            # Half of the budget: the elements are laid out anew.
-            for part in parts_of_box(start, stop, BATCH_BYTES // 2 // self._dtype.itemsize):
+            for part in parts_of_box(start, stop, BATCH_BYTES // self._dtype.itemsize):
                 values = stored_parts(component, level, part[np.newaxis])[0]
                 self._put(file, values)
                 found.append(value_range(values))

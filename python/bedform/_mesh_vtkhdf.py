@@ -7,8 +7,8 @@ VTK reads meshes of three axes, and hides each cell that a finer level has, too.
 axes has one cell along the others. VTK hides nothing in such a plane: ``vtkGhostType`` marks the
 cells to hide. In a mesh whose axes have different ratios VTK hides wrong cells: it is refused.
 
-The writer fills a hidden file beside the target and renames it when it is durable. It holds
-``BATCH_BYTES`` of elements at most.
+The writer fills a hidden file beside the target and renames it when it is durable. It reads
+``BATCH_BYTES`` of elements at a time.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ from bedform._hdf5_output import hdf5_output, noted_interrupts
 from bedform._location import location
 from bedform._mesh_boxes import (
     BATCH_BYTES,
-    box_batches,
     cell_counts,
     chosen_components,
     covered_cells,
     flat_names,
+    ordered_parts,
     overlaps,
-    parts_of_box,
     stored_parts,
 )
 
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from bedform._mesh_boxes import Bounds
 
     Progress = Callable[[int, int], object]
+    Flat = np.ndarray[Any, Any]
 
 #: The first version of the format that describes such meshes as all later ones do.
 _VERSION: Final = (2, 0)
@@ -182,46 +182,45 @@ def _fill_level(
         dataset = cells.create_dataset(names[name], shape=(count,), dtype=dtype)
         if names[name] != name:
             dataset.attrs["component"] = name
-        at = 0
-        for values in _flat_elements(component, level, bounds):
-            dataset[at : at + len(values)] = values
-            at += len(values)
-            yield values.nbytes
+        yield from _fill(dataset, _flat_elements(component, level, bounds))
     if len(mesh.dims) < 3:
-        cells.create_dataset(_GHOSTS, data=_ghosts(mesh, level, bounds))
+        marks = cells.create_dataset(_GHOSTS, shape=(count,), dtype="u1")
+        yield from (0 for _ in _fill(marks, _flat_marks(mesh, level, bounds)))
 
 
-def _flat_elements(
-    component: MeshComponent, level: int, bounds: Bounds
-) -> Iterator[np.ndarray[Any, Any]]:
-    """Yields the elements of a level's boxes in order, x fastest."""
-    # Half of the budget: the elements are laid out anew.
-    cells_max = BATCH_BYTES // 2 // component.dtype.itemsize
-    for batch in box_batches(bounds, cells_max):
-        if cell_counts(batch).sum() <= cells_max:
-            read = stored_parts(component, level, batch)
-            yield np.concatenate([values.ravel("F") for values in read])
-            continue
-        start, stop = batch[0]
-        for part in parts_of_box(start, stop, cells_max):
-            yield stored_parts(component, level, part[np.newaxis])[0].ravel("F")
-
-
-def _ghosts(mesh: RefinedMesh, level: int, bounds: Bounds) -> np.ndarray[Any, Any]:
-    """Returns a byte for each cell of a level: the mark of a hidden one if a finer level has it."""
-    marks = np.zeros(int(cell_counts(bounds).sum()), "u1")
-    if level + 1 == mesh.levels:
-        return marks
-    covered = covered_cells(mesh, level)
+def _fill(dataset: Any, parts: Iterable[Flat]) -> Iterator[int]:
+    """Writes elements from the first on; yields the bytes of each part."""
     at = 0
-    for start, stop in bounds:
-        shape = stop - start
-        box = np.zeros(shape, "u1")
-        for low, high in overlaps(covered, start, shape):
-            box[tuple(map(slice, low, high))] = _HIDDEN
-        marks[at : at + box.size] = box.ravel("F")
-        at += box.size
+    for values in parts:
+        dataset[at : at + len(values)] = values
+        at += len(values)
+        yield values.nbytes
+
+
+def _flat_elements(component: MeshComponent, level: int, bounds: Bounds) -> Iterator[Flat]:
+    """Yields the elements of a level's boxes in order, x fastest."""
+    for parts in ordered_parts(bounds, BATCH_BYTES // component.dtype.itemsize):
+        yield _joined([values.ravel("F") for values in stored_parts(component, level, parts)])
+
+
+def _flat_marks(mesh: RefinedMesh, level: int, bounds: Bounds) -> Iterator[Flat]:
+    """Yields a byte for each cell of a level: the mark of a hidden one if a finer level has it."""
+    is_finest = level + 1 == mesh.levels
+    covered = mesh.boxes(level)[:0] if is_finest else covered_cells(mesh, level)
+    for parts in ordered_parts(bounds, BATCH_BYTES):
+        yield _joined([_marks(covered, *part).ravel("F") for part in parts])
+
+
+def _marks(covered: Bounds, start: Bounds, stop: Bounds) -> Flat:
+    """Returns a byte for each cell of a box."""
+    marks = np.zeros(stop - start, "u1")
+    for low, high in overlaps(covered, start, stop - start):
+        marks[tuple(map(slice, low, high))] = _HIDDEN
     return marks
+
+
+def _joined(parts: list[Flat]) -> Flat:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _amr_boxes(bounds: Bounds) -> np.ndarray[Any, Any]:
