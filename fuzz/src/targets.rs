@@ -18,6 +18,7 @@ use bedform_format::log::{
     BlockKind, Boxes, Directory, LogError, Promise, PromiseFile, PromisesHeader, RecordHead, Root,
     Sealed, Section, SegmentHeader, SettledShards, TableBlock, TableIndex, varint,
 };
+use bedform_format::mesh::MeshRecord;
 use bedform_format::metadata::{
     ChunkKeys, Identity, NodeSummary, check_seal, parse_array, parse_array_v2,
     parse_consolidated_v2, parse_document, parse_group, seal, write_array,
@@ -48,6 +49,7 @@ pub(crate) const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("plotfile", plotfile),
     ("plotfile_level", plotfile_level),
     ("plotfile_fab", plotfile_fab),
+    ("mesh_record", mesh_record),
     ("hdf5", look_at_everything),
     ("chunk_map", chunk_map),
     ("log", log),
@@ -521,6 +523,14 @@ fn plotfile_fab(data: &[u8]) {
     let item_size = header.data_type.item_size().expect("numbers have a size") as u64;
     assert_eq!(header.cells().cells() * item_size, header.component_bytes);
     header.component_bytes.checked_mul(header.components).expect("the bytes can be counted");
+}
+
+/// The record of a refined mesh in a store.
+fn mesh_record(data: &[u8]) {
+    let Ok(value) = serde_json::from_slice(data) else { return };
+    let Ok(record) = MeshRecord::decode(&value, &Limits::default()) else { return };
+    assert!(record.levels.iter().all(|level| level.shape.len() == record.rank()));
+    assert_eq!(MeshRecord::decode(&record.encode(), &Limits::default()), Ok(record));
 }
 
 fn chunk_map(data: &[u8]) {

@@ -31,6 +31,7 @@ from ._index import Bins, check_index, index_written
 from ._integers import byte_count, integers
 from ._layout import Readers, check_layout, described_readers
 from ._location import check_new_store, location
+from ._mesh_convert import convert_meshes, meshes_of, refuse_for_arrays, refuse_for_meshes
 from ._new_array import described_codecs
 from ._opening import given_profile, open_place
 from ._paths import paths_of, shown_paths
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ._dask_regions import Exchange
+    from ._mesh_convert import MeshConversion, Order
 
     Progress = Callable[[int, int], None]
 
@@ -115,8 +117,10 @@ def convert(
     dry_run: bool = False,
     dask: Any = None,
     index: bool | Bins = False,
+    order: Order | None = None,
+    sub_box: Sequence[int] | None = None,
     progress: Progress | None = None,
-) -> Conversion:
+) -> Conversion | MeshConversion:
     """Convert a store or a foreign file into a store with a layout for the expected reads.
 
     The target appears under its name when it is complete. An interrupted conversion to a directory
@@ -161,6 +165,14 @@ def convert(
     index
         True builds the value index of the new arrays, once the target is there; bins as in
         :func:`bedform.index` build its second level, too.
+    order
+        For refined meshes, the order of the parts of boxes in the store: ``"hilbert"``, ``"z"``,
+        ``"clusters"``, ``"given"``, or ``"auto"``, the default, which compares predicted reads.
+        Each mesh becomes a step of a store of meshes; a target that is such a store gets the steps
+        that it lacks. Of the other options, meshes take ``codecs``, ``verify`` and ``dry_run``.
+    sub_box
+        For refined meshes, the most cells along each axis of the parts into which boxes are cut;
+        16 of three axes by default, 64 of two.
     progress
         Called with the bytes done and the total bytes.
 
@@ -194,6 +206,30 @@ def convert(
     paths, where = paths_of(source, "source"), location(target, "target")
     name = location(source, "source") if paths is None else shown_paths(source, paths)
     place = name if paths is None else paths
+    if (meshes := meshes_of(name, paths)) is not None:
+        given_arrays = {
+            "concat_dim": concat_dim,
+            "reads": reads,
+            "profile": profile,
+            "exclude": tuple(exclude),
+            "restart": restart,
+            "dask": dask,
+            "index": index,
+            "layout": None if layout == "auto" else layout,
+        }
+        refuse_for_meshes(given_arrays)
+        return convert_meshes(
+            name,
+            meshes,
+            where,
+            order=order or "auto",
+            sub_box=sub_box,
+            codecs=described_codecs(codecs, codecs_beyond_zarr),
+            verify=verify,
+            dry_run=dry_run,
+            progress=progress,
+        )
+    refuse_for_arrays({"order": order, "sub_box": sub_box})
     # A list has no name of its own that could be opened.
     check_new_store(where, "convert", None if isinstance(source, (list, tuple)) else name)
     given_reads = check_mapping(reads or {}, "reads", '{"time": 1}')

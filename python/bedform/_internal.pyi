@@ -310,8 +310,31 @@ class Session:
 class EngineMesh:
     @staticmethod
     def open(path: str | PathLike[str], opening: str) -> EngineMesh: ...
+    @staticmethod
+    def of_store(store: Store, path: str) -> EngineMesh: ...
+    @staticmethod
+    def steps(store: Store) -> list[tuple[str, float]]: ...
+    def store_in(
+        self,
+        store: Store,
+        path: str,
+        order: str,
+        sub_box: list[int] | None,
+        codecs: str,
+        progress: Callable[[int, int], object] | None,
+    ) -> None: ...
     def facts(self) -> str: ...
     def boxes(self, level: int) -> bytes: ...
+    def grids(self, level: int) -> bytes: ...
+    def read_parts(
+        self,
+        component: str,
+        level: int,
+        numbers: list[int],
+        starts: list[list[int]],
+        stops: list[list[int]],
+        bytes_max: int,
+    ) -> tuple[list[tuple[list[int], list[int], int]], bytes]: ...
     def read(
         self,
         component: str,

@@ -23,10 +23,12 @@ from bedform._mesh_boxes import covered_cells, overlaps
 from bedform._remote import is_url
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
     import xarray as xr
+
+    from bedform._store import Store
 
 AXES = ("x", "y", "z")
 #: Cells of a ray that are read at once, by the region that holds them.
@@ -51,9 +53,9 @@ class MeshPiece(NamedTuple):
 class RefinedMesh:
     """A refined mesh: levels of boxes, each finer than the one before.
 
-    ``bf.open`` returns it for a plotfile of AMReX. Axes are x, y, z. Cells are counted from the
-    lower corner of the domain. The texts of the plotfile are read at once, elements when they are
-    asked for.
+    ``bf.open`` returns it for a plotfile of AMReX, and for a store of meshes
+    (:func:`bedform.convert`), at the last time step. Axes are x, y, z. Cells are counted from the
+    lower corner of the domain. Boxes are read at once, elements when they are asked for.
 
     Examples
     --------
@@ -68,15 +70,42 @@ class RefinedMesh:
 
     kind = "amr"
 
-    def __init__(self, inner: _internal.EngineMesh, where: str) -> None:
+    def __init__(
+        self,
+        inner: _internal.EngineMesh,
+        where: str,
+        store: Store | None = None,
+        steps: Mapping[str, float] | None = None,
+    ) -> None:
         self._inner = inner
         self._where = where
+        self._store = store
         self._facts: dict[str, Any] = json.loads(inner.facts())
+        self._steps = steps
 
     @property
     def path(self) -> str:
-        """The path of the plotfile."""
+        """The path of the plotfile, or of the group of a store."""
         return self._where
+
+    @property
+    def steps(self) -> dict[str, float]:
+        """The time of each step by its name; a plotfile has one step."""
+        if self._steps is None:
+            return {os.path.basename(self._where.rstrip("/")): self.time}  # noqa: PTH119 - a text
+        return dict(self._steps)
+
+    def step(self, name: str) -> RefinedMesh:
+        """Return the mesh at a step.
+
+        Raises
+        ------
+        NotFoundError
+            There is no step of this name.
+        """
+        if name not in self.steps:
+            raise NotFoundError(f"{self._where}: no step {name!r}{_near(name, list(self.steps))}")
+        return self if self._store is None else _mesh_of(self._store, name, self.steps)
 
     @property
     def levels(self) -> int:
@@ -110,6 +139,15 @@ class RefinedMesh:
         bounds = np.frombuffer(self._inner.boxes(level), "i8")
         return bounds.reshape(-1, 2, len(self.dims)).copy()
 
+    def grids(self, level: int) -> npt.NDArray[np.int64]:
+        """Return the boxes in which the elements of a level are stored, as :meth:`boxes` does.
+
+        A store cuts boxes into sub-boxes; a plotfile stores each box as it is.
+        """
+        self._level(level)
+        bounds = np.frombuffer(self._inner.grids(level), "i8")
+        return bounds.reshape(-1, 2, len(self.dims)).copy()
+
     def domain(self, level: int) -> npt.NDArray[np.int64]:
         """Return start and stop of the domain, of shape ``(2, dim)``, in cells of a level."""
         shape = self._level(level)["shape"]
@@ -134,7 +172,11 @@ class RefinedMesh:
 
     def info(self) -> dict[str, Any]:
         """Return what is known of the mesh, without elements."""
-        return {"kind": self.kind, "format": "amrex-plotfile", **self._facts}
+        store = self._store
+        written = "amrex-plotfile"
+        if store is not None:
+            written = f"zarr v{store._call(store._inner.zarr_format)()}"
+        return {"kind": self.kind, "format": written, "steps": self.steps, **self._facts}
 
     def to_plotfile(
         self,
@@ -265,10 +307,13 @@ class RefinedMesh:
         return tree_of(self, components, max_bytes)
 
     def close(self) -> None:
-        """Do nothing: no file stays open between reads."""
+        """Close the store, if the mesh lies in one."""
+        if self._store is not None:
+            self._store.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_opened_again, (os.path.abspath(self._where), self._facts))  # noqa: PTH100
+        where = self._where if is_url(self._where) else os.path.abspath(self._where)  # noqa: PTH100
+        return (_opened_again, (where, self._facts))
 
     def __enter__(self) -> Self:
         return self
@@ -405,6 +450,42 @@ class MeshComponent:
                     for low, high in overlaps(whole, first, shape):
                         covered[tuple(map(slice, low, high))] = True
                 yield MeshPiece(number, tuple(first), values, covered)
+
+    def parts(
+        self,
+        level: int,
+        numbers: Sequence[int] | npt.NDArray[np.int64],
+        starts: Sequence[Sequence[int]] | npt.NDArray[np.int64],
+        stops: Sequence[Sequence[int]] | npt.NDArray[np.int64],
+        *,
+        max_bytes: int | str = "4 GiB",
+    ) -> list[np.ndarray[Any, Any]]:
+        """Read the elements that a level stores in parts of its grids.
+
+        Parameters
+        ----------
+        level
+            The level.
+        numbers
+            The number of the grid of each part, as :meth:`RefinedMesh.grids` lists them.
+        starts, stops
+            The first cell of each part and the one after its last, in cells of the level.
+        max_bytes
+            Limit of all elements.
+
+        Raises
+        ------
+        OutOfBoundsError
+            There is no such grid, or it does not have the cells.
+        """
+        self.mesh._level(level)
+        read = engine_call(self.mesh._inner.read_parts, self.mesh.path)
+        grids, low, high = (np.asarray(given, "i8").tolist() for given in (numbers, starts, stops))
+        found, data = read(self.name, level, grids, low, high, byte_count(max_bytes, "max_bytes"))
+        return [
+            np.frombuffer(data, self.dtype, int(np.prod(shape)), place).reshape(shape)
+            for _, shape, place in found
+        ]
 
     def slice(
         self, *, axis: SupportsIndex | str, at: float, level: int, fill: float = np.nan
@@ -574,19 +655,31 @@ def _near(name: str, names: list[str]) -> str:
     return f"; near ones: {', '.join(map(repr, found))}" if found else f"; it has {len(names)}"
 
 
+#: The attribute of the root of a store of meshes.
+STEPS_ATTRIBUTE = "bedform_mesh_steps"
+#: The attribute of the group of a mesh.
+MESH_ATTRIBUTE = "bedform_mesh"
+
+
 def mesh_at(path: str) -> RefinedMesh | None:
-    """Opens the plotfile at a path; returns None for anything else."""
+    """Opens the mesh at a local path; returns None for anything else."""
     if is_url(path) or not os.path.isdir(path):  # noqa: PTH112 - a text, perhaps not a path
         return None
-    if engine_call(_internal.place_kind, path)(path)[0] != "plotfile":
+    kind = engine_call(_internal.place_kind, path)(path)[0]
+    if kind not in ("plotfile", "zarr-v3"):
         return None
-    return open_mesh(path, {})
+    import bedform
+
+    opened = bedform.open(path)
+    return opened if isinstance(opened, RefinedMesh) else None
 
 
 def _opened_again(where: str, facts: dict[str, Any]) -> RefinedMesh:
-    """Opens the plotfile of a pickled mesh."""
-    mesh = open_mesh(where, {})
-    if mesh._facts != facts:
+    """Opens a pickled mesh."""
+    import bedform
+
+    mesh = bedform.open(where)
+    if not isinstance(mesh, RefinedMesh) or mesh._facts != facts:
         raise ConflictError(f"{where}: its Header has changed since it was opened: open it again")
     return mesh
 
@@ -595,3 +688,20 @@ def open_mesh(where: str, options: dict[str, Any]) -> RefinedMesh:
     """Opens the plotfile at a path."""
     opened = engine_call(_internal.EngineMesh.open, where)(where, json.dumps(options))
     return RefinedMesh(opened, where)
+
+
+def mesh_of(store: Store, step: str | None = None) -> RefinedMesh | None:
+    """Opens a step of a store of meshes, by default the last one; None for another store."""
+    attributes = store._attributes_of("")
+    if MESH_ATTRIBUTE not in attributes and STEPS_ATTRIBUTE not in attributes:
+        return None
+    found = dict(store._call(_internal.EngineMesh.steps)(store._inner))
+    if not found:
+        return None
+    return _mesh_of(store, next(reversed(found)) if step is None else step, found)
+
+
+def _mesh_of(store: Store, step: str, steps: Mapping[str, float]) -> RefinedMesh:
+    opened = store._call(_internal.EngineMesh.of_store)(store._inner, step)
+    where = f"{store.store_path}/{step}" if step else store.store_path
+    return RefinedMesh(opened, where, store, steps)

@@ -246,8 +246,11 @@ def _numbers(values: Sequence[float]) -> str:
 def _coordinate_system(mesh: RefinedMesh) -> int:
     """Returns AMReX's number of the coordinates, which the facts of the mesh do not have.
 
-    It is the first line after the spacings, of which a plotfile may list those of more levels.
+    It is the first line after the spacings, of which a plotfile may list those of more levels. A
+    store does not keep it: its meshes are Cartesian.
     """
+    if mesh._store is not None:
+        return 0
     try:
         lines = (Path(mesh.path) / "Header").read_text("utf-8").split("\n")
         rank = len(mesh.dims)

@@ -27,7 +27,7 @@ from bedform._hints import (
 )
 from bedform._integers import byte_count
 from bedform._location import check_new_store, location
-from bedform._mesh import RefinedMesh, open_mesh
+from bedform._mesh import RefinedMesh, mesh_of, open_mesh
 from bedform._paths import paths_of, shown_paths
 from bedform._references import (
     ParquetReferences,
@@ -207,7 +207,8 @@ def open(  # noqa: A001 - the name users expect
     Returns
     -------
     Store, ForeignStore, Array or RefinedMesh
-        An array if the path names an array rather than a group; a refined mesh for a plotfile.
+        An array if the path names an array rather than a group; a refined mesh for a plotfile and
+        for a store of meshes. With mode ``"r+"`` such a store is opened as a :class:`Store`.
 
     Raises
     ------
@@ -295,8 +296,10 @@ def open(  # noqa: A001 - the name users expect
 
 
 def _told(opened: Any) -> Any:
-    """Returns ``opened``, after a warning if sidecars cannot be read."""
+    """Returns ``opened``, or the mesh in it, after a warning if sidecars cannot be read."""
     warn_of_sidecars(stacklevel=4)
+    if isinstance(opened, Store) and not opened._is_writable:
+        return mesh_of(opened) or opened
     return opened
 
 
@@ -361,14 +364,16 @@ def open_place(path: Any, mode: Literal["r", "r+"] = "r", **options: Any) -> Any
 
 
 def without_mesh(opened: Any) -> Any:
-    """Returns what :func:`open` has returned, unless it is a refined mesh.
+    """Returns what :func:`open` has returned, and for a mesh its store.
 
     Raises
     ------
     UnsupportedError
-        It is a refined mesh.
+        It is a refined mesh outside of a store.
     """
     if isinstance(opened, RefinedMesh):
+        if opened._store is not None:
+            return opened._store
         raise UnsupportedError(only_a_mesh(opened.path))
     return opened
 

@@ -2,15 +2,18 @@
 
 use std::path::PathBuf;
 
-use bedform::mesh::{CellRegion, LevelPieces, Mesh};
+use bedform::mesh::{CellRegion, LevelPieces, Mesh, MeshOrder, MeshStorage, steps_of};
+use bedform_geometry::BoxList;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde_json::json;
 
-use crate::arguments::options;
+use crate::arguments::{json_of, options, path_of};
 use crate::array::BufferBytes;
 use crate::error::{raise, to_json};
+use crate::progress::telling;
 use crate::signals::detached;
+use crate::store::Store;
 
 /// A refined mesh.
 #[pyclass(frozen)]
@@ -24,6 +27,9 @@ type GivenRegion = (Vec<i64>, Vec<i64>);
 /// The first cells of a piece, its shape, and the place of its elements in the data of its level.
 type GivenPiece = (Vec<i64>, Vec<u64>, usize);
 
+/// The pieces of a level, and its data.
+type GivenPieces = (Vec<GivenPiece>, Py<PyBytes>);
+
 #[pymethods]
 impl EngineMesh {
     /// Opens the plotfile at `path`.
@@ -32,6 +38,45 @@ impl EngineMesh {
         let options = options(opening)?;
         let inner = detached(py, || Mesh::open(&path, &options)).map_err(raise)?;
         Ok(Self { inner })
+    }
+
+    /// Opens the mesh in the group `path` of a store.
+    #[staticmethod]
+    fn of_store(py: Python<'_>, store: &Store, path: &str) -> PyResult<Self> {
+        let path = path_of(path)?;
+        let inner = detached(py, || Mesh::of_store(&store.inner, &path)).map_err(raise)?;
+        Ok(Self { inner })
+    }
+
+    /// Returns the path and the time of each mesh of a store.
+    #[staticmethod]
+    fn steps(py: Python<'_>, store: &Store) -> PyResult<Vec<(String, f64)>> {
+        let found = detached(py, || steps_of(&store.inner)).map_err(raise)?;
+        Ok(found.into_iter().map(|step| (step.path.to_string(), step.time)).collect())
+    }
+
+    /// Writes the mesh into the group `path` of a store: sub-boxes of at most `sub_box` cells, in
+    /// the order with that name. `codecs` has the members of a new array that say how its elements
+    /// are encoded, as JSON. Calls `progress` with the bytes done and in all.
+    #[allow(clippy::too_many_arguments)]
+    fn store_in(
+        &self,
+        py: Python<'_>,
+        store: &Store,
+        path: &str,
+        order: &str,
+        sub_box: Option<Vec<u64>>,
+        codecs: &str,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<()> {
+        let path = path_of(path)?;
+        let order = MeshOrder::named(order).map_err(raise)?;
+        let storage = MeshStorage { order, sub_box, codecs: json_of(codecs)? };
+        let write = || {
+            let tell = telling(progress.as_ref());
+            self.inner.store_in(&store.inner, &path, &storage, &tell)
+        };
+        detached(py, write).map_err(raise)
     }
 
     /// Returns everything but the boxes, as JSON.
@@ -59,10 +104,12 @@ impl EngineMesh {
 
     /// Returns start and stop of each box of a level, as 64-bit numbers of this machine.
     fn boxes(&self, py: Python<'_>, level: usize) -> PyResult<Py<PyBytes>> {
-        let boxes = &self.inner.level(level).map_err(raise)?.boxes;
-        let bounds = boxes.iter().flat_map(|one| one.start.iter().chain(one.stop));
-        let bytes: Vec<u8> = bounds.flat_map(|at| at.to_ne_bytes()).collect();
-        Ok(PyBytes::new(py, &bytes).unbind())
+        Ok(bounds_of(py, &self.inner.level(level).map_err(raise)?.boxes))
+    }
+
+    /// As `boxes`, of the boxes in which the elements of a level are stored.
+    fn grids(&self, py: Python<'_>, level: usize) -> PyResult<Py<PyBytes>> {
+        Ok(bounds_of(py, self.inner.level(level).map_err(raise)?.grids()))
     }
 
     /// Reads a region of a level into `buffer`, with the element `fill` where no level has a cell.
@@ -91,14 +138,41 @@ impl EngineMesh {
         region: GivenRegion,
         level: usize,
         bytes_max: u64,
-    ) -> PyResult<Vec<(Vec<GivenPiece>, Py<PyBytes>)>> {
+    ) -> PyResult<Vec<GivenPieces>> {
         let region = CellRegion { start: region.0, stop: region.1 };
         let read = || self.inner.pieces(component, &region, level, bytes_max);
         let found = detached(py, read).map_err(raise)?;
-        let given = |LevelPieces { pieces, data, .. }: LevelPieces| {
-            let pieces = pieces.into_iter().map(|piece| (piece.start, piece.shape, piece.place));
-            (pieces.collect(), PyBytes::new(py, &data).unbind())
-        };
-        Ok(found.into_iter().map(given).collect())
+        Ok(found.into_iter().map(|pieces| given(py, pieces)).collect())
     }
+
+    /// Returns the cells from `starts` up to and excluding `stops` of each of the grids `numbers` of
+    /// a level, as `pieces` does.
+    #[allow(clippy::too_many_arguments)]
+    fn read_parts(
+        &self,
+        py: Python<'_>,
+        component: &str,
+        level: usize,
+        numbers: Vec<usize>,
+        starts: Vec<Vec<i64>>,
+        stops: Vec<Vec<i64>>,
+        bytes_max: u64,
+    ) -> PyResult<GivenPieces> {
+        let regions = starts.into_iter().zip(stops).map(|(start, stop)| CellRegion { start, stop });
+        let parts: Vec<_> = numbers.into_iter().zip(regions).collect();
+        let read = || self.inner.read_parts(component, level, &parts, bytes_max);
+        Ok(given(py, detached(py, read).map_err(raise)?))
+    }
+}
+
+/// Returns start and stop of each box, as 64-bit numbers of this machine.
+fn bounds_of(py: Python<'_>, boxes: &BoxList) -> Py<PyBytes> {
+    let bounds = boxes.iter().flat_map(|one| one.start.iter().chain(one.stop));
+    let bytes: Vec<u8> = bounds.flat_map(|at| at.to_ne_bytes()).collect();
+    PyBytes::new(py, &bytes).unbind()
+}
+
+fn given(py: Python<'_>, LevelPieces { pieces, data, .. }: LevelPieces) -> GivenPieces {
+    let pieces = pieces.into_iter().map(|piece| (piece.start, piece.shape, piece.place));
+    (pieces.collect(), PyBytes::new(py, &data).unbind())
 }

@@ -20,6 +20,7 @@
 //! | [`archive`] | many foreign files that are read as one store |
 //! | [`chunk_map`] | the extents of a foreign file's variables |
 //! | [`index`] | records of value indexes, which name blocks and source objects |
+//! | [`mesh`] | records of refined meshes in stores |
 //! | [`log`] | segments, sections, directories and roots of the log |
 //! | [`replica`] | catalogues of replicas, and the elements of each replica |
 //! | [`sealed`] | JSON objects with an embedded checksum |
@@ -44,6 +45,7 @@ pub mod index;
 pub mod json;
 pub mod limits;
 pub mod log;
+pub mod mesh;
 pub mod metadata;
 pub mod netcdf_classic;
 pub mod path;

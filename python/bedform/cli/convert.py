@@ -29,6 +29,7 @@ from ._output import (
 
 if TYPE_CHECKING:
     from .._convert import Conversion
+    from .._mesh_convert import MeshConversion
 
 
 def register(app: typer.Typer) -> None:
@@ -83,6 +84,14 @@ def convert(
     index: Annotated[
         bool, typer.Option("--index", help="Build the value index of the new arrays, for queries.")
     ] = False,
+    order: Annotated[
+        str | None,
+        typer.Option(help="Of refined meshes: auto, hilbert, z, clusters or given."),
+    ] = None,
+    sub_box: Annotated[
+        str | None,
+        typer.Option("--sub-box", help="Of refined meshes: most cells of a part of a box: 16,16."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a store whose layouts fit the reads, from any file that can be read.
@@ -90,15 +99,19 @@ def convert(
     The target, a directory or URL, appears when it is complete. Stop it whenever you like: the same
     command goes on where it stopped, at a URL from the beginning.
 
+    Plotfiles of AMReX become steps of a store of meshes, which may be there already.
+
     Example: [bold]bedform convert era5.nc era5.zarr --reads lat,lon=0.7 --reads time=0.3[/bold]
     """
     from .. import _convert
+    from .._mesh_convert import are_meshes
     from .._remote import is_url
 
     memory_bytes = memory_of(memory)
     kinds = parse_reads(reads or ()) or None
-    with open_source(source, concat_dim, compat):
-        pass
+    if not are_meshes(source):
+        with open_source(source, concat_dim, compat):
+            pass
     started = time.monotonic()
     try:
         with progress("converting", then="comparing") as report:
@@ -118,6 +131,8 @@ def convert(
                 dry_run=dry_run,
                 dask=dask,
                 index=index,
+                order=cast("Any", order),
+                sub_box=None if sub_box is None else _lengths(sub_box),
                 progress=report,
             )
     except KeyboardInterrupt:
@@ -127,7 +142,31 @@ def convert(
             note("what is done is kept: run the same command again to go on")
         raise
     seconds = time.monotonic() - started
-    emit({**done.to_dict(), "seconds": seconds}, _render(done, seconds), as_json)
+    rendered = _render if isinstance(done, _convert.Conversion) else _render_meshes
+    emit({**done.to_dict(), "seconds": seconds}, rendered(cast("Any", done), seconds), as_json)
+
+
+def _lengths(text: str) -> list[int]:
+    """Parses the lengths of a sub-box."""
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter(f"{text!r}: numbers with commas, as 16,16,16") from None
+
+
+def _render_meshes(done: MeshConversion, seconds: float) -> Group:
+    """Renders a conversion of refined meshes."""
+    size = format_bytes(done.byte_count)
+    steps = "1 step" if len(done.steps) == 1 else f"{len(done.steps)} steps"
+    kept = f"; {len(done.kept)} were there" if done.kept else ""
+    if not done.complete:
+        return Group(
+            paragraph(f"plan for {done.target}: {steps}, {size}{kept}; nothing was written")
+        )
+    compared = ", every byte compared" if done.verified else ""
+    return Group(
+        paragraph(f"{done.target}: {steps}, {size} in {format_seconds(seconds)}{compared}{kept}")
+    )
 
 
 def _named(dtype: str) -> str:

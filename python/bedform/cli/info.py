@@ -54,7 +54,7 @@ def info(
     Example: [bold]bedform info era5.nc[/bold], then [bold]bedform info era5.nc t2m[/bold]
     """
     mesh = mesh_at(path)
-    if mesh is not None:
+    if mesh is not None and (array is None or array in mesh or mesh._store is None):
         component = None if array is None else mesh[array]
         emit(mesh.info(), _render_mesh(mesh, component), as_json)
         return
@@ -116,8 +116,10 @@ def _render_mesh(mesh: RefinedMesh, component: MeshComponent | None) -> Group:
         f"{name} {low:g} to {high:g}"
         for name, low, high in zip(mesh.dims, lower, upper, strict=True)
     )
+    known = mesh.info()
     facts = {
-        "format": "AMReX plotfile",
+        "format": {"amrex-plotfile": "AMReX plotfile"}.get(known["format"], known["format"]),
+        **({} if len(mesh.steps) == 1 else {"steps": _show_order(list(mesh.steps))}),
         "time": mesh.time,
         "domain": ", ".join(reach),
         "dtype": str(mesh.dtype),
@@ -126,7 +128,7 @@ def _render_mesh(mesh: RefinedMesh, component: MeshComponent | None) -> Group:
     table = Table(title=None, box=None, pad_edge=False, header_style="bold")
     for column in ("level", "cells", "boxes", "cell size", "ratio to the next"):
         table.add_column(column, justify="right")
-    for number, level in enumerate(mesh.info()["levels"]):
+    for number, level in enumerate(known["levels"]):
         size = " x ".join(f"{length:g}" for length in level["spacing"])
         ratio = " x ".join(map(str, level["ratio"])) or "-"
         table.add_row(str(number), format_shape(level["shape"]), str(level["boxes"]), size, ratio)

@@ -26,7 +26,9 @@ def register(app: typer.Typer) -> None:
 
 
 def render(
-    path: Annotated[str, typer.Argument(help="A refined mesh: a plotfile of AMReX.")],
+    path: Annotated[
+        str, typer.Argument(help="A refined mesh: a plotfile of AMReX, or a store of meshes.")
+    ],
     component: Annotated[str, typer.Argument(help="The component to show.")],
     axis: Annotated[
         str | None,
@@ -79,7 +81,9 @@ def render(
     check_there(path)
     mesh = mesh_at(path)
     if mesh is None:
-        raise UnsupportedError(f"{path} is no plotfile: pictures are made of refined meshes")
+        raise UnsupportedError(
+            f"{path} is no refined mesh: pictures are made of plotfiles and of stores of meshes"
+        )
     shown = mesh[component]
     target = output or _default_output(path, component)
     if not target.lower().endswith(".png"):

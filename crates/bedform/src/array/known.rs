@@ -13,11 +13,12 @@ use bedform_geometry::Selection;
 
 use super::redirect::{Redirected, ReplicaBytes};
 use super::{Array, ArrayBacking};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::facts::{ForeignVariable, Sources};
 use crate::log::array::ArrayHandle;
 use crate::log::snapshot::Snapshot;
-use crate::plan::geometry::Geometry;
+use crate::plan::copy::Copy;
+use crate::plan::geometry::{ChunkBox, Geometry};
 use crate::plan::tuning::Tuning;
 use crate::run::chunks::ChunkCache;
 use crate::run::deliver::Deliver;
@@ -254,11 +255,28 @@ impl ArrayAtRead<'_> {
     pub(super) fn with_plan<T>(
         &self,
         selection: &Selection,
+        act: impl FnMut(ReadPlan<'_>) -> Result<T>,
+    ) -> Result<T> {
+        if let Self::Foreign(variable) = self
+            && let Sources::Joined(joined) = variable.sources()
+        {
+            return joined.with_plan(selection, act);
+        }
+        self.with_plan_of(&self.geometry(selection)?, act)
+    }
+
+    /// As [`ArrayAtRead::with_plan`], for a geometry that was made by [`ArrayAtRead::layout`].
+    ///
+    /// # Errors
+    /// `Unsupported` for a variable that is joined from several files; as
+    /// [`ArrayAtRead::with_plan`].
+    fn with_plan_of<T>(
+        &self,
+        geometry: &Geometry,
         mut act: impl FnMut(ReadPlan<'_>) -> Result<T>,
     ) -> Result<T> {
         match self {
             Self::Stored(handle, state, snapshot) => {
-                let geometry = &self.geometry(selection)?;
                 let mut first = snapshot.clone();
                 let outcome = handle.store.in_one_snapshot(|| {
                     let (state, snapshot) = handle.state_to_read(state, first.take())?;
@@ -267,9 +285,33 @@ impl ArrayAtRead<'_> {
                 outcome.map_err(|error| handle.changed_or(state, error))
             }
             Self::Foreign(variable) => match variable.sources() {
-                Sources::One(own) => own.with_plan(&self.geometry(selection)?, act),
-                Sources::Joined(joined) => joined.with_plan(selection, act),
+                Sources::One(own) => own.with_plan(geometry, act),
+                Sources::Joined(_) => {
+                    let text = "boxes of a variable that is joined from several files";
+                    Err(Error::new(ErrorKind::Unsupported, text).at(self.path()))
+                }
             },
         }
+    }
+
+    /// Calls `act` with the plan that makes `copies` from an array of one axis, whose offsets in the
+    /// source are bytes from its first element. They fill `bytes` bytes of the result.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an array of another rank; as [`ArrayAtRead::with_plan`].
+    pub(super) fn with_row_plan<T>(
+        &self,
+        copies: Vec<Copy>,
+        bytes: u64,
+        act: impl FnMut(ReadPlan<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let layout = self.layout();
+        let item = layout.item_size;
+        let [per_object] = layout.per_object[..] else {
+            return Err(Error::invalid("an array of several axes has no rows").at(self.path()));
+        };
+        let boxes = ChunkBox::of_row(&layout.grid, per_object, item, copies);
+        let geometry = Geometry::of_boxes(&layout.grid, &layout.per_object, boxes, item, bytes);
+        self.with_plan_of(&geometry, act)
     }
 }

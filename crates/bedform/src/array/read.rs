@@ -13,10 +13,11 @@ use super::known::{ArrayAtRead, ArrayRead};
 use super::visit::VisitedElements;
 use crate::error::{Error, Result};
 use crate::foreign::{ForeignFile, StoredTexts};
-use crate::plan::copy::CopyTarget;
+use crate::plan::copy::{Copy, CopyTarget};
 use crate::plan::price::{Cost, Price};
 use crate::plan::tuning::Tuning;
 use crate::run::deliver::Deliver;
+use crate::run::execute::execute;
 use crate::run::explain::{SeenChunks, explain, priced};
 use crate::run::plan::ReadPlan;
 use crate::run::workload::read_workload;
@@ -93,6 +94,18 @@ impl Array {
         self.check_no_text(&known)?;
         let read = ArrayRead::new(selection, Deliver::Buffer(CopyTarget::new(buffer)));
         known.read(ArrayRead { pass_bytes: Some(pass_bytes), ..read }).map(drop)
+    }
+
+    /// Makes `copies` from an array of one axis into `buffer`, all as of one moment. The offsets in
+    /// the source are bytes from the first element of the array, as if it were raw.
+    ///
+    /// # Errors
+    /// As [`Array::read`]; `InvalidArgument` for an array of another rank.
+    pub(crate) fn read_row(&self, copies: Vec<Copy>, buffer: &mut [u8]) -> Result<()> {
+        let (known, bytes) = (self.known()?, buffer.len() as u64);
+        known.with_row_plan(copies, bytes, |plan| {
+            execute(plan, Deliver::Buffer(CopyTarget::new(buffer))).map(drop)
+        })
     }
 
     /// Reads the element at `position`, which may count from the end, in the machine's byte order.

@@ -1,4 +1,6 @@
 //! A level of a refined mesh.
+//!
+//! Its elements lie in *grids*: the boxes of a plotfile, the sub-boxes of a store.
 
 use bedform_geometry::{BoxIndex, BoxList, CellBox, overlapping_pair};
 
@@ -17,19 +19,31 @@ pub struct MeshLevel {
     pub step: i64,
     /// The boxes, without ghost cells; they share no cell.
     pub boxes: BoxList,
+    /// The sub-boxes into which a store cuts the boxes.
+    sub_boxes: Option<BoxList>,
+    /// The index of the grids.
     pub(super) index: BoxIndex,
 }
 
 impl MeshLevel {
-    /// Makes the index of the boxes, whose cells lie in the domain.
+    /// The boxes in which the elements are stored: the boxes of a plotfile, the sub-boxes of a
+    /// store.
+    pub fn grids(&self) -> &BoxList {
+        self.sub_boxes.as_ref().unwrap_or(&self.boxes)
+    }
+
+    /// Makes the index of the grids: of the boxes, or of the sub-boxes if there are any. The number
+    /// of cells and `sources`, the box of each sub-box, are checked.
     ///
     /// # Errors
-    /// `Corrupt` for boxes that overlap or lie outside of the domain.
+    /// `Corrupt` for boxes that overlap or lie outside of the domain, and for sub-boxes that are not
+    /// the parts of the boxes.
     pub(super) fn new(
         (shape, ratio): (Vec<u64>, Vec<u32>),
         spacing: Vec<f64>,
         step: i64,
         boxes: BoxList,
+        cut: Option<(BoxList, &[usize])>,
     ) -> Result<Self> {
         let is_outside = |one: CellBox<'_>| !is_inside(one.start, one.stop, &shape);
         if let Some(at) = boxes.iter().position(is_outside) {
@@ -38,8 +52,38 @@ impl MeshLevel {
         if let Some((one, other)) = overlapping_pair(&boxes)? {
             return Err(Error::corrupt("boxes", format!("boxes {one} and {other} overlap")));
         }
-        let index = BoxIndex::new(&boxes)?;
-        Ok(Self { shape, ratio, spacing, step, boxes, index })
+        let sub_boxes = match cut {
+            None => None,
+            Some((sub_boxes, sources)) => {
+                check_cut(&boxes, &sub_boxes, sources)?;
+                Some(sub_boxes)
+            }
+        };
+        let index = BoxIndex::new(sub_boxes.as_ref().unwrap_or(&boxes))?;
+        Ok(Self { shape, ratio, spacing, step, boxes, sub_boxes, index })
+    }
+}
+
+/// Fails unless the sub-boxes of each box have each of its cells once.
+fn check_cut(boxes: &BoxList, sub_boxes: &BoxList, sources: &[usize]) -> Result<()> {
+    let refuse = |text: String| Err(Error::corrupt("sub_boxes", text));
+    let mut cells = vec![0_u64; boxes.len()];
+    for (at, (part, source)) in sub_boxes.iter().zip(sources).enumerate() {
+        let is_part = boxes.get(*source).is_some_and(|one| {
+            let starts = one.start.iter().zip(part.start).all(|(from, at)| from <= at);
+            starts && one.stop.iter().zip(part.stop).all(|(to, at)| at <= to)
+        });
+        if !is_part {
+            return refuse(format!("sub-box {at} is no part of box {source}"));
+        }
+        cells[*source] = cells[*source].saturating_add(part.cells());
+    }
+    if let Some(at) = boxes.iter().zip(&cells).position(|(one, cells)| one.cells() != *cells) {
+        return refuse(format!("the sub-boxes of box {at} do not have its cells"));
+    }
+    match overlapping_pair(sub_boxes)? {
+        Some((one, other)) => refuse(format!("sub-boxes {one} and {other} overlap")),
+        None => Ok(()),
     }
 }
 

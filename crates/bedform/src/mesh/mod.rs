@@ -14,32 +14,73 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `level` | a level: its boxes and an index of them |
+//! | `level` | a level: its boxes, the grids that hold its elements, and an index of them |
 //! | `plotfile` | plotfiles of AMReX: opening, and the elements of a level as a source |
+//! | `stored` | meshes in stores: opening, and their reads |
+//! | `storing` | a mesh written to a store: boxes cut, ordered and packed |
 //! | `pieces` | the parts of boxes that a region takes, and the plan that reads them |
 //! | `uniform` | levels, laid over each other as one array |
 
 mod level;
 mod pieces;
 mod plotfile;
+mod stored;
+mod storing;
 mod uniform;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use bedform_format::DataType;
+use bedform_format::{DataType, ObjectPath};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::OpenOptions;
+use crate::store::Store;
 
 pub use level::MeshLevel;
 pub use pieces::{LevelPiece, LevelPieces};
+use pieces::{PieceList, pieces_of};
 use plotfile::Plotfile;
+use stored::StoredMesh;
+pub use stored::{MeshStep, steps_of};
+pub use storing::{MeshOrder, MeshStorage};
 
-/// A refined mesh: a plotfile of AMReX. Cheap to clone; safe to share between threads.
+/// A refined mesh: a plotfile of AMReX, or a group of a store. Cheap to clone; safe to share between
+/// threads.
 #[derive(Debug, Clone)]
 pub struct Mesh {
-    plotfile: Arc<Plotfile>,
+    facts: Arc<MeshFacts>,
+    source: Arc<dyn MeshSource>,
+}
+
+/// The facts of a mesh without its elements.
+#[derive(Debug)]
+struct MeshFacts {
+    name: String,
+    components: Vec<String>,
+    time: f64,
+    lower: Vec<f64>,
+    upper: Vec<f64>,
+    data_type: DataType,
+    levels: Vec<MeshLevel>,
+}
+
+/// The elements of a mesh.
+trait MeshSource: std::fmt::Debug + Send + Sync {
+    /// Reads parts of the grids of a level, each to its place in `data`, in C order and in the
+    /// machine's byte order.
+    ///
+    /// # Errors
+    /// `Conflict` for a file that has changed; `Corrupt`, `Unsupported` by the elements; those of
+    /// storage.
+    fn read(
+        &self,
+        facts: &MeshFacts,
+        component: usize,
+        level: usize,
+        pieces: &[LevelPiece],
+        data: &mut [u8],
+    ) -> Result<()>;
 }
 
 /// A region of a level: the first cell and the cell after the last along each axis, counted from
@@ -58,42 +99,53 @@ impl Mesh {
     /// # Errors
     /// `NotFound`, `Corrupt`, `Unsupported`, `LimitExceeded` by its texts; those of storage.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
-        Ok(Self { plotfile: Arc::new(Plotfile::open(path, options)?) })
+        let (facts, plotfile) = Plotfile::open(path, options)?;
+        Ok(Self { facts: Arc::new(facts), source: Arc::new(plotfile) })
+    }
+
+    /// Opens the mesh in the group `path` of a store. Reads its boxes, and no elements.
+    ///
+    /// # Errors
+    /// `NotFound` if the group is no mesh; `Corrupt`, `LimitExceeded` by its record and boxes; those
+    /// of reading arrays.
+    pub fn of_store(store: &Store, path: &ObjectPath) -> Result<Self> {
+        let (facts, stored) = StoredMesh::open(store, path)?;
+        Ok(Self { facts: Arc::new(facts), source: Arc::new(stored) })
     }
 
     /// The path, for messages.
     pub fn name(&self) -> &str {
-        &self.plotfile.name
+        &self.facts.name
     }
 
     /// The names of the components.
     pub fn components(&self) -> &[String] {
-        &self.plotfile.components
+        &self.facts.components
     }
 
     /// The time of the simulation.
     pub fn time(&self) -> f64 {
-        self.plotfile.time
+        self.facts.time
     }
 
     /// The lower bound of the domain along each axis, in the units of the simulation.
     pub fn lower(&self) -> &[f64] {
-        &self.plotfile.lower
+        &self.facts.lower
     }
 
     /// The upper bound of the domain along each axis.
     pub fn upper(&self) -> &[f64] {
-        &self.plotfile.upper
+        &self.facts.upper
     }
 
     /// The type of the elements: float32 or float64.
     pub fn data_type(&self) -> DataType {
-        self.plotfile.data_type
+        self.facts.data_type
     }
 
     /// The levels, coarsest first.
     pub fn levels(&self) -> &[MeshLevel] {
-        &self.plotfile.levels
+        &self.facts.levels
     }
 
     /// Returns a level.
@@ -127,7 +179,7 @@ impl Mesh {
         (0..=level)
             .map(|at| {
                 let pieces =
-                    self.plotfile.pieces(number, at, &self.coarse(region, level, at), bytes_max)?;
+                    self.level_pieces(number, at, &self.coarse(region, level, at), bytes_max)?;
                 bytes = bytes.saturating_add(pieces.data.len() as u64);
                 pieces::check_bytes(bytes, bytes_max)?;
                 Ok(pieces)
@@ -160,13 +212,73 @@ impl Mesh {
         target.chunks_exact_mut(item).for_each(|element| element.copy_from_slice(fill));
         for at in 0..=level {
             let coarse = self.coarse(region, level, at);
-            let pieces = self.plotfile.pieces(number, at, &coarse, u64::MAX)?;
+            let pieces = self.level_pieces(number, at, &coarse, u64::MAX)?;
             let ratio = self.ratio(at, level);
             for piece in &pieces.pieces {
                 uniform::lay(piece, &pieces.data, (&ratio, item), region, target);
             }
         }
         Ok(())
+    }
+
+    /// Reads parts of the grids of one level: of grid `numbers[i]` the cells from `starts[i]` up to
+    /// and excluding `stops[i]`, one after the other, each in C order.
+    ///
+    /// # Errors
+    /// `OutOfBounds` for a grid that the level lacks, or cells outside of it; as [`Mesh::pieces`].
+    pub fn read_parts(
+        &self,
+        component: &str,
+        level: usize,
+        parts: &[(usize, CellRegion)],
+        bytes_max: u64,
+    ) -> Result<LevelPieces> {
+        let number = self.component(component)?;
+        let grids = self.level(level)?.grids();
+        let item = self.data_type().item_size().unwrap_or(8);
+        let mut pieces = PieceList::new(item, bytes_max);
+        for (grid, CellRegion { start, stop }) in parts {
+            let outside = || {
+                let text = format!("{}: grid {grid} of level {level}", self.name());
+                Error::new(ErrorKind::OutOfBounds, text)
+            };
+            let cells = grids.get(*grid).ok_or_else(outside)?;
+            let is_inside = |axis: usize| {
+                cells.start[axis] <= start[axis]
+                    && start[axis] <= stop[axis]
+                    && stop[axis] <= cells.stop[axis]
+            };
+            if start.len() != grids.rank()
+                || stop.len() != grids.rank()
+                || !(0..grids.rank()).all(is_inside)
+            {
+                return Err(outside());
+            }
+            pieces.push(*grid, start.clone(), stop)?;
+        }
+        self.read_list(number, level, pieces)
+    }
+
+    /// Returns the cells of a level that lie in a region of it.
+    fn level_pieces(
+        &self,
+        component: usize,
+        level: usize,
+        region: &CellRegion,
+        bytes_max: u64,
+    ) -> Result<LevelPieces> {
+        let item = self.data_type().item_size().unwrap_or(8);
+        let pieces = pieces_of(self.level(level)?, region, item, bytes_max)?;
+        self.read_list(component, level, pieces)
+    }
+
+    fn read_list(&self, component: usize, level: usize, list: PieceList) -> Result<LevelPieces> {
+        let PieceList { pieces, bytes, .. } = list;
+        let mut data = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
+        if !data.is_empty() {
+            self.source.read(&self.facts, component, level, &pieces, &mut data)?;
+        }
+        Ok(LevelPieces { level, pieces, data })
     }
 
     fn component(&self, name: &str) -> Result<usize> {

@@ -17,6 +17,8 @@ pub struct LevelPiece {
     pub shape: Vec<u64>,
     /// The place of the first element in the data of the level, in bytes.
     pub place: usize,
+    /// Bytes between neighbours along each axis in the data.
+    pub steps: Vec<i64>,
 }
 
 /// The cells of one level that lie in a region.
@@ -30,7 +32,38 @@ pub struct LevelPieces {
     pub data: Vec<u8>,
 }
 
-/// Returns the pieces of a level that a region takes, and the bytes of their elements.
+/// Pieces whose elements follow each other.
+#[derive(Debug)]
+pub(super) struct PieceList {
+    pub(super) pieces: Vec<LevelPiece>,
+    /// The bytes of all elements.
+    pub(super) bytes: u64,
+    item: u64,
+    bytes_max: u64,
+}
+
+impl PieceList {
+    pub(super) fn new(item: usize, bytes_max: u64) -> Self {
+        Self { pieces: Vec::new(), bytes: 0, item: item as u64, bytes_max }
+    }
+
+    /// Adds the cells of grid `number` from `start` up to and excluding `stop`.
+    ///
+    /// # Errors
+    /// `LimitExceeded` for more bytes than the limit.
+    pub(super) fn push(&mut self, number: usize, start: Vec<i64>, stop: &[i64]) -> Result<()> {
+        let shape: Vec<u64> = stop.iter().zip(&start).map(|(to, at)| to.abs_diff(*at)).collect();
+        let place = usize::try_from(self.bytes).unwrap_or(usize::MAX);
+        let bytes = shape.iter().fold(self.item, |all, n| all.saturating_mul(*n));
+        self.bytes = self.bytes.saturating_add(bytes);
+        check_bytes(self.bytes, self.bytes_max)?;
+        let steps = c_order_steps(&shape, self.item);
+        self.pieces.push(LevelPiece { number, start, shape, place, steps });
+        Ok(())
+    }
+}
+
+/// Returns the pieces of a level that a region takes.
 ///
 /// # Errors
 /// `LimitExceeded` for more than `bytes_max` bytes.
@@ -39,22 +72,37 @@ pub(super) fn pieces_of(
     region: &CellRegion,
     item: usize,
     bytes_max: u64,
-) -> Result<(Vec<LevelPiece>, u64)> {
-    let mut bytes = 0_u64;
-    let mut pieces = Vec::new();
+) -> Result<PieceList> {
+    let mut pieces = PieceList::new(item, bytes_max);
     for number in level.index.touching(&region.start, &region.stop)? {
         let number = number as usize;
-        let Some(one) = level.boxes.get(number) else { continue };
-        let start: Vec<i64> = one.start.iter().zip(&region.start).map(|(a, b)| *a.max(b)).collect();
-        let stops = one.stop.iter().zip(&region.stop).map(|(a, b)| *a.min(b));
-        let shape: Vec<u64> = stops.zip(&start).map(|(to, from)| to.abs_diff(*from)).collect();
-        let place = usize::try_from(bytes).unwrap_or(usize::MAX);
-        bytes =
-            bytes.saturating_add(shape.iter().fold(item as u64, |all, n| all.saturating_mul(*n)));
-        check_bytes(bytes, bytes_max)?;
-        pieces.push(LevelPiece { number, start, shape, place });
+        let Some(one) = level.grids().get(number) else { continue };
+        let start = one.start.iter().zip(&region.start).map(|(a, b)| *a.max(b)).collect();
+        let stop: Vec<i64> = one.stop.iter().zip(&region.stop).map(|(a, b)| *a.min(b)).collect();
+        pieces.push(number, start, &stop)?;
     }
-    Ok((pieces, bytes))
+    Ok(pieces)
+}
+
+/// Returns the pieces of the grids of a level that together fill the box `cells`, whose elements lie
+/// in C order from byte `place` on; `item` is the bytes of an element.
+pub(super) fn pieces_within(
+    level: &MeshLevel,
+    cells: CellBox<'_>,
+    place: usize,
+    item: u64,
+) -> Result<Vec<LevelPiece>> {
+    let region = CellRegion { start: cells.start.to_vec(), stop: cells.stop.to_vec() };
+    let size = usize::try_from(item).unwrap_or(8);
+    let mut pieces = pieces_of(level, &region, size, u64::MAX)?.pieces;
+    let steps = c_order_steps(&cells.shape().collect::<Vec<_>>(), item);
+    for piece in &mut pieces {
+        let axes = piece.start.iter().zip(cells.start).zip(&steps);
+        let before: i64 = axes.map(|((at, first), step)| (at - first) * step).sum();
+        piece.place = place + usize::try_from(before).unwrap_or(usize::MAX);
+        piece.steps.clone_from(&steps);
+    }
+    Ok(pieces)
 }
 
 /// Fails for more bytes than the caller allows, or than a buffer can have.
@@ -66,25 +114,51 @@ pub(super) fn check_bytes(bytes: u64, bytes_max: u64) -> Result<()> {
     Err(Error::new(ErrorKind::LimitExceeded, text))
 }
 
-/// Returns the copy of a piece from its stored box, of which the first axis is the fastest.
-pub(super) fn copy_of(piece: &LevelPiece, stored: CellBox<'_>, item: usize) -> Copy {
-    let signed = |bytes: usize| bytes.cast_signed() as i64;
-    let mut source_step = signed(item);
-    let mut source_start = 0;
-    let mut target_step = signed(item);
-    let mut target_steps: Vec<i64> = Vec::with_capacity(piece.shape.len());
-    for length in piece.shape.iter().rev() {
-        target_steps.push(target_step);
-        target_step = target_step.saturating_mul(length.cast_signed());
+/// The axis of a stored box along which elements follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FastestAxis {
+    /// x, as in a plotfile.
+    First,
+    /// The last one, as in a store.
+    Last,
+}
+
+/// Returns the copy of a piece from its stored box, whose first element lies at byte `origin`.
+pub(super) fn copy_of(
+    piece: &LevelPiece,
+    stored: CellBox<'_>,
+    (fastest, origin): (FastestAxis, i64),
+    item: usize,
+) -> Copy {
+    let lengths: Vec<u64> = stored.shape().collect();
+    let source_steps = match fastest {
+        FastestAxis::First => steps(lengths.iter(), item as u64),
+        FastestAxis::Last => c_order_steps(&lengths, item as u64),
+    };
+    let mut copy =
+        Copy { source_start: origin, target_start: piece.place.cast_signed() as i64, axes: vec![] };
+    for (axis, source_step) in source_steps.into_iter().enumerate() {
+        copy.source_start += (piece.start[axis] - stored.start[axis]) * source_step;
+        let (target_step, count) = (piece.steps[axis], piece.shape[axis]);
+        copy.axes.push(Axis::Even { source_step, target_step, count });
     }
-    target_steps.reverse();
-    let mut axes = Vec::with_capacity(piece.shape.len());
-    let cells = stored.start.iter().zip(stored.shape());
-    for (axis, (first, length)) in cells.enumerate() {
-        source_start += (piece.start[axis] - first) * source_step;
-        let (target_step, count) = (target_steps[axis], piece.shape[axis]);
-        axes.push(Axis::Even { source_step, target_step, count });
-        source_step = source_step.saturating_mul(length.cast_signed());
-    }
-    Copy { source_start, target_start: signed(piece.place), axes }
+    copy
+}
+
+/// Returns the bytes between neighbours along each axis of a box in C order.
+fn c_order_steps(shape: &[u64], item: u64) -> Vec<i64> {
+    let mut found = steps(shape.iter().rev(), item);
+    found.reverse();
+    found
+}
+
+/// Returns the bytes between neighbours along each axis, of which the first is the fastest.
+fn steps<'a>(lengths: impl Iterator<Item = &'a u64>, item: u64) -> Vec<i64> {
+    let mut step = item;
+    let next = |length: &u64| {
+        let own = step;
+        step = step.saturating_mul(*length);
+        i64::try_from(own).unwrap_or(i64::MAX)
+    };
+    lengths.map(next).collect()
 }

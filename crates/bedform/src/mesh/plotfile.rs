@@ -16,9 +16,9 @@ use bedform_format::{CodecChain, DataType, Endian, Limits, ObjectPath, Serialize
 use bedform_geometry::{BoxList, CellBox, ChunkGrid};
 use bedform_storage::{Mode, Object, Storage, Version};
 
-use super::CellRegion;
 use super::level::MeshLevel;
-use super::pieces::{LevelPieces, copy_of, pieces_of};
+use super::pieces::{FastestAxis, LevelPiece, copy_of};
+use super::{MeshFacts, MeshSource};
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::{check_local, storage_of, with_kept_profile};
 use crate::options::OpenOptions;
@@ -38,13 +38,7 @@ const HEADER: &str = "Header";
 /// An opened plotfile.
 #[derive(Debug)]
 pub(super) struct Plotfile {
-    pub(super) name: String,
-    pub(super) components: Vec<String>,
-    pub(super) time: f64,
-    pub(super) lower: Vec<f64>,
-    pub(super) upper: Vec<f64>,
-    pub(super) data_type: DataType,
-    pub(super) levels: Vec<MeshLevel>,
+    name: String,
     stored: Vec<StoredLevel>,
     storage: Arc<dyn Storage>,
     tuning: Tuning,
@@ -81,7 +75,7 @@ struct StoredFab {
 }
 
 impl Plotfile {
-    pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
+    pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<(MeshFacts, Self)> {
         check_local(path)?;
         let options = with_kept_profile(options, path, None);
         let storage = storage_of(path, Mode::ReadOnly, &options)?;
@@ -96,7 +90,7 @@ impl Plotfile {
         name: String,
         tuning: Tuning,
         limits: Limits,
-    ) -> Result<Self> {
+    ) -> Result<(MeshFacts, Self)> {
         let text = text_of(&*storage, &ObjectPath::parse(HEADER)?, &limits)?;
         let header = PlotfileHeader::parse(&text, &limits)?;
         let Some(coarsest) = header.domains.get(0) else {
@@ -125,7 +119,7 @@ impl Plotfile {
                 let boxes = placed(&text.boxes, &corner, &vec![0; header.rank()])?;
                 let cells = placed(&text.boxes, &corner, &text.ghost_cells)?;
                 let shape = (domain.shape().collect(), level.refinement_ratio.clone());
-                let made = MeshLevel::new(shape, level.spacing.clone(), level.step, boxes)?;
+                let made = MeshLevel::new(shape, level.spacing.clone(), level.step, boxes, None)?;
                 Ok((made, StoredLevel { text, cells, files, state: Mutex::default() }))
             };
             let (made, text) = open().map_err(|error: Error| error.at(&path))?;
@@ -135,86 +129,18 @@ impl Plotfile {
                 *all = all.saturating_mul(i64::from(*one));
             }
         }
-        let mut opened = Self {
+        let opened = Self { name: name.clone(), stored, storage, tuning, limits };
+        let first = opened.fabs(0, &[0])?;
+        let facts = MeshFacts {
             name,
             components: header.components,
             time: header.time,
             lower: header.lower,
             upper: header.upper,
-            data_type: DataType::Float64,
+            data_type: first.first().map_or(DataType::Float64, |fab| fab.data_type),
             levels,
-            stored,
-            storage,
-            tuning,
-            limits,
         };
-        let first = opened.fabs(0, &[0])?;
-        opened.data_type = first.first().map_or(DataType::Float64, |fab| fab.data_type);
-        Ok(opened)
-    }
-
-    /// Reads the cells of a component that lie in a region of its level.
-    ///
-    /// # Errors
-    /// As [`super::Mesh::pieces`].
-    pub(super) fn pieces(
-        &self,
-        component: usize,
-        level: usize,
-        region: &CellRegion,
-        bytes_max: u64,
-    ) -> Result<LevelPieces> {
-        let item = self.data_type.item_size().unwrap_or(8);
-        let (pieces, bytes) = pieces_of(&self.levels[level], region, item, bytes_max)?;
-        let stored = &self.stored[level];
-        let (mut boxes, mut extents, mut order) = (Vec::new(), HashMap::new(), Endian::NATIVE);
-        let numbers: Vec<usize> = pieces.iter().map(|piece| piece.number).collect();
-        for (piece, fab) in pieces.iter().zip(self.fabs(level, &numbers)?) {
-            if fab.data_type != self.data_type {
-                let text = "boxes of float32 and of float64 in one plotfile";
-                return Err(Error::new(ErrorKind::Unsupported, text).at(&self.name));
-            }
-            if !extents.is_empty() && fab.endian != order {
-                let text = "boxes of both byte orders in one level";
-                return Err(Error::new(ErrorKind::Unsupported, text).at(&self.name));
-            }
-            order = fab.endian;
-            let length = fab.component_bytes;
-            let before = length.saturating_mul(component as u64);
-            extents.insert(
-                piece.number as u64,
-                Extent { offset: fab.offset.saturating_add(before), length },
-            );
-            let Some(cells) = stored.cells.get(piece.number) else { continue };
-            let location = stored.text.locations[piece.number];
-            let copy = copy_of(piece, cells, item);
-            boxes.push(ChunkBox {
-                object: u64::from(location.file),
-                position: piece.number as u64,
-                copy,
-            });
-        }
-        // Chunks of one element stand for the boxes, whose shapes the copies know.
-        let count = (self.levels[level].boxes.len() as u64).max(1);
-        let grid = ChunkGrid::new(vec![count], vec![1])?;
-        let chain =
-            CodecChain { transpose: None, serializer: Serializer::Bytes(order), bytes: Vec::new() };
-        let layout = StoredLayout {
-            per_object: vec![count],
-            codec: ChunkCodec::new(&chain, self.data_type, &[1]),
-            item_size: item,
-            fill: FillValue::Bytes(vec![0; item]),
-            grid,
-        };
-        let geometry = Geometry::of_boxes(&layout.grid, &layout.per_object, boxes, item, bytes);
-        let source = LevelSource { plotfile: self, level, table: Arc::new(BoxPlaces(extents)) };
-        let mut data = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
-        let read = ReadSource::settled(&source, &layout, &self.tuning);
-        read.with_plan(&geometry, |plan| {
-            execute(plan, Deliver::Buffer(CopyTarget::new(&mut data)))
-        })
-        .map_err(|error| error.at(&self.name))?;
-        Ok(LevelPieces { level, pieces, data })
+        Ok((facts, opened))
     }
 
     /// Returns the places of the elements of boxes of a level. Reads headers the first time, file by
@@ -281,6 +207,66 @@ impl Plotfile {
             return Err(Error::corrupt("FAB", "its elements lie outside of the file"));
         }
         Ok(found)
+    }
+}
+
+impl MeshSource for Plotfile {
+    fn read(
+        &self,
+        facts: &MeshFacts,
+        component: usize,
+        level: usize,
+        pieces: &[LevelPiece],
+        data: &mut [u8],
+    ) -> Result<()> {
+        let item = facts.data_type.item_size().unwrap_or(8);
+        let stored = &self.stored[level];
+        let (mut boxes, mut extents, mut order) = (Vec::new(), HashMap::new(), Endian::NATIVE);
+        let numbers: Vec<usize> = pieces.iter().map(|piece| piece.number).collect();
+        for (piece, fab) in pieces.iter().zip(self.fabs(level, &numbers)?) {
+            if fab.data_type != facts.data_type {
+                let text = "boxes of float32 and of float64 in one plotfile";
+                return Err(Error::new(ErrorKind::Unsupported, text).at(&self.name));
+            }
+            if !extents.is_empty() && fab.endian != order {
+                let text = "boxes of both byte orders in one level";
+                return Err(Error::new(ErrorKind::Unsupported, text).at(&self.name));
+            }
+            order = fab.endian;
+            let length = fab.component_bytes;
+            let before = length.saturating_mul(component as u64);
+            extents.insert(
+                piece.number as u64,
+                Extent { offset: fab.offset.saturating_add(before), length },
+            );
+            let Some(cells) = stored.cells.get(piece.number) else { continue };
+            let location = stored.text.locations[piece.number];
+            boxes.push(ChunkBox {
+                object: u64::from(location.file),
+                position: piece.number as u64,
+                chunk: piece.number as u64,
+                copy: copy_of(piece, cells, (FastestAxis::First, 0), item),
+            });
+        }
+        // Chunks of one element stand for the boxes, whose shapes the copies know.
+        let count = (facts.levels[level].boxes.len() as u64).max(1);
+        let grid = ChunkGrid::new(vec![count], vec![1])?;
+        let chain =
+            CodecChain { transpose: None, serializer: Serializer::Bytes(order), bytes: Vec::new() };
+        let layout = StoredLayout {
+            per_object: vec![count],
+            codec: ChunkCodec::new(&chain, facts.data_type, &[1]),
+            item_size: item,
+            fill: FillValue::Bytes(vec![0; item]),
+            grid,
+        };
+        let (bytes, per_object) = (data.len() as u64, &layout.per_object);
+        let geometry = Geometry::of_boxes(&layout.grid, per_object, boxes, item, bytes);
+        let source = LevelSource { plotfile: self, level, table: Arc::new(BoxPlaces(extents)) };
+        ReadSource::settled(&source, &layout, &self.tuning)
+            .with_plan(&geometry, |plan| execute(plan, Deliver::Buffer(CopyTarget::new(data))))
+            .map_err(|error| error.at(&self.name))?;
+        Ok(())
     }
 }
 

@@ -196,4 +196,14 @@ impl Copy {
         let mut run = |source, target| act(ContiguousRun::new(place(source), place(target), bytes));
         for_each_place(outer, self.source_start, self.target_start, &mut run)
     }
+
+    /// Calls `act` with the offsets of each element in source and target.
+    pub(crate) fn for_each_place(&self, mut act: impl FnMut(i64, i64)) {
+        let mut place = |source, target| {
+            act(source, target);
+            Ok(())
+        };
+        // `place` does not fail.
+        let _ = for_each_place(&self.axes, self.source_start, self.target_start, &mut place);
+    }
 }

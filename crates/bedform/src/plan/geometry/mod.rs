@@ -207,9 +207,9 @@ impl Geometry {
         Ok(Self::of_cells(grid, per_object, cells, item_size, result_bytes))
     }
 
-    /// Makes the geometry of boxes in chunks with shapes of their own, which the copies know; those
-    /// of `layout` do not count. Together they fill a result of `result_bytes` bytes, and no
-    /// commits lie over them.
+    /// Makes the geometry of boxes in chunks, whose copies know the shapes of the boxes. Together
+    /// they fill a result of `result_bytes` bytes. Only boxes of an array of one axis may have
+    /// commits over them.
     pub(crate) fn of_boxes(
         grid: &ChunkGrid,
         per_object: &[u64],
@@ -287,7 +287,7 @@ impl Geometry {
         match &self.cells {
             Cells::Product(table) => table.chunk_coordinates(&table.pieces_of(cell, task.number)),
             Cells::Listed(cells) => cells.chunk(cell, task.number).coordinates.clone(),
-            Cells::Boxes(_) => vec![task.position],
+            Cells::Boxes(cells) => vec![cells.chunk(cell, task)],
         }
     }
 
@@ -304,7 +304,7 @@ impl Geometry {
             Cells::Product(table) => {
                 visit(table.copy(&table.pieces_of(cell, task.number), chunk_strides))
             }
-            Cells::Boxes(cells) => visit(cells.copy(cell, task.number).clone()),
+            Cells::Boxes(cells) => cells.copies(cell, task).cloned().try_for_each(visit),
             Cells::Listed(cells) => {
                 cells.chunk(cell, task.number).parts.iter().try_for_each(|part| match part {
                     ListedPart::Box { table, pieces } => {
@@ -331,10 +331,7 @@ impl Geometry {
     ) -> Result<()> {
         match &self.cells {
             Cells::Product(table) => visit(table.part(&table.pieces_of(cell, task.number))),
-            // Only covers take parts.
-            Cells::Boxes(_) => {
-                Err(Error::new(ErrorKind::Unsupported, "commits over boxes of a mesh"))
-            }
+            Cells::Boxes(cells) => cells.parts(cell, task, self.item_step()).try_for_each(visit),
             Cells::Listed(cells) => {
                 cells.chunk(cell, task.number).parts.iter().try_for_each(|part| match part {
                     ListedPart::Box { table, pieces } => visit(cells.boxes[*table].part(pieces)),

@@ -1,0 +1,412 @@
+//! A mesh, written to a store.
+//!
+//! The boxes of a level are cut into sub-boxes, these are ordered so that near ones lie together,
+//! and packed into chunks so that none lies in two (dissertation of Tang, chapter 4). All arrays of
+//! a mesh become visible by one commit.
+
+use bedform_format::ObjectPath;
+use bedform_format::mesh::{
+    BOXES_ARRAY, MESH_ATTRIBUTE, MeshComponentRecord, MeshLevelRecord, MeshRecord, SUB_BOXES_ARRAY,
+};
+use bedform_geometry::{
+    AxisRange, AxisSelection, BoxOrder, CellBox, ChoiceOptions, CutBoxes, OrderChoice, PackedBoxes,
+    Selection, StepCosts, StripedTargets,
+};
+use bedform_storage::Profile;
+use serde_json::{Map, Value, json};
+
+use super::pieces::pieces_within;
+use super::stored::level_path;
+use super::{Mesh, MeshLevel};
+use crate::array::{Array, Elements};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::Store;
+use crate::zarr::new_array::NewArray;
+
+const MIB: u64 = 1 << 20;
+/// The cells of a sub-box along each axis, by the number of axes.
+const SUB_BOX: [u64; 3] = [4096, 64, 16];
+/// The bytes of a shard: the elements that are in memory at once.
+const SHARD_BYTES: u64 = 64 << 20;
+/// The most samples by which an order is chosen.
+const SAMPLES_MAX: usize = 256;
+/// Boxes in a chunk of the arrays of boxes.
+const BOXES_IN_CHUNK: u64 = 1 << 16;
+
+/// The order of sub-boxes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MeshOrder {
+    /// That with the least predicted time of sampled reads.
+    #[default]
+    Auto,
+    /// A given one.
+    Fixed(BoxOrder),
+}
+
+impl MeshOrder {
+    /// Returns the order with a name: `auto`, `given`, `z`, `hilbert` or `clusters`. A cluster is
+    /// full with the cells of a bulk request of 1 MiB of float64.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for another name.
+    pub fn named(name: &str) -> Result<Self> {
+        Ok(match name {
+            "auto" => Self::Auto,
+            "given" => Self::Fixed(BoxOrder::Given),
+            "z" => Self::Fixed(BoxOrder::Z),
+            "hilbert" => Self::Fixed(BoxOrder::Hilbert),
+            "clusters" => Self::Fixed(BoxOrder::Clusters { bulk_cells: MIB / 8 }),
+            _ => {
+                return Err(Error::invalid(format!(
+                    "order {name:?}: 'auto', 'hilbert', 'z', 'clusters' or 'given'"
+                )));
+            }
+        })
+    }
+}
+
+/// How a mesh is stored.
+#[derive(Debug, Clone, Default)]
+pub struct MeshStorage {
+    /// The order of sub-boxes.
+    pub order: MeshOrder,
+    /// The most cells of a sub-box along each axis; by default 16 of three, 64 of two, 4,096 of one.
+    pub sub_box: Option<Vec<u64>>,
+    /// The members `codecs` and `codecs_beyond_zarr` of [`NewArray::from_json`].
+    pub codecs: Map<String, Value>,
+}
+
+/// The sub-boxes of a level, and their places.
+struct LevelLayout {
+    cut: CutBoxes,
+    permutation: Vec<u32>,
+    packed: PackedBoxes,
+    order: BoxOrder,
+    chunk_cells: u64,
+}
+
+impl Mesh {
+    /// Writes the mesh into the group `path` of a store, where no node may be. It becomes visible as
+    /// a whole, durable on return. `progress` is told the bytes that are written, and those of all
+    /// elements.
+    ///
+    /// # Errors
+    /// `Exists` for a node at the path; `InvalidArgument` for sub-boxes of another rank, or codecs
+    /// that do not fit; those of reading the mesh and of storage. The store is then as before.
+    pub fn store_in(
+        &self,
+        store: &Store,
+        path: &ObjectPath,
+        storage: &MeshStorage,
+        progress: &dyn Fn(u64, u64),
+    ) -> Result<()> {
+        let is_taken = if path.is_root() {
+            !store.nodes()?.is_empty() || store.group_attributes(path)?.contains_key(MESH_ATTRIBUTE)
+        } else {
+            store.kind(path)?.is_some()
+        };
+        if is_taken {
+            let text =
+                format!("{}/{path} exists already: choose another name", store.storage().name());
+            return Err(Error::new(ErrorKind::Exists, text));
+        }
+        let mut drafts = Vec::new();
+        let written = self.write_drafts(store, path, storage, progress, &mut drafts);
+        let written = written.and_then(|groups| store.commit_drafts_with(&drafts, &groups));
+        if written.is_err() {
+            // The first error counts.
+            let _ = store.discard_drafts(&drafts);
+        }
+        written
+    }
+
+    /// Writes all arrays as drafts, and returns the groups with their attributes.
+    fn write_drafts(
+        &self,
+        store: &Store,
+        path: &ObjectPath,
+        storage: &MeshStorage,
+        progress: &dyn Fn(u64, u64),
+        drafts: &mut Vec<ObjectPath>,
+    ) -> Result<Vec<(ObjectPath, Map<String, Value>)>> {
+        let rank = self.lower().len();
+        let sub_box = match &storage.sub_box {
+            None => vec![SUB_BOX[rank - 1]; rank],
+            Some(given) if given.len() == rank => given.clone(),
+            Some(given) => {
+                let text = format!("sub-boxes of {} axes for a mesh of {rank}", given.len());
+                return Err(Error::invalid(text));
+            }
+        };
+        let components = component_records(self.components());
+        let cells: u64 =
+            self.levels().iter().flat_map(|level| level.boxes.iter()).map(CellBox::cells).sum();
+        let item = self.data_type().item_size().unwrap_or(8) as u64;
+        let total = cells.saturating_mul(item).saturating_mul(components.len() as u64);
+        let mut done = 0;
+        let mut tell = |bytes: u64| {
+            done += bytes;
+            progress(done, total);
+        };
+        let (mut groups, mut orders) = (vec![(path.clone(), Map::new())], Vec::new());
+        for (number, level) in self.levels().iter().enumerate() {
+            let layout = LevelLayout::new(level, storage.order, &sub_box, item, store.profile())?;
+            orders.push(layout.order.name());
+            let group = level_path(path, number)?;
+            let writer = LevelWriter { mesh: self, number, layout, item };
+            writer.write_boxes(store, &group, drafts)?;
+            for (component, record) in components.iter().enumerate() {
+                let at = group.join(&record.array)?;
+                writer.write_component(
+                    store,
+                    &at,
+                    component,
+                    &storage.codecs,
+                    drafts,
+                    &mut tell,
+                )?;
+            }
+            groups.push((group, Map::new()));
+        }
+        orders.dedup();
+        let record = self.record(orders.join(", "), sub_box, components);
+        groups[0].1.insert(MESH_ATTRIBUTE.to_owned(), record.encode());
+        MeshRecord::decode(&record.encode(), &store.options().limits)
+            .map_err(|error| Error::invalid(format!("{}: {error}", self.name())))?;
+        if path.is_root() {
+            for (name, value) in store.group_attributes(path)? {
+                groups[0].1.entry(name).or_insert(value);
+            }
+        }
+        Ok(groups)
+    }
+
+    fn record(
+        &self,
+        order: String,
+        sub_box: Vec<u64>,
+        components: Vec<MeshComponentRecord>,
+    ) -> MeshRecord {
+        let level = |level: &MeshLevel| MeshLevelRecord {
+            shape: level.shape.clone(),
+            ratio: level.ratio.clone(),
+            spacing: level.spacing.clone(),
+            step: level.step,
+        };
+        MeshRecord {
+            version: 1,
+            time: self.time(),
+            lower: self.lower().to_vec(),
+            upper: self.upper().to_vec(),
+            order,
+            sub_box,
+            components,
+            levels: self.levels().iter().map(level).collect(),
+        }
+    }
+}
+
+/// Names an array for each component: as the component, where an array can have that name.
+fn component_records(names: &[String]) -> Vec<MeshComponentRecord> {
+    let is_free = |name: &str| {
+        let is_plain = !name.contains('/') && !name.starts_with(['.', '_']);
+        let is_own = [BOXES_ARRAY, SUB_BOXES_ARRAY].contains(&name)
+            || name.starts_with("component_")
+            || name.eq_ignore_ascii_case("zarr.json");
+        let is_alone = names.iter().filter(|one| one.eq_ignore_ascii_case(name)).count() == 1;
+        is_plain && !is_own && is_alone && ObjectPath::parse(name).is_ok_and(|at| !at.is_root())
+    };
+    let record = |(number, name): (usize, &String)| MeshComponentRecord {
+        name: name.clone(),
+        array: if is_free(name) { name.clone() } else { format!("component_{number}") },
+    };
+    names.iter().enumerate().map(record).collect()
+}
+
+impl LevelLayout {
+    fn new(
+        level: &MeshLevel,
+        order: MeshOrder,
+        sub_box: &[u64],
+        item: u64,
+        profile: &Profile,
+    ) -> Result<Self> {
+        let cut = CutBoxes::new(&level.boxes, sub_box)?;
+        let chunk_cells = sub_box.iter().fold(1, |all: u64, one| all.saturating_mul(*one));
+        let (order, permutation) = match order {
+            MeshOrder::Fixed(order) => (order, order.permutation(&cut.boxes)?),
+            MeshOrder::Auto => {
+                let choice = OrderChoice::new(
+                    &cut.boxes,
+                    &ChoiceOptions {
+                        cell_bytes: item,
+                        chunk_cells: Some(chunk_cells),
+                        targets: StripedTargets::ONE_DEVICE,
+                        costs: step_costs(profile),
+                        seed: 0,
+                        samples_max: SAMPLES_MAX,
+                    },
+                )?;
+                (choice.order, choice.permutation)
+            }
+        };
+        let packed = PackedBoxes::new(&cut.boxes, &permutation, chunk_cells)?;
+        Ok(Self { cut, permutation, packed, order, chunk_cells })
+    }
+}
+
+/// Returns the costs of steps between pieces on the storage of a profile. A step of at most a bulk
+/// request is read through where that is cheaper than a request of its own.
+fn step_costs(profile: &Profile) -> StepCosts {
+    let byte_seconds = 1.0 / profile.read_bytes_per_second_many.max(1.0);
+    let request = profile.request_seconds_many.max(0.0);
+    let bulk_bytes = MIB;
+    #[allow(clippy::cast_precision_loss)]
+    let through = bulk_bytes as f64 / 2.0 * byte_seconds;
+    StepCosts {
+        bulk_bytes,
+        byte_seconds,
+        small_seconds: request.min(through),
+        medium_seconds: request,
+        large_seconds: request,
+    }
+}
+
+/// The writer of the arrays of a level.
+struct LevelWriter<'a> {
+    mesh: &'a Mesh,
+    number: usize,
+    layout: LevelLayout,
+    /// The bytes of an element.
+    item: u64,
+}
+
+impl LevelWriter<'_> {
+    fn write_boxes(
+        &self,
+        store: &Store,
+        group: &ObjectPath,
+        drafts: &mut Vec<ObjectPath>,
+    ) -> Result<()> {
+        let boxes = &self.mesh.levels()[self.number].boxes;
+        let rows = boxes.iter().flat_map(bounds_of).collect();
+        write_table(store, &group.join(BOXES_ARRAY)?, rows, 2 * boxes.rank(), drafts)?;
+        let LevelLayout { cut, permutation, packed, .. } = &self.layout;
+        let mut rows = Vec::new();
+        for number in permutation {
+            let at = *number as usize;
+            let Some(cells) = cut.boxes.get(at) else { continue };
+            rows.extend(bounds_of(cells));
+            rows.extend([packed.offsets[at].cast_signed(), i64::from(cut.sources[at])]);
+        }
+        let path = group.join(SUB_BOXES_ARRAY)?;
+        write_table(store, &path, rows, 2 * boxes.rank() + 2, drafts)
+    }
+
+    /// Writes the elements of a component, shard by shard.
+    fn write_component(
+        &self,
+        store: &Store,
+        path: &ObjectPath,
+        component: usize,
+        codecs: &Map<String, Value>,
+        drafts: &mut Vec<ObjectPath>,
+        tell: &mut dyn FnMut(u64),
+    ) -> Result<()> {
+        let LevelLayout { packed, chunk_cells, .. } = &self.layout;
+        let chunks = (SHARD_BYTES / (chunk_cells * self.item).max(1)).max(1);
+        let shard = chunk_cells * chunks.min((packed.cells / chunk_cells).max(1));
+        let mut described = json!({
+            "shape": [packed.cells], "dtype": self.mesh.data_type().v3_name(),
+            "chunks": [chunk_cells], "shards": [shard], "dims": ["cell"], "fill_value": "NaN",
+            "codecs": "auto",
+        });
+        if let Value::Object(described) = &mut described {
+            described.extend(codecs.clone());
+        }
+        let array =
+            store.draft_array(path, &NewArray::from_json(&described, &store.options().limits)?)?;
+        drafts.push(path.clone());
+        let mut rest = &self.layout.permutation[..];
+        let mut start = 0;
+        while start < packed.cells {
+            let end = (start + shard).min(packed.cells);
+            let inside = |number: &u32| packed.offsets[*number as usize] < end;
+            let (here, after) = rest.split_at(rest.partition_point(inside));
+            let bytes = self.write_shard(&array, component, (start, end), here)?;
+            tell(bytes);
+            (rest, start) = (after, end);
+        }
+        Ok(())
+    }
+
+    /// Writes the elements from `start` up to `end` of an array, which are those of the sub-boxes
+    /// `numbers`, and returns their bytes without holes.
+    fn write_shard(
+        &self,
+        array: &Array,
+        component: usize,
+        (start, end): (u64, u64),
+        numbers: &[u32],
+    ) -> Result<u64> {
+        let LevelLayout { cut, packed, .. } = &self.layout;
+        let level = &self.mesh.levels()[self.number];
+        let (mut bytes, mut pieces) = (0, Vec::with_capacity(numbers.len()));
+        for number in numbers {
+            let at = *number as usize;
+            let Some(cells) = cut.boxes.get(at) else { continue };
+            let place = usize::try_from((packed.offsets[at] - start) * self.item);
+            let place = place.unwrap_or(usize::MAX);
+            pieces.extend(pieces_within(level, cells, place, self.item)?);
+            bytes += cells.cells() * self.item;
+        }
+        let length = usize::try_from((end - start) * self.item).unwrap_or(usize::MAX);
+        let mut data = holes(self.item, length);
+        let Mesh { facts, source } = self.mesh;
+        source.read(facts, component, self.number, &pieces, &mut data)?;
+        let range = AxisSelection::Range(AxisRange::contiguous(start, end - start)?);
+        array.write(&Selection::Orthogonal(vec![range]), Elements::Bytes(&data))?;
+        Ok(bytes)
+    }
+}
+
+/// Returns the start and the stop of a box.
+fn bounds_of(cells: CellBox<'_>) -> impl Iterator<Item = i64> {
+    cells.start.iter().chain(cells.stop).copied()
+}
+
+/// Returns `bytes` bytes of elements of `item` bytes that are not a number.
+#[allow(clippy::host_endian_bytes, reason = "elements in memory")]
+fn holes(item: u64, bytes: usize) -> Vec<u8> {
+    match item {
+        4 => f32::NAN.to_ne_bytes().repeat(bytes / 4),
+        _ => f64::NAN.to_ne_bytes().repeat(bytes / 8),
+    }
+}
+
+/// Writes rows of `width` numbers as a draft.
+#[allow(clippy::host_endian_bytes, reason = "elements in memory")]
+fn write_table(
+    store: &Store,
+    path: &ObjectPath,
+    numbers: Vec<i64>,
+    width: usize,
+    drafts: &mut Vec<ObjectPath>,
+) -> Result<()> {
+    let shape = [(numbers.len() / width) as u64, width as u64];
+    let chunk = [shape[0].clamp(1, BOXES_IN_CHUNK), shape[1]];
+    let shard = [shape[0].max(1).next_multiple_of(chunk[0]), shape[1]];
+    let described = json!({
+        "shape": shape, "dtype": "int64", "chunks": chunk, "shards": shard,
+        "dims": ["box", "bound"], "codecs": ["zstd"],
+    });
+    let new = NewArray::from_json(&described, &store.options().limits)?;
+    let array = store.draft_array(path, &new)?;
+    drafts.push(path.clone());
+    if numbers.is_empty() {
+        return Ok(());
+    }
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
+    array.write(&Selection::all(&shape), Elements::Bytes(&bytes))?;
+    Ok(())
+}

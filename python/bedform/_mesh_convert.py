@@ -1,0 +1,244 @@
+"""Conversion of refined meshes into stores, a step at a time."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+
+from bedform import _internal, _json
+from bedform._errors import ExistsError, InvalidArgumentError, NotFoundError, engine_call
+from bedform._location import location
+from bedform._mesh import STEPS_ATTRIBUTE, RefinedMesh, mesh_at, mesh_of, open_mesh
+from bedform._paths import paths_of
+from bedform._remote import is_url
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from bedform._store import Store
+
+Order = Literal["auto", "hilbert", "z", "clusters", "given"]
+#: Bytes of elements that a comparison has in memory, of each side.
+_COMPARED_BYTES: Final = 32 << 20
+
+
+@dataclass(frozen=True)
+class MeshConversion:
+    """Result of :func:`bedform.convert` for refined meshes, or its plan after a dry run."""
+
+    source: str
+    target: str
+    steps: tuple[str, ...]
+    """The steps that this call stored, or would store."""
+    kept: tuple[str, ...]
+    """The steps that the target had already."""
+    byte_count: int
+    """The bytes of the elements of ``steps``."""
+    complete: bool = False
+    verified: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain values."""
+        return {**asdict(self), "bytes": self.byte_count}
+
+
+def meshes_of(
+    shown: str, paths: Sequence[str] | None
+) -> dict[str, Callable[[], RefinedMesh]] | None:
+    """Returns functions that open the meshes of a source by name; None for another source.
+
+    ``paths`` are the places of a list or a pattern; without them ``shown`` is the place.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Two plotfiles have the same name.
+    """
+    places = [shown] if paths is None else list(paths)
+    if _are_plotfiles(places):
+        names = [Path(place).name for place in places]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InvalidArgumentError(f"two plotfiles have the name {twice!r}")
+        return dict(zip(names, (partial(open_mesh, place, {}) for place in places), strict=True))
+    if paths is None and (opened := mesh_at(shown)) is not None:
+        return {step or Path(shown).name: partial(opened.step, step) for step in opened.steps}
+    return None
+
+
+def are_meshes(source: str) -> bool:
+    """Whether a source is refined meshes."""
+    return meshes_of(location(source, "source"), paths_of(source, "source")) is not None
+
+
+def _are_plotfiles(places: Sequence[str]) -> bool:
+    return bool(places) and all(
+        not is_url(place) and engine_call(_internal.place_kind, place)(place)[0] == "plotfile"
+        for place in places
+    )
+
+
+def refuse_for_meshes(options: Mapping[str, Any]) -> None:
+    """Fails for a given option of conversions of arrays."""
+    for name in (name for name, given in options.items() if given):
+        raise InvalidArgumentError(f"{name} is for arrays, and the source is a refined mesh")
+
+
+def refuse_for_arrays(options: Mapping[str, Any]) -> None:
+    """Fails for a given option of conversions of meshes."""
+    for name in (name for name, given in options.items() if given is not None):
+        raise InvalidArgumentError(f"{name} is for refined meshes, and the source is none")
+
+
+def convert_meshes(
+    shown: str,
+    meshes: dict[str, Callable[[], RefinedMesh]],
+    target: str,
+    *,
+    order: Order,
+    sub_box: Sequence[int] | None,
+    codecs: Mapping[str, Any],
+    verify: bool,
+    dry_run: bool,
+    progress: Callable[[int, int], object] | None,
+) -> MeshConversion:
+    """Stores meshes, each under its name, in a new store of meshes or one that is there.
+
+    A step appears when all of it is durable. Steps that the store has are left as they are.
+
+    Raises
+    ------
+    ExistsError
+        The target is no store of meshes, or has another mesh of that name.
+    """
+    store = _store_of_meshes(target)
+    there = {} if store is None else dict(engine_call(_internal.EngineMesh.steps)(store._inner))
+    opened = {name: make() for name, make in meshes.items()}
+    kept = tuple(name for name in opened if name in there)
+    if store is not None:
+        for name in kept:
+            _check_same(opened[name], _stored(store, name), target)
+    new = {name: mesh for name, mesh in opened.items() if name not in there}
+    total = sum(byte_count_of(mesh) for mesh in new.values())
+    if dry_run:
+        return MeshConversion(shown, target, tuple(new), kept, total)
+    done = 0
+    for name, mesh in new.items():
+
+        def tell(bytes_done: int, _: int, before: int = done) -> None:
+            if progress is not None:
+                progress(before + bytes_done, total)
+
+        given = (order, None if sub_box is None else list(sub_box), _json.dump(codecs), tell)
+        if store is None:
+            store = _with_first_step(target, name, mesh, given, verify=verify)
+        else:
+            engine_call(mesh._inner.store_in, mesh.path)(store._inner, name, *given)
+            if verify:
+                check_equal(mesh, _stored(store, name))
+        done += byte_count_of(mesh)
+    if store is not None:
+        store.close()
+    return MeshConversion(shown, target, tuple(new), kept, total, True, verify)
+
+
+def byte_count_of(mesh: RefinedMesh) -> int:
+    """Returns the bytes of all elements of a mesh."""
+    boxes = (mesh.boxes(level) for level in range(mesh.levels))
+    cells = sum(int(np.prod(one[:, 1] - one[:, 0], axis=1).sum()) for one in boxes)
+    return cells * mesh.dtype.itemsize * len(mesh)
+
+
+def _store_of_meshes(target: str) -> Store | None:
+    """Opens the store of meshes at the target; None if nothing is there."""
+    import bedform
+
+    try:
+        opened = bedform.open(target, "r+", prefetch=False)
+    except NotFoundError:
+        return None
+    if isinstance(opened, bedform.Store) and STEPS_ATTRIBUTE in opened._attributes_of(""):
+        return opened
+    raise ExistsError(f"{target} exists, and is no store of meshes: choose another name")
+
+
+def _with_first_step(
+    target: str, name: str, mesh: RefinedMesh, given: tuple[Any, ...], *, verify: bool
+) -> Store:
+    """Creates the store with its first step, which appear together, and returns it opened."""
+    import bedform
+    from bedform._opening import _stage
+
+    marks = {STEPS_ATTRIBUTE: 1}
+    if is_url(target):
+        store = bedform.create(target, attributes=marks)
+        engine_call(mesh._inner.store_in, mesh.path)(store._inner, name, *given)
+        if verify:
+            check_equal(mesh, _stored(store, name))
+        return store
+    staged, store = _stage(Path(target), replaces=False, durability="disk")
+    try:
+        store.set_attributes(marks)
+        engine_call(mesh._inner.store_in, mesh.path)(store._inner, name, *given)
+        if verify:
+            check_equal(mesh, _stored(store, name))
+        store.close()
+        engine_call(staged.publish, target)()
+    finally:
+        staged.discard()
+    opened: Store = bedform.open(target, "r+", prefetch=False)
+    return opened
+
+
+def _stored(store: Store, name: str) -> RefinedMesh:
+    found = mesh_of(store, name)
+    if found is None:
+        raise NotFoundError(f"{store.store_path} is no store of meshes any more")
+    return found
+
+
+def _check_same(mesh: RefinedMesh, stored: RefinedMesh, target: str) -> None:
+    """Fails unless a stored step has the boxes and the facts of a mesh."""
+    if stored._facts == mesh._facts:
+        levels = range(mesh.levels)
+        if all(np.array_equal(mesh.boxes(level), stored.boxes(level)) for level in levels):
+            return
+    raise ExistsError(
+        f"{target} has another mesh as step {os.path.basename(mesh.path)!r}: choose another target"  # noqa: PTH119
+    )
+
+
+def check_equal(mesh: RefinedMesh, stored: RefinedMesh) -> None:
+    """Compares all elements of two meshes with the same boxes.
+
+    Raises
+    ------
+    VerificationError
+        They differ.
+    """
+    from bedform._convert import VerificationError
+
+    for name in mesh:
+        for level in range(mesh.levels):
+            for start, stop in _slabs(mesh, level):
+                region = tuple(map(slice, start, stop))
+                one, other = (it[name].read(region, level=level) for it in (mesh, stored))
+                if one.tobytes() != other.tobytes():
+                    raise VerificationError(
+                        f"{stored.path}: {name} differs from {mesh.path} on level {level}, in the "
+                        f"cells {start} to {stop}"
+                    )
+
+
+def _slabs(mesh: RefinedMesh, level: int) -> Iterator[tuple[list[int], list[int]]]:
+    """Yields parts of the boxes of a level, cut along x, that fit into memory."""
+    for start, stop in mesh.boxes(level).tolist():
+        row = mesh.dtype.itemsize * int(np.prod(np.subtract(stop[1:], start[1:])))
+        rows = max(_COMPARED_BYTES // max(row, 1), 1)
+        for at in range(start[0], stop[0], rows):
+            yield [at, *start[1:]], [min(at + rows, stop[0]), *stop[1:]]
