@@ -17,13 +17,8 @@ of fixed length gets an axis for its characters.
 
 from __future__ import annotations
 
-import contextlib
-import io
 import itertools
 import math
-import os
-import signal
-import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,18 +27,17 @@ import numpy as np
 
 from . import _internal
 from ._errors import (
-    BedformError,
     InvalidArgumentError,
     UnsupportedError,
     engine_call,
-    write_failure,
 )
+from ._hdf5_output import hdf5_output, noted_interrupts
 from ._integers import byte_count
 from ._location import location
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterator, Sequence
-    from types import FrameType
 
     from ._array import Array
     from ._store import Store
@@ -116,7 +110,10 @@ def export(
     try:
         chosen = _chosen(store, arrays)
         total = sum(_byte_count(array) for array in chosen.values())
-        with _noted_interrupts() as raise_noted, _file(staged.path, path) as (file, destination):
+        with (
+            noted_interrupts() as raise_noted,
+            hdf5_output(staged.path, path) as (file, destination),
+        ):
 
             def report(done: int, whole: int) -> None:
                 destination.check()
@@ -152,90 +149,6 @@ def _chosen(store: Store, arrays: Sequence[str] | None) -> dict[str, Array]:
 
 def _byte_count(array: Array) -> int:
     return math.prod(array.shape) * np.dtype(array.dtype).itemsize
-
-
-class _Destination(io.FileIO):
-    """The file that HDF5 writes to, with deferred errors.
-
-    HDF5 never sees that a write failed: otherwise it could not close the file, would print long
-    messages, and would crash at the end of the process.
-    """
-
-    #: The first failure of a write: a system error, or an exception of a signal handler.
-    failure: BaseException | None = None
-
-    def write(self, data: Any, /) -> int:
-        """Writes all of ``data``, or records the failure."""
-        view = memoryview(data).cast("B")
-        done = 0
-        try:
-            while self.failure is None and done < len(view):
-                done += super().write(view[done:])
-        # HDF5 would print the exception and drop it.
-        except BaseException as error:  # noqa: BLE001
-            self.failure = error
-        return len(view)
-
-    def truncate(self, size: int | None = None, /) -> int:
-        """Sets the file's length, or records the failure."""
-        try:
-            return super().truncate(size) if self.failure is None else size or 0
-        except BaseException as error:  # noqa: BLE001
-            self.failure = error
-            return size or 0
-
-    def check(self) -> None:
-        """Raises the recorded failure."""
-        if self.failure is not None:
-            raise self.failure
-
-
-@contextlib.contextmanager
-def _noted_interrupts() -> Iterator[Callable[[], None]]:
-    """Defers Ctrl-C: the yielded function raises it, or else the end of the context.
-
-    Python raises it at once otherwise, often in a callback of HDF5, which prints and drops it.
-    """
-    handler = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(handler):
-        yield lambda: None
-        return
-    noted: list[tuple[int, FrameType | None]] = []
-
-    def raise_noted() -> None:
-        if noted:
-            handler(*noted.pop())
-
-    signal.signal(signal.SIGINT, lambda number, frame: noted.append((number, frame)))
-    try:
-        yield raise_noted
-    finally:
-        signal.signal(signal.SIGINT, handler)
-    raise_noted()
-
-
-@contextlib.contextmanager
-def _file(path: os.PathLike[str], target: Path) -> Iterator[tuple[Any, _Destination]]:
-    """Creates a file, which is durable when the context ends without an error."""
-    import h5py
-
-    destination: _Destination | None = None
-    try:
-        destination = _Destination(path, "x+")
-        with h5py.File(destination, "w", libver=("earliest", "v110"), track_order=True) as file:
-            yield file, destination
-        destination.check()
-        os.fsync(destination.fileno())
-    except BedformError:
-        raise
-    except (OSError, RuntimeError) as error:
-        failure = destination.failure if destination is not None else None
-        if failure is not None and not isinstance(failure, (OSError, RuntimeError)):
-            raise failure from error
-        raise write_failure(target, failure or error) from error
-    finally:
-        if destination is not None:
-            destination.close()
 
 
 class _HDF5:

@@ -10,6 +10,7 @@ import numpy as np
 
 from bedform import _internal
 from bedform._errors import (
+    ConflictError,
     InvalidArgumentError,
     InvalidSelectionError,
     LimitExceededError,
@@ -18,13 +19,15 @@ from bedform._errors import (
     engine_call,
 )
 from bedform._integers import byte_count
+from bedform._mesh_boxes import covered_cells, overlaps
 from bedform._remote import is_url
 from bedform._text import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
+    import xarray as xr
 
     from bedform._foreign_store import ForeignStore
     from bedform._store import Store
@@ -215,10 +218,142 @@ class RefinedMesh:
             written = f"zarr v{store._call(store._inner.zarr_format)()}"
         return {"kind": self.kind, "format": written, "steps": self.steps, **self._facts}
 
+    def to_plotfile(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        components: str | Iterable[str] | None = None,
+        overwrite: bool = False,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> None:
+        """Write a plotfile of AMReX with the same boxes and elements, without ghost cells.
+
+        The plotfile appears under its name when it is complete and durable. It is little-endian,
+        its cells are counted from 0, and a level has at most 256 files. The writer takes at most
+        256 MiB of memory.
+
+        Parameters
+        ----------
+        path
+            A path on this machine that does not exist yet.
+        components
+            Names of the components to write, in this order; all by default.
+        overwrite
+            Replace a plotfile that is there.
+        progress
+            Called with the bytes done and the total bytes.
+
+        Raises
+        ------
+        ExistsError
+            The path exists, and is no plotfile or ``overwrite`` is not given.
+        ConflictError
+            A file of this mesh has changed since it was opened.
+
+        Examples
+        --------
+        >>> import bedform as bf, tempfile
+        >>> from bedform._mesh_example import plotfile
+        >>> mesh, target = bf.open(plotfile()), f"{tempfile.mkdtemp()}/plt00001"
+        >>> mesh.to_plotfile(target, components=["density"])
+        >>> bf.open(target)["density"].read(level=1)[2, 2:6].tolist()
+        [100.0, 104.0, 108.0, 112.0]
+        """
+        from bedform._mesh_plotfile import write_plotfile
+
+        write_plotfile(self, path, components=components, overwrite=overwrite, progress=progress)
+
+    def to_vtkhdf(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        components: str | Iterable[str] | None = None,
+        overwrite: bool = False,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> None:
+        """Write a VTKHDF file of type ``OverlappingAMR``, for ParaView and VTK.
+
+        The file appears under its name when it is complete and durable. A mesh of two axes becomes
+        a plane of one cell; VTK before 9.7 crashes where levels or axes of a plane have different
+        ratios. A slash in the name of a component becomes ``_``. The writer takes at most 256 MiB
+        of memory.
+
+        Parameters
+        ----------
+        path
+            A path on this machine that does not exist yet; ParaView knows the suffix ``.vtkhdf``.
+        components, progress
+            As in :meth:`to_plotfile`.
+        overwrite
+            Replace a VTKHDF file that is there.
+
+        Raises
+        ------
+        ExistsError
+            The path exists, and is no VTKHDF file or ``overwrite`` is not given.
+        UnsupportedError
+            An axis has more cells than 32 bits can count, or the axes of a mesh of three are
+            refined by different ratios.
+        ConflictError
+            A file of this mesh has changed since it was opened.
+
+        Examples
+        --------
+        >>> import bedform as bf, h5py, tempfile
+        >>> from bedform._mesh_example import plotfile
+        >>> mesh, target = bf.open(plotfile()), f"{tempfile.mkdtemp()}/plt00000.vtkhdf"
+        >>> mesh.to_vtkhdf(target)
+        >>> with h5py.File(target) as file:
+        ...     file["VTKHDF/Level1/AMRBox"][:].tolist(), file["VTKHDF/Level1/CellData/density"][:3]
+        ([[2, 5, 2, 5, 0, 0]], array([100., 101., 102.]))
+        """
+        from bedform._mesh_vtkhdf import write_vtkhdf
+
+        write_vtkhdf(self, path, components=components, overwrite=overwrite, progress=progress)
+
+    def to_datatree(
+        self,
+        *,
+        components: str | Iterable[str] | None = None,
+        max_bytes: int | str = "4 GiB",
+    ) -> xr.DataTree:
+        """Return the mesh as a tree of xarray, with a node for each level.
+
+        The node ``level_1`` has the domain in cells of level 1. As in :meth:`MeshComponent.read`
+        each cell has the element of the finest level up to 1, and is not a number where no level
+        has it. Coordinates are the centres of cells. Elements are read when they are asked for, and
+        no others than those of the smallest region around them.
+
+        Parameters
+        ----------
+        components
+            Names of the components; all by default. A slash in a name becomes ``_`` in the name of
+            the variable, whose attribute ``component`` has the whole name.
+        max_bytes
+            Limit of one read, as a number or a text such as ``"512 MiB"``.
+
+        Examples
+        --------
+        >>> import bedform as bf
+        >>> from bedform._mesh_example import plotfile
+        >>> tree = bf.open(plotfile()).to_datatree()
+        >>> tree["level_1"].sizes["x"], tree["level_1"].attrs["spacing"]
+        (8, [0.125, 0.125])
+        >>> tree["level_1/density"].sel(x=0.3, y=[0.3, 0.9], method="nearest").values
+        array([100.,  13.])
+        """
+        from bedform._mesh_tree import tree_of
+
+        return tree_of(self, components, max_bytes)
+
     def close(self) -> None:
         """Close the store, if the mesh lies in one."""
         if self._store is not None:
             self._store.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        where = self._where if is_url(self._where) else os.path.abspath(self._where)  # noqa: PTH100
+        return (_opened_again, (where, self._facts))
 
     def __enter__(self) -> Self:
         return self
@@ -346,13 +481,13 @@ class MeshComponent:
             self.name, (start, stop), level, most
         )
         for number, (pieces, data) in enumerate(found):
-            whole = self._covered_cells(number) if number < level and pieces else None
+            whole = covered_cells(self.mesh, number) if number < level and pieces else None
             for first, shape, place in pieces:
                 count = int(np.prod(shape))
                 values = np.frombuffer(data, self.dtype, count, place).reshape(shape)
                 covered = np.zeros(shape, bool)
                 if whole is not None:
-                    for low, high in _within(whole, first, shape):
+                    for low, high in overlaps(whole, first, shape):
                         covered[tuple(map(slice, low, high))] = True
                 yield MeshPiece(number, tuple(first), values, covered)
 
@@ -546,12 +681,6 @@ class MeshComponent:
             dropped.append(not isinstance(part, slice))
         return start, stop, dropped
 
-    def _covered_cells(self, level: int) -> npt.NDArray[np.int64]:
-        """Returns the cells of a level of which one box of the next level has all, as boxes."""
-        ratio = np.array(self.mesh.ratio(level))
-        boxes = self.mesh.boxes(level + 1)
-        return np.stack([-(-boxes[:, 0] // ratio), boxes[:, 1] // ratio], axis=1)
-
 
 def _crossings(
     first: npt.NDArray[np.float64], last: npt.NDArray[np.float64]
@@ -564,16 +693,6 @@ def _crossings(
             faces = np.arange(np.floor(low) + 1, np.ceil(high))
             parts.append((faces - start) / (end - start))
     return np.unique(np.concatenate(parts))
-
-
-def _within(
-    boxes: npt.NDArray[np.int64], first: list[int], shape: list[int]
-) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """Returns the bounds of the parts of boxes in a piece, from its first cell on."""
-    start = np.maximum(boxes[:, 0], first) - first
-    stop = np.minimum(boxes[:, 1], np.add(first, shape)) - first
-    inside = (start < stop).all(axis=1)
-    return zip(start[inside], stop[inside], strict=True)
 
 
 def _near(name: str, names: list[str]) -> str:
@@ -600,6 +719,16 @@ def mesh_at(path: str) -> RefinedMesh | None:
 
     opened = bedform.open(path)
     return opened if isinstance(opened, RefinedMesh) else None
+
+
+def _opened_again(where: str, facts: dict[str, Any]) -> RefinedMesh:
+    """Opens a pickled mesh."""
+    import bedform
+
+    mesh = bedform.open(where)
+    if not isinstance(mesh, RefinedMesh) or mesh._facts != facts:
+        raise ConflictError(f"{where}: its Header has changed since it was opened: open it again")
+    return mesh
 
 
 def open_mesh(where: str, options: dict[str, Any]) -> RefinedMesh:

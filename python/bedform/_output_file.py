@@ -73,6 +73,10 @@ class OutputFile:
             )
 
     def write(self, text: str) -> None:
+        """Write a document of text: see `write_bytes`."""
+        self.write_bytes(text.encode("utf-8", "backslashreplace"))
+
+    def write_bytes(self, content: bytes) -> None:
         """Write the document; on disk it appears completely or not at all.
 
         Raises
@@ -81,13 +85,13 @@ class OutputFile:
             The system refuses the writing.
         """
         if self._is_stream():
-            Path(self.name).write_text(text, encoding="utf-8", errors="backslashreplace")
+            Path(self.name).write_bytes(content)
             return
         # A link is kept; the file at its end is replaced.
         where = Path(os.path.realpath(self.name))
         hidden = where.with_name(f".{where.name[:100]}.{secrets.token_hex(8)}.tmp")
         try:
-            _put(text, hidden, self.name)
+            _put(content, hidden, self.name)
             # Another program may have created the file meanwhile.
             self.check()
             hidden.replace(where)
@@ -112,11 +116,11 @@ class OutputFile:
         return not head or self.is_own(head)
 
 
-def _put(text: str, hidden: Path, name: str) -> None:
+def _put(content: bytes, hidden: Path, name: str) -> None:
     """Writes a new file, durably; an error has the name that the user knows."""
     try:
-        with hidden.open("x", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
+        with hidden.open("xb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 COMMANDS = [
     "demo", "info", "calibrate", "advise", "convert", "references", "explain", "simulate", "watch",
-    "learn", "index", "trust", "report", "run", "settle", "recover", "gc", "verify", "check",
+    "learn", "index", "trust", "render", "report", "run", "settle", "recover", "gc", "verify",
+    "check",
 ]  # fmt: skip
 
 

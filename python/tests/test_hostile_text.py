@@ -240,6 +240,7 @@ REFUSED = {
     "query": [["none/{}", "t > 1"], ["a", "{}"], ["a", "t > 1", "--return", "{}"]],
     "recover": [["none/{}"], ["a", "--leftover", "{}"]],
     "references": [["none/{}", "--to", "a.json"], ["a", "--to", "{}"]],
+    "render": [["none/{}", "{}"], ["a", "{}", "-o", "none/{}.png"], ["a", "b", "--cmap", "{}"]],
     "report": [["none/{}"], ["{}", "-o", "none/{}"], ["a", "--budget", "{}"]],
     "run": [["none/{}"], ["--min", "{}", "--", "none/{}"], ["--hdf5", "none/{}"]],
     "settle": [["none/{}"], ["a", "--memory", "{}"], ["a", "--grace", "{}"]],

@@ -24,7 +24,7 @@ from native import mpiexec
 from support import ENVIRONMENT, PATIENCE, command_line
 
 import bedform as bf
-from bedform import _export
+from bedform import _export, _hdf5_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -454,7 +454,7 @@ def test_an_export_that_is_interrupted_where_hdf5_writes_leaves_no_file(
     store.create_array("t", shape=values.shape, dtype="float64", dims=("x",))[...] = values
     target = tmp_path / "out.nc"
     writes: list[int] = []
-    write = _export._Destination.write
+    write = _hdf5_output.HDF5Destination.write
 
     def interrupted(destination: Any, data: Any) -> int:
         writes.append(len(data))
@@ -462,7 +462,7 @@ def test_an_export_that_is_interrupted_where_hdf5_writes_leaves_no_file(
             os.kill(os.getpid(), signal.SIGINT)
         return write(destination, data)
 
-    monkeypatch.setattr(_export._Destination, "write", interrupted)
+    monkeypatch.setattr(_hdf5_output.HDF5Destination, "write", interrupted)
     handler = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         _export.export(store, target)

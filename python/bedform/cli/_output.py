@@ -207,7 +207,7 @@ def open_source(path: str, concat_dim: str | None = None, compat: str = "equals"
     from .._paths import paths_of
 
     if paths_of(path) is None and concat_dim is None:
-        _check_there(path)
+        check_there(path)
         return open_place(path)
     with progress("opening", is_bytes=False) as report:
         return open_place(path, concat_dim=concat_dim, compat=compat, progress=report)
@@ -217,14 +217,15 @@ def open_store(path: str, mode: Literal["r", "r+"]) -> Store:
     """Opens a store; refuses files."""
     from .._opening import open_place
 
-    _check_there(path)
+    check_there(path)
     if Path(path).is_file():
         raise ValueError(f"{path!r} is a file: only stores have a log")
     opened: Store = open_place(path, mode)
     return opened
 
 
-def _check_there(path: str) -> None:
+def check_there(path: str) -> None:
+    """Fails with near names if nothing is at a path of this machine."""
     if path and "://" not in path and not os.path.lexists(path):
         raise FileNotFoundError(errno.ENOENT, _advise_path(path), path)
 
