@@ -107,6 +107,13 @@ class RefinedMesh:
         bounds = np.frombuffer(self._inner.boxes(level), "i8")
         return bounds.reshape(-1, 2, len(self.dims)).copy()
 
+    def grids(self, level: int) -> npt.NDArray[np.int64]:
+        """Return the boxes in which the elements of a level are stored, as :meth:`boxes` does.
+
+        A plotfile stores its boxes as they are.
+        """
+        return self.boxes(level)
+
     def domain(self, level: int) -> npt.NDArray[np.int64]:
         """Return start and stop of the domain, of shape ``(2, dim)``, in cells of a level."""
         shape = self._level(level)["shape"]
@@ -271,6 +278,42 @@ class MeshComponent:
                     for low, high in _within(whole, first, shape):
                         covered[tuple(map(slice, low, high))] = True
                 yield MeshPiece(number, tuple(first), values, covered)
+
+    def parts(
+        self,
+        level: int,
+        numbers: npt.NDArray[np.int64],
+        starts: npt.NDArray[np.int64],
+        stops: npt.NDArray[np.int64],
+    ) -> list[np.ndarray[Any, Any]]:
+        """Read boxes of one level, each in a stored box of that level.
+
+        Parameters
+        ----------
+        level
+            The level, 0 for the coarsest.
+        numbers
+            The number of the stored box, as :meth:`RefinedMesh.grids` lists them, of each box.
+        starts, stops
+            The first cell of each box and the one after the last, of shape ``(n, dim)``, in cells
+            of ``level``.
+
+        Raises
+        ------
+        OutOfBoundsError
+            A box leaves its stored box.
+        """
+        whole = self.mesh.grids(level)[numbers]
+        if ((starts < whole[:, 0]) | (stops > whole[:, 1]) | (starts > stops)).any():
+            raise OutOfBoundsError(f"{self.mesh.path}: a part leaves its stored box")
+        found = []
+        # One call of the engine a box, until it takes them all in one.
+        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+            part = np.empty([to - at for at, to in zip(start, stop, strict=True)], self.dtype)
+            if part.size:
+                self._read_into(start, level, np.nan, part)
+            found.append(part)
+        return found
 
     def slice(
         self, *, axis: SupportsIndex | str, at: float, level: int, fill: float = np.nan
