@@ -27,7 +27,7 @@ class BoxPairs(NamedTuple):
     stop: Numbers
 
 
-class BoxIndex:
+class BoxBins:
     """An index of boxes, of shape ``(n, 2, 3)``, by equal bins of cells.
 
     Each box is listed in all bins that it meets. Bins are the smaller, the smaller the boxes are,
@@ -81,11 +81,10 @@ class BoxIndex:
 
 def _bin_size(boxes: Numbers) -> Numbers:
     """Returns the length of a bin along each axis, in cells."""
-    size = np.ones(3, "i8")
     if not len(boxes):
-        return size
+        return np.ones(3, "i8")
     shape = boxes[:, 1] - boxes[:, 0]
-    size = np.maximum(np.median(shape, axis=0).astype("i8"), 1)
+    size: Numbers = np.maximum(np.median(shape, axis=0).astype("i8"), 1)
     while (-(-shape // size)).prod(axis=1).sum() > _BINS_OF_A_BOX * len(boxes):
         size *= 2
     return size
@@ -95,7 +94,8 @@ def _ranges(starts: Numbers, lengths: Numbers) -> Numbers:
     """Returns ``arange(start, start + length)`` of all starts, one after the other."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(starts - ends + lengths, lengths)
+    found: Numbers = np.arange(total) + np.repeat(starts - ends + lengths, lengths)
+    return found
 
 
 def of_three_axes(boxes: Numbers) -> Numbers:

@@ -130,9 +130,7 @@ class BedformDataset(Dataset):
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     @classmethod
-    def _is_valid(
-        cls, filename: str, *_: object, plotfiles: bool = False, **__: object
-    ) -> bool:
+    def _is_valid(cls, filename: str, *_: object, plotfiles: bool = False, **__: object) -> bool:
         path = Path(filename)
         if (path / "Header").is_file():
             return plotfiles

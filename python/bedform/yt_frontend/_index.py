@@ -1,4 +1,4 @@
-"""The index of a refined mesh for yt: stored boxes as arrays, whose objects are made when asked for."""
+"""The index of a refined mesh for yt: arrays of stored boxes, and their objects on demand."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from yt.data_objects.index_subobjects.grid_patch import AMRGridPatch
 from yt.data_objects.field_data import YTFieldData
+from yt.data_objects.index_subobjects.grid_patch import AMRGridPatch
 from yt.geometry.geometry_handler import YTDataChunk
 from yt.geometry.grid_geometry_handler import GridIndex
 
-from bedform.yt_frontend._boxes import BoxIndex, BoxPairs, of_three_axes
+from bedform.yt_frontend._boxes import BoxBins, BoxPairs, of_three_axes
 from bedform.yt_frontend._selected import Selected, select
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ class MeshPatch(AMRGridPatch):
         mask = np.ones(self.box[1] - self.box[0], bool)
         if self._has_children:
             pairs = self._index.covered(self.mesh_level, self.box[None])
-            for start, stop in zip(pairs.start - self.box[0], pairs.stop - self.box[0], strict=True):
+            for start, stop in zip(
+                pairs.start - self.box[0], pairs.stop - self.box[0], strict=True
+            ):
                 mask[tuple(map(slice, start, stop))] = False
         return mask
 
@@ -128,7 +130,7 @@ class PatchSet:
         """Return the number of cells that a selector takes."""
         return sum(self.selected(selector).counts())
 
-    def select_icoords(self, dobj: Any) -> Numbers:
+    def select_icoords(self, dobj: Any) -> Any:
         """Return the taken cells, in cells of the level."""
         found = self.selected(dobj.selector)
         axes = [
@@ -136,7 +138,7 @@ class PatchSet:
         ]
         return _points(found, axes, "i8")
 
-    def select_fcoords(self, dobj: Any) -> npt.NDArray[np.float64]:
+    def select_fcoords(self, dobj: Any) -> Any:
         """Return the middles of the taken cells."""
         found = self.selected(dobj.selector)
         whole = self._index.boxes(self.mesh_level)[found.grids]
@@ -243,7 +245,7 @@ class MeshIndex(GridIndex):
         self.directory = ds.directory
         self.mesh = ds.mesh
         self.level_numbers: list[int] = ds.level_numbers
-        self._covered: dict[int, BoxIndex] = {}
+        self._covered: dict[int, BoxBins] = {}
         self._boxes = [of_three_axes(self.mesh.grids(level)) for level in range(self.mesh.levels)]
         counts = [len(boxes) for boxes in self._boxes]
         self.first_numbers = np.concatenate([[0], np.cumsum(counts)])[:-1].tolist()
@@ -300,7 +302,7 @@ class MeshIndex(GridIndex):
         if level not in self._covered:
             finer, ratio = self._boxes[level + 1], self.ratio(level)
             whole = np.stack([-(-finer[:, 0] // ratio), finer[:, 1] // ratio], axis=1)
-            self._covered[level] = BoxIndex(whole)
+            self._covered[level] = BoxBins(whole)
         return self._covered[level].meeting(queries)
 
     def children_of(self, patch: MeshPatch) -> list[MeshPatch]:
@@ -370,7 +372,7 @@ class MeshIndex(GridIndex):
         return found
 
     def _chunk_spatial(
-        self, dobj: Any, ngz: int, sort: str | None = None, preload_fields: Any = None
+        self, dobj: Any, ngz: int, sort: str | None = None, **_: object
     ) -> Iterator[Any]:
         patches = [patch for one in _chunk_objects(dobj) for patch in one.patches()]
         if sort is not None:
@@ -381,14 +383,7 @@ class MeshIndex(GridIndex):
                 shown = patch.retrieve_ghost_zones(ngz, [], smoothed=True) if ngz else patch
                 yield YTDataChunk(dobj, "spatial", [shown], size, cache=False)
 
-    def _chunk_io(
-        self,
-        dobj: Any,
-        cache: bool = True,
-        local_only: bool = False,
-        preload_fields: Any = None,
-        chunk_sizing: str = "auto",
-    ) -> Iterator[Any]:
+    def _chunk_io(self, dobj: Any, cache: bool = True, **_: object) -> Iterator[Any]:
         for one in _chunk_objects(dobj):
             yield YTDataChunk(dobj, "io", [one], self._count_selection(dobj, [one]), cache=cache)
 

@@ -67,7 +67,7 @@ def cells_of_a_ray(
 def _entry(
     edges: tuple[Vector, Vector], width: Vector, origin: Vector, vector: Vector
 ) -> tuple[float, int] | None:
-    """Returns the time at which a line enters a box and the axis of the face; 3 for a start inside."""
+    """Returns when a line enters a box, and the axis of the face; 3 for a start inside."""
     left, right = edges
     inside = all(low <= at < high for low, at, high in zip(left, origin, right, strict=True))
     if inside:
@@ -97,7 +97,9 @@ def _is_within(
     """Whether a line is within the bounds of a box along an axis, or next to them."""
     at = origin[axis] + time * vector[axis]
     near = 1e-10 * width[axis]
-    return left[axis] <= at <= right[axis] or min(abs(at - left[axis]), abs(at - right[axis])) < near
+    return (
+        left[axis] <= at <= right[axis] or min(abs(at - left[axis]), abs(at - right[axis])) < near
+    )
 
 
 def _first_cell(

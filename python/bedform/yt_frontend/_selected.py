@@ -25,11 +25,7 @@ if TYPE_CHECKING:
     Mask = npt.NDArray[np.bool_]
 
 #: Cells of a ray that are read at once, by the box that holds them.
-_RAY_CELLS = 32
-#: Cells along x that are read at once of a large box of which few cells are taken.
-_SLAB = 8
-#: A box is large from here on, in cells.
-_LARGE = 1 << 15
+_RAY_CELLS = 8
 
 
 class Selected(NamedTuple):
@@ -146,14 +142,15 @@ def _uncovered(found: Selected, index: MeshIndex, level: int) -> Selected:
         low, mask = _shrunk(mask)
         boxes[number, 0] += low
         boxes[number, 1] = boxes[number, 0] + mask.shape
-        masks[number] = mask
+        masks[number] = mask.reshape(-1)
     kept = np.flatnonzero(covered < sizes)
-    left = Selected(found.grids[kept], boxes[kept], [masks[number] for number in kept.tolist()])
-    return _in_slabs(left)
+    return Selected(found.grids[kept], boxes[kept], [masks[number] for number in kept.tolist()])
 
 
 def _shrunk(mask: Mask) -> tuple[Numbers, Mask]:
     """Returns the first cell and the mask of the smallest box that holds the taken cells."""
+    if mask.all():
+        return np.zeros(3, "i8"), mask
     low, bounds = [], []
     for axis in range(3):
         taken = np.flatnonzero(mask.any(axis=tuple(other for other in range(3) if other != axis)))
@@ -162,37 +159,10 @@ def _shrunk(mask: Mask) -> tuple[Numbers, Mask]:
     return np.array(low, "i8"), mask[tuple(bounds)]
 
 
-def _in_slabs(found: Selected) -> Selected:
-    """Returns cells with large boxes of which few are taken cut along x; flat masks."""
-    sizes = (found.boxes[:, 1] - found.boxes[:, 0]).prod(axis=1)
-    if not (sizes >= _LARGE).any():
-        return found._replace(masks=[None if m is None else m.reshape(-1) for m in found.masks])
-    grids, boxes, masks = [], [], []
-    for grid, box, size, mask in zip(found.grids, found.boxes, sizes, found.masks, strict=True):
-        step = len(mask) if mask is not None else 1
-        if mask is not None and size >= _LARGE:
-            step = _SLAB
-        for at in range(0, 1 if mask is None else len(mask), step):
-            part = None if mask is None else mask[at : at + step]
-            if part is not None and not part.any():
-                continue
-            cut = box
-            if part is not None:
-                low, part = _shrunk(part)
-                first = box[0] + [at, 0, 0] + low
-                cut = np.stack([first, first + part.shape])
-                part = None if part.all() else part.reshape(-1)
-            grids.append(grid)
-            boxes.append(cut)
-            masks.append(part)
-    return Selected(np.array(grids, "i8"), np.array(boxes, "i8").reshape(-1, 2, 3), masks)
-
-
-def _by_masks(
-    selector: Any, index: MeshIndex, level: int, grids: Numbers, shown: bool
-) -> Selected:
+def _by_masks(selector: Any, index: MeshIndex, level: int, grids: Numbers, shown: bool) -> Selected:
     """Returns the cells that a selector's own masks take, one stored box at a time."""
-    kept, boxes, masks = [], [], []
+    kept, boxes = [], []
+    masks: list[Mask | None] = []
     for grid in grids.tolist():
         patch = index.patch(level, grid)
         with patch.without_children(shown):
@@ -203,16 +173,14 @@ def _by_masks(
         first = patch.start_index + low
         kept.append(grid)
         boxes.append(np.stack([first, first + mask.shape]))
-        masks.append(mask)
-    found = Selected(np.array(kept, "i8"), np.array(boxes, "i8").reshape(-1, 2, 3), masks)
-    return _in_slabs(found)
+        masks.append(mask.reshape(-1))
+    return Selected(np.array(kept, "i8"), np.array(boxes, "i8").reshape(-1, 2, 3), masks)
 
 
-def _of_a_ray(
-    selector: Any, index: MeshIndex, level: int, grids: Numbers, shown: bool
-) -> Selected:
+def _of_a_ray(selector: Any, index: MeshIndex, level: int, grids: Numbers, shown: bool) -> Selected:
     """Returns the cells that a ray crosses, some of them in each box."""
-    kept, boxes, masks = [], [], []
+    kept, boxes = [], []
+    masks: list[Mask | None] = []
     whole = index.boxes(level)[grids]
     left, right = index.left_edges(level, whole), index.right_edges(level, whole)
     found: list[tuple[Numbers, npt.NDArray[np.float64]]] = [
@@ -246,6 +214,4 @@ def _of_a_ray(
             kept.append(grids[grid])
             boxes.append(np.stack([first, stop]))
             masks.append(mask.reshape(-1))
-    return Selected(
-        np.array(kept, "i8"), np.array(boxes, "i8").reshape(-1, 2, 3), list(masks), times
-    )
+    return Selected(np.array(kept, "i8"), np.array(boxes, "i8").reshape(-1, 2, 3), masks, times)
