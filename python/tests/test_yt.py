@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from plotfiles import Mesh, any_mesh, uniform, write
+from plotfiles import Level, Mesh, any_mesh, uniform, write
 
 import bedform as bf
 
@@ -133,6 +134,49 @@ def test_grids_and_projections_are_those_of_the_frontend_of_yt(seed: int, tmp_pa
         np.testing.assert_array_equal(one.child_index_mask, other.child_index_mask)
         assert sorted(c.id for c in one.Children) == sorted(c.id for c in other.Children)
         assert [p.id for p in one.Parent or []] == [p.id for p in other.Parent or []]
+
+
+def regular_mesh() -> Mesh:
+    """Returns two levels of boxes of 4 cells, for fields that take ghost cells."""
+    levels = []
+    for ratio, length, cells in (([2] * 3, 8, range(0, 8, 4)), ([], 16, range(4, 12, 4))):
+        corners = [list(place) for place in itertools.product(cells, repeat=3)]
+        boxes = [(start, [at + 4 for at in start]) for start in corners]
+        levels.append(Level(ratio, [length] * 3, boxes))
+    numbers = np.random.default_rng(0)
+    for level in levels:
+        level.values = [1 + numbers.random((1, 4, 4, 4)) for _ in level.boxes]
+    return Mesh([FIELD], "<f8", [0] * 3, levels, [0] * 3, 1)
+
+
+def test_derived_fields_are_set_up_when_one_is_asked_for(tmp_path: Path) -> None:
+    path = str(write(regular_mesh(), tmp_path / "plt"))
+    theirs, ours = yt.load(path), BedformDataset(path)
+    assert len(ours.slice(2, 0.431)["gas", FIELD]) > 0
+    assert ours.field_info._pending is not None
+    for ds in (theirs, ours):
+        ds.force_periodicity()
+        ds.add_gradient_fields(("gas", FIELD))
+        ds.add_field(
+            ("gas", "thrice"),
+            function=lambda field, data: 3 * data["gas", "dynamical_time"],
+            sampling_type="cell",
+            units="s",
+        )
+    assert ours.field_info._pending is None
+    listed = [
+        {name for kind, name in ds.derived_field_list if kind == "gas"} for ds in (theirs, ours)
+    ]
+    assert listed[0] == listed[1]
+    for name in ("dynamical_time", f"{FIELD}_gradient_x", "thrice"):
+        for part in ("all", "region", "sphere"):
+            found = []
+            for ds in (theirs, ours):
+                cells = objects_of(ds)[part]
+                places = [np.asarray(cells["index", axis]) for axis in "xyz"]
+                values = np.asarray(cells["gas", name])
+                found.append(values[np.lexsort(np.round(places, 9))])
+            np.testing.assert_allclose(found[1], found[0], rtol=1e-9, err_msg=name)
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -9,41 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from yt.data_objects.static_output import Dataset
-from yt.fields.field_info_container import FieldInfoContainer
 from yt.funcs import setdefaultattr
 from yt.utilities.io_handler import BaseIOHandler
 
 import bedform as bf
+from bedform.yt_frontend._fields import MeshFieldInfo
 from bedform.yt_frontend._index import MeshIndex
 from bedform.yt_frontend._refinement import refinement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-_DENSITY = "code_mass / code_length**3"
-_MOMENTUM = "code_mass / (code_time * code_length**2)"
-_ENERGY = "code_mass / (code_time**2 * code_length)"
-
-
-class MeshFieldInfo(FieldInfoContainer):
-    """Fields of a component's name, and well-known ones by yt's names: those of yt's own AMReX."""
-
-    known_other_fields = (
-        ("density", (_DENSITY, ["density"], None)),
-        ("eden", (_ENERGY, ["total_energy_density"], None)),
-        ("xmom", (_MOMENTUM, ["momentum_density_x"], None)),
-        ("ymom", (_MOMENTUM, ["momentum_density_y"], None)),
-        ("zmom", (_MOMENTUM, ["momentum_density_z"], None)),
-        ("temperature", ("K", ["temperature"], None)),
-        ("Temp", ("K", ["temperature"], None)),
-        ("x_velocity", ("cm/s", ["velocity_x"], None)),
-        ("y_velocity", ("cm/s", ["velocity_y"], None)),
-        ("z_velocity", ("cm/s", ["velocity_z"], None)),
-        ("xvel", ("cm/s", ["velocity_x"], None)),
-        ("yvel", ("cm/s", ["velocity_y"], None)),
-        ("zvel", ("cm/s", ["velocity_z"], None)),
-    )
-    known_particle_fields = ()
 
 
 class MeshIO(BaseIOHandler):
@@ -128,6 +103,17 @@ class BedformDataset(Dataset):
         """A text of the path, the step and its time."""
         text = f"{self.filename} {self._step} {self.mesh.time!r}"
         return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    @property
+    def derived_field_list(self) -> Any:
+        """The names of all fields; the first look sets up the derived ones."""
+        _ = self.index
+        self.field_info.complete()
+        return self.__dict__["derived_field_list"]
+
+    @derived_field_list.setter
+    def derived_field_list(self, names: Any) -> None:
+        self.__dict__["derived_field_list"] = names
 
     @classmethod
     def _is_valid(cls, filename: str, *_: object, plotfiles: bool = False, **__: object) -> bool:

@@ -346,6 +346,14 @@ class MeshIndex(GridIndex):
     def _detect_output_fields(self) -> None:
         self.field_list = [("bedform", name) for name in self.mesh]
 
+    def _split_fields(self, fields: list[Any]) -> tuple[list[Any], list[Any]]:
+        on_disk = set(self.field_list)
+        stored = [field for field in fields if field in on_disk]
+        rest = [field for field in fields if field not in on_disk]
+        known = [field for field in rest if field in self.ds.field_info]
+        _, other = super()._split_fields([field for field in rest if field not in known])
+        return stored, known + other
+
     def _identify_base_chunk(self, dobj: Any) -> None:
         if dobj._type_name == "grid":
             _set_chunk_info(dobj, [weakref.proxy(dobj)])
