@@ -117,10 +117,19 @@ def write(mesh: Mesh, path: Path) -> Path:
     lines += ["0", "0"]
     for number, (level, corner) in enumerate(zip(mesh.levels, corners, strict=True)):
         lines += [f"{number} {len(level.boxes)} 0.25", "7"]
-        lines += ["0 1"] * (len(level.boxes) * rank) + [f"Level_{number}/Cell"]
+        lines += [*places_of_boxes(level), f"Level_{number}/Cell"]
         write_level(mesh, level, corner, path / f"Level_{number}")
     (path / "Header").write_text("\n".join(lines) + "\n", "utf-8")
     return path
+
+
+def places_of_boxes(level: Level) -> list[str]:
+    """Returns the lines of the bounds of boxes, in a domain from 0 to 1."""
+    return [
+        f"{at / length!r} {to / length!r}"
+        for start, stop in level.boxes
+        for at, to, length in zip(start, stop, level.shape, strict=True)
+    ]
 
 
 def write_level(mesh: Mesh, level: Level, corner: list[int], directory: Path) -> None:
