@@ -22,6 +22,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import time
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 NAME = "amr-layout"
 ORDERS = ("given", "hilbert", "z", "clusters")
-LEVELS, TILE, BASE = 5, 16, 64
+LEVELS, TILE, BASE = 5, 16, 128
 FIELD = "density"
 FASTER, SLOWER, SHARE = 3.0, 1.05, 0.94
 STORE_BYTES, PLOTFILE_BYTES = 1.6, 2.0
@@ -330,6 +331,7 @@ def run(options: Options) -> Report:
         stores[order] = root / f"{order}.zarr"
         given: dict[str, Any] = {} if order == "auto" else {"codecs": []}
         bf.convert(plotfile, stores[order], order=order, **given)
+    os.sync()
     mesh = bf.open(stores["auto"])
     report.settings["boxes"] = ", ".join(str(len(mesh.boxes(at))) for at in range(LEVELS))
     report.settings["sub-boxes"] = ", ".join(str(len(mesh.grids(at))) for at in range(LEVELS))

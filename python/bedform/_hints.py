@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,6 +117,11 @@ def other_place(where: str) -> str | None:
         names = sorted(entry.name for entry in path.iterdir())
     except OSError:
         return None
+    if "Header" in names and _is_checkpoint(path / "Header"):
+        return (
+            f"{where} is a checkpoint of AMReX, which Bedform does not read: open a plotfile, "
+            "which the simulation writes as plt*"
+        )
     files = [name for name in names if name.lower().endswith(_FILES)]
     if files:
         pattern = f"{where.rstrip('/')}/*{Path(files[0]).suffix}"
@@ -131,11 +137,18 @@ def other_place(where: str) -> str | None:
     return None
 
 
+def _is_checkpoint(header: Path) -> bool:
+    """Whether a header is that of a checkpoint of AMReX."""
+    with contextlib.suppress(OSError), header.open("rb") as file:
+        return b"checkpoint" in file.readline(80).lower()
+    return False
+
+
 def only_a_mesh(where: str) -> str:
     """Returns the message for a refined mesh where a store or file is expected."""
     return (
-        f"{where} is a plotfile, a refined mesh: 'bedform info' describes it and bf.open reads "
-        "it; this works with stores and with NetCDF and HDF5 files"
+        f"{where} is a plotfile, a refined mesh: bf.open reads it, 'bedform convert' makes a store "
+        "of it; this works with stores and with NetCDF and HDF5 files"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, SupportsIndex, cast
 
 import numpy as np
@@ -19,7 +20,6 @@ from bedform._errors import (
     engine_call,
 )
 from bedform._integers import byte_count
-from bedform._mesh_boxes import covered_cells, overlaps
 from bedform._remote import is_url
 from bedform._text import format_bytes, format_seconds
 
@@ -52,7 +52,7 @@ class MeshPiece(NamedTuple):
     covered: npt.NDArray[np.bool_]
 
 
-class MeshExplanation:
+class MeshReadPlan:
     """The plan of a read of a refined mesh, with its price: ``str`` of it is a table."""
 
     def __init__(self, name: str, facts: dict[str, Any]) -> None:
@@ -173,6 +173,12 @@ class RefinedMesh:
         """The lower and the upper corner of the domain, in the units of the simulation."""
         return tuple(self._facts["lower"]), tuple(self._facts["upper"])
 
+    @property
+    def coordinates(self) -> str:
+        """The coordinates of the axes: ``"cartesian"``, ``"cylindrical"`` or ``"spherical"``."""
+        found: str = self._facts["coordinates"]
+        return found
+
     def boxes(self, level: int) -> npt.NDArray[np.int64]:
         """Return start and stop of each box of a level, of shape ``(n, 2, dim)``, in its cells."""
         self._level(level)
@@ -210,13 +216,23 @@ class RefinedMesh:
         """Return the size of a cell of a level along each axis, in the units of the simulation."""
         return tuple(self._level(level)["spacing"])
 
+    def refused(self) -> dict[str, str]:
+        """Return the reason for each part of a plotfile that is not read, by its name."""
+        if self._store is not None:
+            return {}
+        levels = {f"Level_{number}" for number in range(self.levels)}
+        with os.scandir(self._where) as entries:
+            names = sorted(one.name for one in entries if one.is_dir() and one.name not in levels)
+        return {name: _refusal(Path(self._where) / name) for name in names}
+
     def info(self) -> dict[str, Any]:
         """Return what is known of the mesh, without elements."""
         written = "amrex-plotfile" if self._store is None else "chombo-hdf5"
         if self._steps is not None:
             store = cast("Store", self._store)
             written = f"zarr v{store._call(store._inner.zarr_format)()}"
-        return {"kind": self.kind, "format": written, "steps": self.steps, **self._facts}
+        known = {"kind": self.kind, "format": written, "steps": self.steps, **self._facts}
+        return {**known, "refused": self.refused()}
 
     def to_plotfile(
         self,
@@ -480,15 +496,16 @@ class MeshComponent:
         found = engine_call(self.mesh._inner.pieces, self.mesh.path)(
             self.name, (start, stop), level, most
         )
-        for number, (pieces, data) in enumerate(found):
-            whole = covered_cells(self.mesh, number) if number < level and pieces else None
+        for number, (pieces, data, marks) in enumerate(found):
+            marked = np.frombuffer(marks, bool) if number < level and pieces else None
             for first, shape, place in pieces:
                 count = int(np.prod(shape))
                 values = np.frombuffer(data, self.dtype, count, place).reshape(shape)
-                covered = np.zeros(shape, bool)
-                if whole is not None:
-                    for low, high in overlaps(whole, first, shape):
-                        covered[tuple(map(slice, low, high))] = True
+                at = place // self.dtype.itemsize
+                if marked is None:
+                    covered = np.zeros(shape, bool)
+                else:
+                    covered = marked[at : at + count].reshape(shape)
                 yield MeshPiece(number, tuple(first), values, covered)
 
     def parts(
@@ -521,18 +538,19 @@ class MeshComponent:
         self.mesh._level(level)
         read = engine_call(self.mesh._inner.read_parts, self.mesh.path)
         grids, low, high = (np.asarray(given, "i8").tolist() for given in (numbers, starts, stops))
-        found, data = read(self.name, level, grids, low, high, byte_count(max_bytes, "max_bytes"))
+        most = byte_count(max_bytes, "max_bytes")
+        found, data, _ = read(self.name, level, grids, low, high, most)
         return [
             np.frombuffer(data, self.dtype, int(np.prod(shape)), place).reshape(shape)
             for _, shape, place in found
         ]
 
-    def explain(self, region: Any = ..., *, level: int) -> MeshExplanation:
+    def explain(self, region: Any = ..., *, level: int) -> MeshReadPlan:
         """Explain :meth:`read` without reading elements: requests, bytes and time, by level."""
         start, stop, _ = self._region(region, level)
         explain = engine_call(self.mesh._inner.explain, self.mesh.path)
         facts = json.loads(explain(self.name, (start, stop), level))
-        return MeshExplanation(f"{self.mesh.path}/{self.name}", facts)
+        return MeshReadPlan(f"{self.mesh.path}/{self.name}", facts)
 
     def slice(
         self, *, axis: SupportsIndex | str, at: float, level: int, fill: float = np.nan
@@ -695,6 +713,20 @@ def _crossings(
     return np.unique(np.concatenate(parts))
 
 
+def _refusal(part: Path) -> str:
+    """Returns the reason for a directory of a plotfile that is not read."""
+    try:
+        with (part / "Header").open("rb") as file:
+            line = file.readline(80)
+    except OSError:
+        line = b""
+    if line.startswith(b"Version_"):
+        return "particles, which Bedform does not read"
+    if part.name.startswith("Level_"):
+        return "a level that the Header does not count"
+    return "no level of the mesh: face-centred or nodal data, perhaps, which Bedform does not read"
+
+
 def _near(name: str, names: list[str]) -> str:
     import difflib
 
@@ -738,7 +770,7 @@ def open_mesh(where: str, options: dict[str, Any]) -> RefinedMesh:
 
 
 def mesh_in(opened: Any) -> Any:
-    """Returns the mesh in an opened store or file, or what was opened if there is none."""
+    """Returns the mesh in an opened store or file, or the store or file if there is none."""
     from bedform._foreign_store import ForeignStore
     from bedform._store import Store
 

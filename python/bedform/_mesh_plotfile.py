@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from bedform import _internal
-from bedform._errors import BedformError, ConflictError, ExistsError, engine_call, write_failure
+from bedform._errors import BedformError, ExistsError, engine_call, write_failure
 from bedform._location import location
 from bedform._mesh_boxes import (
     BATCH_BYTES,
@@ -41,6 +41,8 @@ _REALS: Final = {
 }
 #: A file takes boxes until it has so many bytes.
 _FILE_BYTES: Final = 128 << 20
+#: Coordinates by AMReX's numbers.
+_COORDINATES: Final = ("cartesian", "cylindrical", "spherical")
 #: The most files of a level, as AMReX writes them by default.
 _FILES_MAX: Final = 256
 
@@ -93,7 +95,7 @@ class _Writer:
         self._progress = progress
         self._dtype = mesh.dtype.newbyteorder("<")
         self._real = _REALS[mesh.dtype.itemsize]
-        self._coordinates = _coordinate_system(mesh)
+        self._coordinates = _COORDINATES.index(mesh.coordinates)
         boxes = (mesh.boxes(level) for level in range(mesh.levels))
         cells = sum(int(cell_counts(bounds).sum()) for bounds in boxes)
         self._total = cells * len(components) * mesh.dtype.itemsize
@@ -241,24 +243,3 @@ def _ratio(ratio: tuple[int, ...]) -> str:
 
 def _numbers(values: Sequence[float]) -> str:
     return " ".join(map(repr, values))
-
-
-def _coordinate_system(mesh: RefinedMesh) -> int:
-    """Returns AMReX's number of the coordinates, which the facts of the mesh do not have.
-
-    It is the first line after the spacings, of which a plotfile may list those of more levels. A
-    store does not keep it: its meshes are Cartesian.
-    """
-    if mesh._store is not None:
-        return 0
-    try:
-        lines = (Path(mesh.path) / "Header").read_text("utf-8").split("\n")
-        rank = len(mesh.dims)
-        at = 10 + int(lines[1]) + (mesh.levels if rank == 1 else 0)
-        while rank > 1 and len(lines[at].split()) == rank:
-            at += 1
-        return int(lines[at])
-    except (OSError, ValueError, IndexError):
-        raise ConflictError(
-            f"{mesh.path}: its Header has changed since it was opened: open it again"
-        ) from None

@@ -70,9 +70,9 @@ impl BufferBytes {
     }
 }
 
-/// Elements that were read ahead, as a buffer for a NumPy array.
+/// Elements in memory of the engine, as a buffer for NumPy arrays.
 #[pyclass(frozen, module = "bedform._internal")]
-pub(crate) struct ElementsAhead {
+pub(crate) struct OwnedElements {
     /// The pointer of a disassembled `Vec`.
     pointer: *mut u8,
     length: usize,
@@ -81,19 +81,19 @@ pub(crate) struct ElementsAhead {
 
 // SAFETY: it owns its memory. Only NumPy changes that meanwhile, whose users synchronize their
 // accesses.
-unsafe impl Send for ElementsAhead {}
+unsafe impl Send for OwnedElements {}
 // SAFETY: as above.
-unsafe impl Sync for ElementsAhead {}
+unsafe impl Sync for OwnedElements {}
 
-impl ElementsAhead {
-    fn new(elements: Vec<u8>) -> Self {
+impl OwnedElements {
+    pub(crate) fn new(elements: Vec<u8>) -> Self {
         let mut elements = ManuallyDrop::new(elements);
         let (length, capacity) = (elements.len(), elements.capacity());
         Self { pointer: elements.as_mut_ptr(), length, capacity }
     }
 }
 
-impl Drop for ElementsAhead {
+impl Drop for OwnedElements {
     fn drop(&mut self) {
         // SAFETY: the parts are those of a `Vec` that is dropped only here; each view of it kept
         // this object alive.
@@ -102,7 +102,7 @@ impl Drop for ElementsAhead {
 }
 
 #[pymethods]
-impl ElementsAhead {
+impl OwnedElements {
     /// Returns a writable view of the bytes.
     ///
     /// # Safety
@@ -202,7 +202,7 @@ impl Array {
         selection: &Bound<'_, PyTuple>,
         buffer: &Bound<'_, PyAny>,
         may_take: bool,
-    ) -> PyResult<(ReadCounts, Option<ElementsAhead>)> {
+    ) -> PyResult<(ReadCounts, Option<OwnedElements>)> {
         let selection = parse(selection)?;
         let mut bytes = BufferBytes::of(buffer, true)?;
         let read = || match may_take {
@@ -210,7 +210,7 @@ impl Array {
             false => Ok((self.inner.read_as_known(&selection, bytes.get_mut())?, None)),
         };
         let (done, own) = detached(py, read).map_err(raise)?;
-        Ok((counts(done), own.map(ElementsAhead::new)))
+        Ok((counts(done), own.map(OwnedElements::new)))
     }
 
     /// Decodes the chunks of `selection` into the cache. Returns the counts of `read`, the number

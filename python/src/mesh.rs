@@ -15,7 +15,7 @@ use pyo3::types::PyBytes;
 use serde_json::{Value, json};
 
 use crate::arguments::{json_of, options, path_of};
-use crate::array::{BufferBytes, GivenElements};
+use crate::array::{BufferBytes, GivenElements, OwnedElements};
 use crate::error::{raise, to_json};
 use crate::foreign::ForeignFile;
 use crate::progress::telling;
@@ -35,8 +35,8 @@ type GivenRegion = (Vec<i64>, Vec<i64>);
 /// The first cells of a piece, its shape, and the place of its elements in the data of its level.
 type GivenPiece = (Vec<i64>, Vec<u64>, usize);
 
-/// The pieces of a level, and its data.
-type GivenPieces = (Vec<GivenPiece>, Py<PyBytes>);
+/// The pieces of a level, its data, and a byte for each cell that a finer level has.
+type GivenPieces = (Vec<GivenPiece>, OwnedElements, OwnedElements);
 
 /// A level of arrays of one axis: path, ghost cells, boxes and offsets.
 type GivenRow = (String, Vec<u32>, Vec<u8>, Vec<u8>);
@@ -135,6 +135,7 @@ impl EngineMesh {
             "time": mesh.time(),
             "lower": mesh.lower(),
             "upper": mesh.upper(),
+            "coordinates": mesh.coordinates(),
             "dtype": mesh.data_type().v3_name(),
             "levels": mesh.levels().iter().map(level).collect::<Vec<_>>(),
         });
@@ -194,7 +195,7 @@ impl EngineMesh {
         let region = CellRegion { start: region.0, stop: region.1 };
         let read = || self.inner.pieces(component, &region, level, bytes_max);
         let found = detached(py, read).map_err(raise)?;
-        Ok(found.into_iter().map(|pieces| given(py, pieces)).collect())
+        Ok(found.into_iter().map(given).collect())
     }
 
     /// Returns the cells from `starts` up to and excluding `stops` of each of the grids `numbers` of
@@ -213,7 +214,7 @@ impl EngineMesh {
         let regions = starts.into_iter().zip(stops).map(|(start, stop)| CellRegion { start, stop });
         let parts: Vec<_> = numbers.into_iter().zip(regions).collect();
         let read = || self.inner.read_parts(component, level, &parts, bytes_max);
-        Ok(given(py, detached(py, read).map_err(raise)?))
+        Ok(given(detached(py, read).map_err(raise)?))
     }
 }
 
@@ -287,7 +288,7 @@ fn bounds_of(py: Python<'_>, boxes: &BoxList) -> Py<PyBytes> {
     PyBytes::new(py, &bytes).unbind()
 }
 
-fn given(py: Python<'_>, LevelPieces { pieces, data, .. }: LevelPieces) -> GivenPieces {
+fn given(LevelPieces { pieces, data, covered, .. }: LevelPieces) -> GivenPieces {
     let pieces = pieces.into_iter().map(|piece| (piece.start, piece.shape, piece.place));
-    (pieces.collect(), PyBytes::new(py, &data).unbind())
+    (pieces.collect(), OwnedElements::new(data), OwnedElements::new(covered))
 }

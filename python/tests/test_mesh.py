@@ -272,3 +272,42 @@ def test_a_finer_domain_that_is_not_the_refined_one_is_an_error(plotfile: Path) 
     header.write_text("\n".join(lines))
     with pytest.raises(bf.UnsupportedError, match="not the refined one of the level before"):
         bf.open(plotfile)
+
+
+def test_parts_of_a_plotfile_that_are_not_read_are_refused_with_a_reason(plotfile: Path) -> None:
+    (plotfile / "Tracer").mkdir()
+    (plotfile / "Tracer" / "Header").write_text("Version_Two_Dot_One_double\n")
+    (plotfile / "Nu_nd").mkdir()
+    (plotfile / "Level_9").mkdir()
+    refused = bf.open(plotfile).refused()
+    assert list(refused) == ["Level_9", "Nu_nd", "Tracer"]
+    assert "particles" in refused["Tracer"]
+    assert "does not count" in refused["Level_9"]
+    assert bf.open(plotfile).info()["refused"] == refused
+
+
+def test_a_checkpoint_is_named_as_one(tmp_path: Path) -> None:
+    (tmp_path / "Header").write_text("CheckPointVersion_1.0\n3\n")
+    with pytest.raises(bf.UnsupportedError, match="a checkpoint of AMReX"):
+        bf.open(tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_explained_read_has_the_boxes_and_bytes_of_the_read(seed: int, tmp_path: Path) -> None:
+    mesh, chance = any_mesh(seed), random.Random(seed)
+    opened = bf.open(write(mesh, tmp_path / "plt"))
+    level = len(mesh.levels) - 1
+    component = opened[mesh.names[0]]
+    region = any_region(chance, mesh.levels[level].shape)
+    facts = component.explain(region, level=level).to_dict()
+    cells = component.read(region, level=level)
+    assert facts["result_bytes"] == cells.nbytes
+    pieces = list(component.pieces(region, level=level))
+    for number, found in enumerate(facts["levels"]):
+        own = [piece for piece in pieces if piece.level == number]
+        seen = [piece for piece in own if number == level or not piece.covered.all()]
+        assert found["grids"] + found["covered_grids"] == len(own)
+        # A piece may be covered by several boxes of the next level together.
+        assert found["grids"] <= len(seen)
+    assert facts["needed_bytes"] <= sum(piece.data.nbytes for piece in pieces)
+    assert f"level {level}" in str(component.explain(region, level=level))

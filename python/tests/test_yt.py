@@ -225,6 +225,20 @@ def test_ratios_that_yt_has_not_are_a_clear_error(tmp_path: Path) -> None:
     assert refused > 5
 
 
+@pytest.mark.parametrize("seed", comparable(3)[:4])
+def test_a_step_of_a_store_has_the_cells_and_values_of_its_plotfile(
+    seed: int, tmp_path: Path
+) -> None:
+    path = write(any_mesh(seed), tmp_path / "plt")
+    bf.convert(path, tmp_path / "run.zarr", sub_box=[3, 2, 4])
+    store = yt.load(str(tmp_path / "run.zarr"), step="plt")
+    assert isinstance(store, BedformDataset)
+    one, other = objects_of(store), objects_of(BedformDataset(str(path)))
+    for name in one:
+        found, expected = (cells_of(kind[name], "bedform") for kind in (one, other))
+        np.testing.assert_array_equal(found, expected, err_msg=name)
+
+
 def test_plotfiles_are_opened_when_they_are_asked_for(tmp_path: Path) -> None:
     path = str(write(any_mesh(comparable(2)[0]), tmp_path / "plt"))
     assert type(yt.load(path)).__name__ == "BoxlibDataset"

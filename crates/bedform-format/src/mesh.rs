@@ -20,6 +20,8 @@ pub const BOXES_ARRAY: &str = "boxes";
 pub const SUB_BOXES_ARRAY: &str = "sub_boxes";
 
 const VERSION: u64 = 1;
+/// The coordinates that axes can have.
+const COORDINATES: [&str; 3] = ["cartesian", "cylindrical", "spherical"];
 /// Largest number of axes of a mesh.
 const RANK_MAX: usize = 3;
 /// Largest number of cells along an axis of a level.
@@ -41,6 +43,7 @@ const LENGTH_MAX: u64 = 1 << 48;
 ///     time: 0.5,
 ///     lower: vec![0.0; 2],
 ///     upper: vec![1.0; 2],
+///     coordinates: "cartesian".to_owned(),
 ///     order: "hilbert".to_owned(),
 ///     sub_box: vec![64; 2],
 ///     components: vec![MeshComponentRecord { name: "rho".to_owned(), array: "rho".to_owned() }],
@@ -58,6 +61,9 @@ pub struct MeshRecord {
     pub lower: Vec<f64>,
     /// The upper bound of the domain along each axis.
     pub upper: Vec<f64>,
+    /// The coordinates that the axes have: `cartesian`, `cylindrical` or `spherical`.
+    #[serde(default = "cartesian")]
+    pub coordinates: String,
     /// The name of the order of the sub-boxes, for people.
     pub order: String,
     /// The most cells of a sub-box along each axis.
@@ -134,8 +140,19 @@ impl MeshRecord {
         if self.sub_box.iter().any(|length| !(1..=LENGTH_MAX).contains(length)) {
             return Err(invalid(at("sub_box"), "not a number of cells"));
         }
+        self.check_coordinates()?;
         self.check_components(limits)?;
         self.check_levels(limits)
+    }
+
+    fn check_coordinates(&self) -> Result<(), MetadataError> {
+        if COORDINATES.contains(&&*self.coordinates) {
+            return Ok(());
+        }
+        Err(invalid(
+            at("coordinates"),
+            format!("{:?}, not one of {COORDINATES:?}", self.coordinates),
+        ))
     }
 
     fn check_components(&self, limits: &Limits) -> Result<(), MetadataError> {
@@ -192,6 +209,10 @@ impl MeshRecord {
     }
 }
 
+fn cartesian() -> String {
+    COORDINATES[0].to_owned()
+}
+
 fn at(field: &str) -> String {
     format!("{MESH_ATTRIBUTE}.{field}")
 }
@@ -205,7 +226,7 @@ mod tests {
     fn record() -> Value {
         json!({
             "version": 1, "time": 0.1, "lower": [0.0, -1.0], "upper": [1.0, 1.0],
-            "order": "z", "sub_box": [8, 8],
+            "coordinates": "cylindrical", "order": "z", "sub_box": [8, 8],
             "components": [{"name": "a/b", "array": "component_0"}],
             "levels": [
                 {"shape": [8, 4], "ratio": [2, 4], "spacing": [0.1, 0.2], "step": 3},
@@ -227,6 +248,7 @@ mod tests {
             ("/lower", json!([])),
             ("/upper", json!([1.0])),
             ("/upper/1", json!(-1.0)),
+            ("/coordinates", json!("polar")),
             ("/sub_box/0", json!(0)),
             ("/components/0/array", json!("a/b")),
             ("/components/0/array", json!("sub_boxes")),

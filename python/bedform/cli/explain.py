@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from .._mesh import mesh_at
 from .._text import parse_selection
 from ._output import (
     CompatOption,
@@ -32,6 +33,10 @@ def explain(
     ],
     concat_dim: ConcatOption = None,
     compat: CompatOption = "equals",
+    level: Annotated[
+        int | None,
+        typer.Option(help="Of a refined mesh: the level of the selection; the finest if absent."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the plan of a read: the objects, requests and bytes, and the price; reads no values.
@@ -44,6 +49,13 @@ def explain(
 
     Example: [bold]bedform explain era5.zarr t2m ":,300,700"[/bold]
     """
+    mesh = mesh_at(path)
+    if mesh is not None and (mesh._store is None or array in mesh or level is not None):
+        number = mesh.levels - 1 if level is None else level
+        shape = tuple(mesh.domain(number)[1].tolist())
+        plan = mesh[array].explain(parse_selection(selection, shape), level=number)
+        emit(plan.to_dict(), paragraph(str(plan)), as_json)
+        return
     with open_source(path, concat_dim, compat) as store:
         found = open_array(store, array, path)
         explanation = found.explain(parse_selection(selection, found.shape))

@@ -137,7 +137,8 @@ def _render_mesh(mesh: RefinedMesh, component: MeshComponent | None) -> Group:
         size = " x ".join(f"{length:g}" for length in level["spacing"])
         ratio = " x ".join(map(str, level["ratio"])) or "-"
         table.add_row(str(number), format_shape(level["shape"]), str(level["boxes"]), size, ratio)
-    return Group(_render_facts(mesh.path, facts), Text(""), table)
+    refused = [paragraph(f"{name}: {reason}") for name, reason in known["refused"].items()]
+    return Group(_render_facts(mesh.path, facts), Text(""), table, *refused)
 
 
 def _show_order(paths: list[str]) -> str:

@@ -164,15 +164,7 @@ class BedformDataset(Dataset):
 
 def _check_coordinates(mesh: Any) -> None:
     """Raises an error for coordinates that are not Cartesian."""
-    header = Path(mesh.path) / "Header"
-    if not header.is_file():
-        return
-    lines = header.read_text("utf-8").split("\n")
-    names = int(lines[1])
-    finest = int(lines[names + 4])
-    given = lines[names + 11 + finest].strip()
-    if given != "0":
-        name = {"1": "cylindrical", "2": "spherical"}.get(given, repr(given))
+    if mesh.coordinates != "cartesian":
         raise bf.UnsupportedError(
-            f"{mesh.path}: {name} coordinates; the frontend has Cartesian ones alone"
+            f"{mesh.path}: {mesh.coordinates} coordinates; the frontend has Cartesian ones alone"
         )

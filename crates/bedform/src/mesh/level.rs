@@ -4,6 +4,7 @@
 
 use bedform_geometry::{BoxIndex, BoxList, CellBox, overlapping_pair};
 
+use super::pieces::LevelPiece;
 use crate::error::{Error, Result};
 
 /// A level: the cells of the domain, and the boxes that hold elements.
@@ -23,6 +24,8 @@ pub struct MeshLevel {
     sub_boxes: Option<BoxList>,
     /// The index of the grids.
     pub(super) index: BoxIndex,
+    /// The index of the boxes, where these are not the grids.
+    box_index: Option<BoxIndex>,
 }
 
 impl MeshLevel {
@@ -59,8 +62,9 @@ impl MeshLevel {
                 Some(sub_boxes)
             }
         };
+        let box_index = sub_boxes.as_ref().map(|_| BoxIndex::new(&boxes)).transpose()?;
         let index = BoxIndex::new(sub_boxes.as_ref().unwrap_or(&boxes))?;
-        Ok(Self { shape, ratio, spacing, step, boxes, sub_boxes, index })
+        Ok(Self { shape, ratio, spacing, step, boxes, sub_boxes, index, box_index })
     }
 }
 
@@ -86,6 +90,53 @@ impl MeshLevel {
             left = left.saturating_sub(part);
         }
         Ok(left == 0)
+    }
+}
+
+impl MeshLevel {
+    /// Marks the cells of a piece of the level before of which one box of this level has all: one
+    /// byte a cell, in C order. A cell of that level has `ratio` cells of this one along each axis.
+    pub(super) fn mark_covered(
+        &self,
+        piece: &LevelPiece,
+        ratio: &[i64],
+        marks: &mut [u8],
+    ) -> Result<()> {
+        let (start, stop) = (&piece.start, piece.stop());
+        let fine = |side: &[i64]| -> Vec<i64> {
+            side.iter().zip(ratio).map(|(at, ratio)| at * ratio).collect()
+        };
+        let index = self.box_index.as_ref().unwrap_or(&self.index);
+        for number in index.touching(&fine(start), &fine(&stop))? {
+            let Some(one) = self.boxes.get(number as usize) else { continue };
+            // Neither side is negative.
+            let low = (0..ratio.len())
+                .map(|at| (one.start[at] + ratio[at] - 1) / ratio[at])
+                .zip(start)
+                .map(|(low, from)| low.max(*from) - from);
+            let high = (0..ratio.len())
+                .map(|at| one.stop[at] / ratio[at])
+                .zip(start.iter().zip(&stop))
+                .map(|(high, (from, to))| high.min(*to) - from);
+            let ranges: Vec<(i64, i64)> = low.zip(high).collect();
+            mark(&ranges, &piece.shape, marks);
+        }
+        Ok(())
+    }
+}
+
+/// Marks a box of an array in C order.
+fn mark(ranges: &[(i64, i64)], shape: &[u64], marks: &mut [u8]) {
+    let Some((&(low, high), inner)) = ranges.split_first() else { return };
+    let place = |at: i64| usize::try_from(at).unwrap_or(0);
+    if inner.is_empty() {
+        marks[place(low)..place(high.max(low))].fill(1);
+        return;
+    }
+    let row = shape[1..].iter().product::<u64>();
+    let row = usize::try_from(row).unwrap_or(usize::MAX);
+    for at in place(low)..place(high) {
+        mark(inner, &shape[1..], &mut marks[at * row..(at + 1) * row]);
     }
 }
 

@@ -76,6 +76,7 @@ struct MeshFacts {
     time: f64,
     lower: Vec<f64>,
     upper: Vec<f64>,
+    coordinates: String,
     data_type: DataType,
     levels: Vec<MeshLevel>,
 }
@@ -204,6 +205,11 @@ impl Mesh {
         &self.facts.upper
     }
 
+    /// The coordinates that the axes have: `cartesian`, `cylindrical` or `spherical`.
+    pub fn coordinates(&self) -> &str {
+        &self.facts.coordinates
+    }
+
     /// The type of the elements: float32 or float64.
     pub fn data_type(&self) -> DataType {
         self.facts.data_type
@@ -244,8 +250,11 @@ impl Mesh {
         let mut bytes = 0_u64;
         (0..=level)
             .map(|at| {
-                let pieces =
+                let mut pieces =
                     self.level_pieces(number, at, &self.coarse(region, level, at), bytes_max)?;
+                if at < level {
+                    pieces.covered = self.covered(at, &pieces)?;
+                }
                 bytes = bytes.saturating_add(pieces.data.len() as u64);
                 pieces::check_bytes(bytes, bytes_max)?;
                 Ok(pieces)
@@ -343,7 +352,21 @@ impl Mesh {
         if !data.is_empty() {
             self.read_parts_into(component, level, &list.pieces, &mut data)?;
         }
-        Ok(LevelPieces { level, pieces: list.pieces, data })
+        Ok(LevelPieces { level, pieces: list.pieces, data, covered: Vec::new() })
+    }
+
+    /// Marks the cells of pieces of level `at` that the next level has.
+    fn covered(&self, at: usize, pieces: &LevelPieces) -> Result<Vec<u8>> {
+        let (finer, ratio) = (self.level(at + 1)?, self.ratio(at, at + 1));
+        let item = self.data_type().item_size().unwrap_or(8);
+        let mut marks = vec![0; pieces.data.len() / item];
+        for piece in &pieces.pieces {
+            let first = piece.place / item;
+            let cells: usize =
+                piece.shape.iter().map(|n| usize::try_from(*n).unwrap_or(0)).product();
+            finer.mark_covered(piece, &ratio, &mut marks[first..first + cells])?;
+        }
+        Ok(marks)
     }
 
     /// Reads parts of grids to their places in `data`.

@@ -30,6 +30,9 @@ pub struct LevelPieces {
     pub pieces: Vec<LevelPiece>,
     /// The elements, piece after piece, each in C order, in the machine's byte order.
     pub data: Vec<u8>,
+    /// A byte for each element: 1 for a cell of which one box of the next level of the read has all;
+    /// empty without a next level.
+    pub covered: Vec<u8>,
 }
 
 /// Pieces whose elements follow each other.

@@ -9,7 +9,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bedform_codec::ChunkCodec;
-use bedform_format::amr::{CellHeader, FAB_HEADER_BYTES_MAX, FabHeader, PlotfileHeader};
+use bedform_format::amr::{
+    CellHeader, CoordinateSystem, FAB_HEADER_BYTES_MAX, FabHeader, PlotfileHeader,
+};
 use bedform_format::metadata::FillValue;
 use bedform_format::shard::Extent;
 use bedform_format::{CodecChain, DataType, Endian, Limits, ObjectPath, Serializer};
@@ -31,6 +33,8 @@ use crate::source::{
 };
 
 const HEADER: &str = "Header";
+/// The bytes of a file that hold most headers of FABs.
+const FAB_HEADER_BYTES: usize = 192;
 
 /// An opened plotfile.
 #[derive(Debug)]
@@ -134,6 +138,7 @@ impl Plotfile {
             time: header.time,
             lower: header.lower,
             upper: header.upper,
+            coordinates: coordinates_of(header.coordinate_system).to_owned(),
             data_type: first.first().map_or(DataType::Float64, |fab| fab.data_type),
             levels,
         };
@@ -170,6 +175,20 @@ impl Plotfile {
         Ok(boxes.iter().filter_map(|number| state.fabs.get(number).copied()).collect())
     }
 
+    /// Reads the header of the FAB at an offset, of which `left` bytes of the file are left: few bytes
+    /// first, which most have.
+    fn fab_header(&self, object: &dyn Object, offset: u64, left: u64) -> Result<FabHeader> {
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
+        let most = left.min(FAB_HEADER_BYTES_MAX);
+        let mut front = vec![0; most.min(FAB_HEADER_BYTES)];
+        object.read(offset, &mut front)?;
+        if front.len() < most && !front.contains(&b'\n') {
+            front.resize(most, 0);
+            object.read(offset, &mut front)?;
+        }
+        Ok(FabHeader::parse(&front, &self.limits)?)
+    }
+
     fn fab_in(&self, level: usize, number: usize, object: &dyn Object) -> Result<StoredFab> {
         let StoredLevel { text, cells, .. } = &self.stored[level];
         let (location, size) = (text.locations[number], object.version().size);
@@ -186,10 +205,7 @@ impl Plotfile {
                 }
             }
             None => {
-                let bytes = usize::try_from(left).unwrap_or(usize::MAX).min(FAB_HEADER_BYTES_MAX);
-                let mut front = vec![0; bytes];
-                object.read(location.offset, &mut front)?;
-                let header = FabHeader::parse(&front, &self.limits)?;
+                let header = self.fab_header(object, location.offset, left)?;
                 header.check(text, number)?;
                 StoredFab {
                     offset: location.offset.saturating_add(header.header_bytes as u64),
@@ -275,6 +291,15 @@ impl StoredLevel {
 
     fn state(&self) -> MutexGuard<'_, FoundFabs> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the name of coordinates; those of writers that name none are Cartesian.
+fn coordinates_of(given: CoordinateSystem) -> &'static str {
+    match given {
+        CoordinateSystem::Cylindrical => "cylindrical",
+        CoordinateSystem::Spherical => "spherical",
+        _ => "cartesian",
     }
 }
 

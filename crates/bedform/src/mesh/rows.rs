@@ -77,6 +77,7 @@ impl RowMesh {
             time: record.time,
             lower: record.lower,
             upper: record.upper,
+            coordinates: record.coordinates,
             data_type: data_type.unwrap_or(DataType::Float64),
             levels: made,
         };

@@ -139,6 +139,7 @@ impl StoredMesh {
             time: record.time,
             lower: record.lower,
             upper: record.upper,
+            coordinates: record.coordinates,
             data_type,
             levels,
         };

@@ -135,8 +135,10 @@ impl Mesh {
         };
         let (mut groups, mut orders) = (vec![(path.clone(), Map::new())], Vec::new());
         for (number, level) in self.levels().iter().enumerate() {
+            let coarser = number.checked_sub(1).map_or(&[][..], |at| &self.levels()[at].ratio);
+            let cut = aligned(&sub_box, coarser);
             let layout =
-                LevelLayout::new(&level.boxes, storage.order, &sub_box, item, store.profile())?;
+                LevelLayout::new(&level.boxes, storage.order, &cut, item, store.profile())?;
             orders.push(layout.order.name());
             let group = level_path(path, number)?;
             let writer = LevelWriter { mesh: self, number, layout, item };
@@ -184,6 +186,7 @@ impl Mesh {
             time: self.time(),
             lower: self.lower().to_vec(),
             upper: self.upper().to_vec(),
+            coordinates: self.coordinates().to_owned(),
             order,
             sub_box,
             components,
@@ -216,6 +219,13 @@ pub(super) fn sub_box_of(given: Option<&Vec<u64>>, rank: usize) -> Result<Vec<u6
             Err(Error::invalid(text))
         }
     }
+}
+
+/// Returns the cells of a sub-box of a level, of which a cell of the level before has `ratio`: whole
+/// cells of that level, so that no cell of it lies in two sub-boxes of this one.
+pub(super) fn aligned(sub_box: &[u64], ratio: &[u32]) -> Vec<u64> {
+    let ratios = ratio.iter().map(|ratio| u64::from(*ratio).max(1)).chain(std::iter::repeat(1));
+    sub_box.iter().zip(ratios).map(|(length, ratio)| (length / ratio).max(1) * ratio).collect()
 }
 
 /// Names an array for each component: as the component, where an array can have that name.

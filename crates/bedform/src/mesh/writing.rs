@@ -14,7 +14,8 @@ use serde_json::{Map, Value};
 use super::level::MeshLevel;
 use super::stored::{level_path, record_at};
 use super::storing::{
-    LevelLayout, MeshOrder, box_rows, component_records, element_array, sub_box_of, sub_box_rows,
+    LevelLayout, MeshOrder, aligned, box_rows, component_records, element_array, sub_box_of,
+    sub_box_rows,
 };
 use crate::array::Elements;
 use crate::error::{Error, ErrorKind, Result};
@@ -84,7 +85,7 @@ impl NewMesh {
             }
             for component in &record.components {
                 let at = group.join(&component.array)?;
-                let cells = record.sub_box.iter().product();
+                let cells = sub_box_at(record, number).iter().product();
                 let new = element_array(store, (0, cells), self.data_type, &self.codecs)?;
                 store.draft_array(&at, &new)?;
                 drafts.push(at);
@@ -93,6 +94,12 @@ impl NewMesh {
         }
         Ok(groups)
     }
+}
+
+/// Returns the most cells of a sub-box of a level along each axis.
+fn sub_box_at(record: &MeshRecord, level: usize) -> Vec<u64> {
+    let coarser = level.checked_sub(1).map_or(&[][..], |at| &record.levels[at].ratio);
+    aligned(&record.sub_box, coarser)
 }
 
 /// Returns the order with a name, without a choice: members of a session may know different
@@ -251,8 +258,8 @@ impl MeshWriter {
         let made = MeshLevel::new(shape, facts.spacing.clone(), facts.step, boxes, None);
         let made = made.map_err(|error| Error::invalid(format!("level {level}: {error}")))?;
         let order = MeshOrder::Fixed(fixed_order(&self.record.order)?);
-        let (sub_box, item) = (&self.record.sub_box, self.item as u64);
-        let layout = LevelLayout::new(&made.boxes, order, sub_box, item, self.store.profile())?;
+        let (cut, item) = (sub_box_at(&self.record, level), self.item as u64);
+        let layout = LevelLayout::new(&made.boxes, order, &cut, item, self.store.profile())?;
         let group = level_path(&self.path, level)?;
         let tables = [
             (BOXES_ARRAY, box_rows(&made.boxes), 2 * rank),
