@@ -326,12 +326,26 @@ def run(options: Options) -> Report:
     root.mkdir(parents=True)
     plotfile = root / "plt00000"
     write_plotfile(plotfile, LEVELS, 32 if options.quick else BASE)
-    stores = {}
-    for order in (*ORDERS, "auto"):
-        stores[order] = root / f"{order}.zarr"
-        given: dict[str, Any] = {} if order == "auto" else {"codecs": []}
-        bf.convert(plotfile, stores[order], order=order, **given)
     os.sync()
+    stores = {order: root / f"{order}.zarr" for order in (*ORDERS, "auto")}
+    seconds: dict[str, list[float]] = {order: [] for order in stores}
+    for _ in range(1 if options.quick else 3):
+        for order, place in stores.items():
+            data.remove(place)
+            os.sync()
+            given: dict[str, Any] = {} if order == "auto" else {"codecs": []}
+            began = time.perf_counter()
+            bf.convert(plotfile, place, order=order, **given)
+            seconds[order].append(time.perf_counter() - began)
+    os.sync()
+    report.samples["conversion"] = seconds
+    report.settings["seconds to convert"] = ", ".join(
+        f"{order} {median(found):.1f}" for order, found in seconds.items()
+    )
+    for order, limit in (("hilbert", 0.05), ("z", 0.05), ("clusters", 0.25)):
+        over = paired_ratio(seconds[order], seconds["given"]).median - 1
+        promise = f"conversion in the order {order}: at most {limit:.0%} over the writer's order"
+        report.verdicts.append(Verdict(promise, f"{over:.0%}", over <= limit))
     mesh = bf.open(stores["auto"])
     report.settings["boxes"] = ", ".join(str(len(mesh.boxes(at))) for at in range(LEVELS))
     report.settings["sub-boxes"] = ", ".join(str(len(mesh.grids(at))) for at in range(LEVELS))

@@ -208,3 +208,36 @@ def test_the_processes_of_a_job_write_their_boxes(tmp_path: Path) -> None:
             for number, name in enumerate(mesh.names):
                 expected = uniform(mesh, number, level, -1)
                 np.testing.assert_array_equal(opened[name].read(level=level, fill=-1), expected)
+
+
+def test_a_large_region_that_threads_fill_has_the_finest_elements(tmp_path: Path) -> None:
+    store = bf.create(tmp_path / "run.zarr")
+    store.create_mesh(
+        components=["rho"],
+        shape=(40, 36, 28),
+        ratios=[2, (1, 3, 2)],
+        lower=(0,) * 3,
+        upper=(1,) * 3,
+    )
+    random, expected = np.random.default_rng(0), np.full((80, 216, 112), np.nan)
+    with store.session() as session:
+        for level, (shape, ratio) in enumerate(
+            (((40, 36, 28), (2, 6, 4)), ((80, 72, 56), (1, 3, 2)), ((80, 216, 112), (1, 1, 1)))
+        ):
+            starts = [[0, 0, 0], [shape[0] // 2, shape[1] // 3, 0]]
+            sizes = [
+                [shape[0] // 2, shape[1], shape[2] // 2],
+                [shape[0] // 4, shape[1] // 3, shape[2]],
+            ]
+            boxes = [random.random(size) for size in sizes]
+            session.write_boxes("rho", boxes, starts, sizes, level=level)
+            for start, size, values in zip(starts, sizes, boxes, strict=True):
+                fine = values
+                for axis, by in enumerate(ratio):
+                    fine = fine.repeat(by, axis)
+                low = np.multiply(start, ratio)
+                expected[tuple(map(slice, low, low + np.multiply(size, ratio)))] = fine
+    opened = bf.open(tmp_path / "run.zarr", threads=3)["rho"]
+    np.testing.assert_array_equal(opened.read(level=2), expected)
+    region = np.s_[3:79, 10:200, 1:111]
+    np.testing.assert_array_equal(opened.read(region, level=2), expected[region])

@@ -236,7 +236,9 @@ def test_a_step_of_a_store_has_the_cells_and_values_of_its_plotfile(
     one, other = objects_of(store), objects_of(BedformDataset(str(path)))
     for name in one:
         found, expected = (cells_of(kind[name], "bedform") for kind in (one, other))
-        np.testing.assert_array_equal(found, expected, err_msg=name)
+        np.testing.assert_array_equal(found[:, 0], expected[:, 0], err_msg=name)
+        # yt adds places of cells to the corners of their boxes, which are others.
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14, err_msg=name)
 
 
 def test_plotfiles_are_opened_when_they_are_asked_for(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ use std::sync::Arc;
 
 use bedform_format::mesh::MeshRecord;
 use bedform_format::{DataType, ObjectPath};
+use bedform_geometry::CellBox;
 
 use serde::Serialize;
 
@@ -51,13 +52,14 @@ use crate::store::Store;
 
 pub use level::MeshLevel;
 pub use pieces::{LevelPiece, LevelPieces};
-use pieces::{PieceList, pieces_of};
+use pieces::{PieceList, pieces_of, pieces_within};
 use plotfile::Plotfile;
 pub use rows::RowLevel;
 use rows::RowMesh;
 use stored::StoredMesh;
 pub use stored::{MeshStep, steps_of};
 pub use storing::{MeshOrder, MeshStorage};
+use uniform::UniformTarget;
 pub use writing::{MeshWriter, NewMesh};
 
 /// A refined mesh: a plotfile of AMReX, an HDF5 file of Chombo, or a group of a store. Cheap to clone; safe to share between
@@ -79,6 +81,8 @@ struct MeshFacts {
     coordinates: String,
     data_type: DataType,
     levels: Vec<MeshLevel>,
+    /// Threads that lay levels over each other.
+    threads: usize,
 }
 
 /// The elements of a mesh.
@@ -284,16 +288,22 @@ impl Mesh {
         if Some(item) != self.data_type().item_size() || bytes != target.len() as u64 {
             return Err(Error::invalid(format!("{} bytes for a region of {bytes}", target.len())));
         }
-        target.chunks_exact_mut(item).for_each(|element| element.copy_from_slice(fill));
-        for at in 0..=level {
-            let (list, _) = self.visible_pieces(region, level, at)?;
-            let pieces = self.read_list(number, at, list)?;
-            let ratio = self.ratio(at, level);
-            for piece in &pieces.pieces {
-                uniform::lay(piece, &pieces.data, (&ratio, item), region, target);
-            }
+        if target.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let mut target = UniformTarget::new(region, item, self.facts.threads, target);
+        target.fill(fill)?;
+        for at in 0..level {
+            let (list, _) = self.visible_pieces(region, level, at)?;
+            target.lay(&self.read_list(number, at, list)?, &self.ratio(at, level))?;
+        }
+        // The finest level needs no second copy.
+        let cells = CellBox { start: &region.start, stop: &region.stop };
+        let pieces = pieces_within(self.level(level)?, cells, 0, item as u64)?;
+        match pieces.is_empty() {
+            true => Ok(()),
+            false => self.read_parts_into(number, level, &pieces, target.bytes()),
+        }
     }
 
     /// Reads parts of the grids of one level: of grid `numbers[i]` the cells from `starts[i]` up to

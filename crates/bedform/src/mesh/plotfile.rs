@@ -141,6 +141,7 @@ impl Plotfile {
             coordinates: coordinates_of(header.coordinate_system).to_owned(),
             data_type: first.first().map_or(DataType::Float64, |fab| fab.data_type),
             levels,
+            threads: opened.tuning.threads,
         };
         Ok((facts, opened))
     }

@@ -80,6 +80,7 @@ impl RowMesh {
             coordinates: record.coordinates,
             data_type: data_type.unwrap_or(DataType::Float64),
             levels: made,
+            threads: store.tuning().threads,
         };
         Ok((facts, Self { levels: stored }))
     }

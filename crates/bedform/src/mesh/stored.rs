@@ -142,6 +142,7 @@ impl StoredMesh {
             coordinates: record.coordinates,
             data_type,
             levels,
+            threads: store.tuning().threads,
         };
         Ok((facts, stored))
     }

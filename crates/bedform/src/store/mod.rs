@@ -36,6 +36,7 @@ use crate::foreign::ForeignFile;
 use crate::log::array::ArrayHandle;
 use crate::log::opened::OpenedStore;
 use crate::options::OpenOptions;
+use crate::plan::tuning::Tuning;
 use crate::prefetch::{HandleReads, PrefetchStatistics};
 use crate::replica::{ReplicaStatistics, Replicas};
 use crate::zarr::nodes::NodeKind;
@@ -81,12 +82,17 @@ impl Store {
         }
     }
 
+    /// The limits by which reads are planned.
+    pub(crate) fn tuning(&self) -> &Tuning {
+        match &self.backing {
+            StoreBacking::Zarr(opened) => &opened.tuning,
+            StoreBacking::File(store) => &store.file.tuning,
+        }
+    }
+
     /// The profile that predicts the times of reads.
     pub(crate) fn profile(&self) -> &Profile {
-        match &self.backing {
-            StoreBacking::Zarr(opened) => &opened.tuning.profile,
-            StoreBacking::File(store) => &store.file.tuning.profile,
-        }
+        &self.tuning().profile
     }
 
     /// The Zarr hierarchy, for calls that a foreign file does not support.

@@ -169,3 +169,73 @@ fn starts(count: usize, is_equal: impl Fn(usize, usize) -> bool) -> Vec<usize> {
     let is_first = |at: &usize| *at == 0 || !is_equal(*at - 1, *at);
     (0..count).filter(is_first).chain([count]).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ITEM: usize = 4;
+
+    /// Returns the element of the array, and the byte of the target, of each element that boxes
+    /// copy.
+    fn moves(boxes: &[ChunkBox], length: i64) -> Vec<(i64, i64)> {
+        let mut found = Vec::new();
+        for one in boxes {
+            one.copy.for_each_place(|source, target| {
+                assert!((0..length * ITEM as i64).contains(&source), "inside of its chunk");
+                found.push((one.chunk.cast_signed() * length + source / ITEM as i64, target));
+            });
+        }
+        found.sort_unstable();
+        found
+    }
+
+    #[test]
+    fn a_copy_that_is_cut_at_chunks_moves_the_same_elements() {
+        for (length, per_object) in [(1, 1), (3, 2), (7, 3), (64, 1), (1000, 5)] {
+            for shape in [vec![1], vec![9], vec![4, 5], vec![3, 4, 5], vec![5, 1, 6]] {
+                for gap in [1, 2] {
+                    let mut copy = Copy { source_start: 5 * ITEM as i64, ..Copy::default() };
+                    let (mut step, mut target) = (ITEM as i64 * gap, ITEM as i64);
+                    for count in &shape {
+                        let axis =
+                            Axis::Even { source_step: step, target_step: target, count: *count };
+                        copy.axes.push(axis);
+                        step *= count.cast_signed() + gap - 1;
+                        target *= count.cast_signed();
+                    }
+                    let mut expected = Vec::new();
+                    copy.for_each_place(|from, to| expected.push((from / ITEM as i64, to)));
+                    expected.sort_unstable();
+                    let grid = ChunkGrid::new(vec![1000], vec![length]).unwrap();
+                    let boxes = ChunkBox::of_row(&grid, per_object, ITEM, vec![copy]);
+                    assert_eq!(moves(&boxes, length.cast_signed()), expected, "{length} {shape:?}");
+                    assert!(boxes.iter().all(|one| {
+                        (one.object, one.position)
+                            == (one.chunk / per_object, one.chunk % per_object)
+                    }));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn boxes_of_one_chunk_are_one_task_with_their_elements() {
+        let grid = ChunkGrid::new(vec![40], vec![10]).unwrap();
+        let copy = |start: i64, target_start: i64, count| Copy {
+            source_start: start * ITEM as i64,
+            target_start,
+            axes: vec![Axis::Even { source_step: 4, target_step: 4, count }],
+        };
+        let copies = vec![copy(31, 0, 2), copy(2, 8, 3), copy(6, 20, 6)];
+        let cells = BoxCells::new(ChunkBox::of_row(&grid, 2, ITEM, copies));
+        assert_eq!((cells.cell_count(), cells.chunk_count()), (2, 3));
+        let tasks = cells.tasks(0);
+        assert_eq!(tasks.iter().map(|task| task.position).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(cells.copies(0, tasks[0]).count(), 2);
+        assert_eq!((cells.chunk(0, tasks[1]), cells.chunk(1, cells.tasks(1)[0])), (1, 3));
+        let parts: Vec<_> = cells.parts(0, tasks[0], 4).collect();
+        let ChunkPart::Points { inside, targets } = &parts[0] else { panic!("points") };
+        assert_eq!((inside, targets), (&vec![vec![2, 3, 4]], &vec![8, 12, 16]));
+    }
+}
