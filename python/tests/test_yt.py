@@ -233,7 +233,8 @@ def test_a_step_of_a_store_has_the_cells_and_values_of_its_plotfile(
     bf.convert(path, tmp_path / "run.zarr", sub_box=[3, 2, 4])
     store = yt.load(str(tmp_path / "run.zarr"), step="plt")
     assert isinstance(store, BedformDataset)
-    one, other = objects_of(store), objects_of(BedformDataset(str(path)))
+    plotfile = BedformDataset(str(path))
+    one, other = objects_of(store), objects_of(plotfile)
     for name in one:
         found, expected = (cells_of(kind[name], "bedform") for kind in (one, other))
         np.testing.assert_array_equal(found[:, 0], expected[:, 0], err_msg=name)
