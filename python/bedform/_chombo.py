@@ -30,6 +30,16 @@ _ELEMENTS: Final = "data:datatype=0"
 _LEVELS_MAX: Final = 64
 _COMPONENTS_MAX: Final = 1 << 16
 _BOXES_MAX: Final = 16 << 20
+#: Errors of h5py and NumPy for a file that is no such mesh.
+_DAMAGE: Final = (
+    CorruptError,
+    LookupError,
+    ValueError,
+    TypeError,
+    ArithmeticError,
+    RuntimeError,
+    OSError,
+)
 #: Members of the compounds for cells, by axis.
 _AXES: Final = "ijk"
 
@@ -52,7 +62,7 @@ def chombo_mesh(file: ForeignStore) -> RefinedMesh | None:
     try:
         with h5py.File(where, "r") as opened:
             record, levels = _levels_of(opened)
-    except (KeyError, ValueError, TypeError, IndexError, OverflowError) as error:
+    except _DAMAGE as error:
         raise CorruptError(f"{where}: not a mesh of Chombo: {error}") from None
     of_rows = engine_call(_internal.EngineMesh.of_rows, where)
     return RefinedMesh(of_rows(file._inner, where, json.dumps(record), levels), where, file)
@@ -101,7 +111,7 @@ def _with_boxes(groups: list[h5py.Group]) -> list[h5py.Group]:
     """Returns the levels up to the last one with boxes."""
     filled = [number for number, group in enumerate(groups) if group["boxes"].shape[0] > 0]
     if not filled:
-        raise ValueError("no level has boxes")
+        raise CorruptError("no level has boxes")
     return groups[: filled[-1] + 1]
 
 
@@ -112,17 +122,17 @@ def _row_of(
     if "data:datatype=1" in group:
         raise UnsupportedError(f"{group.file.filename}: {group.name} has several kinds of data")
     if group["boxes"].shape[0] > _BOXES_MAX:
-        raise ValueError(f"{group.name}/boxes has {group['boxes'].shape[0]} boxes")
+        raise CorruptError(f"{group.name}/boxes has {group['boxes'].shape[0]} boxes")
     boxes = _bounds(group["boxes"][...]) - corner
     offsets = np.asarray(group["data:offsets=0"][...], "i8")
     if offsets.shape != (len(boxes) + 1,) or (offsets < 0).any():
-        raise ValueError(f"{group.name}: {len(boxes)} boxes and {len(offsets)} offsets")
+        raise CorruptError(f"{group.name}: {len(boxes)} boxes and {len(offsets)} offsets")
     attributes: Mapping[str, Any] = {}
     if "data_attributes" in group:
         attributes = group["data_attributes"].attrs
     ghosts = _ghosts(attributes, boxes, np.diff(offsets), components)
     if ghosts is None:
-        raise ValueError(f"{group.name}: the offsets are not those of the boxes")
+        raise CorruptError(f"{group.name}: the offsets are not those of the boxes")
     path = f"{group.name.strip('/')}/{_ELEMENTS}"
     return path, ghosts, boxes.astype("i8").tobytes(), offsets[:-1].tobytes()
 
@@ -150,7 +160,7 @@ def _bounds(compounds: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     names = compounds.dtype.names or ()
     rank = sum(re.fullmatch("lo_[ijk]", name) is not None for name in names)
     if not 1 <= rank <= len(_AXES):
-        raise ValueError(f"boxes of the members {names}")
+        raise CorruptError(f"boxes of the members {names}")
     low = [compounds[f"lo_{axis}"] for axis in _AXES[:rank]]
     high = [np.asarray(compounds[f"hi_{axis}"], "i8") + 1 for axis in _AXES[:rank]]
     bounds: npt.NDArray[np.int64] = np.stack([np.stack(low, -1), np.stack(high, -1)], 1).astype(
@@ -165,7 +175,7 @@ def _along_axes(given: Any, rank: int) -> npt.NDArray[Any]:
     if numbers.size == 1:
         return np.repeat(numbers, rank)
     if numbers.size < rank:
-        raise ValueError(f"{numbers.size} numbers for {rank} axes")
+        raise CorruptError(f"{numbers.size} numbers for {rank} axes")
     return numbers[:rank]
 
 
@@ -181,10 +191,11 @@ def _members(given: Any) -> list[Any]:
 def _limited(given: Any, most: int) -> int:
     number = int(np.asarray(given).reshape(-1)[0])
     if not 0 < number <= most:
-        raise ValueError(f"a count of {number}")
+        raise CorruptError(f"a count of {number}")
     return number
 
 
 def _text(given: Any) -> str:
     value = np.asarray(given).reshape(-1)[0]
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return text.strip()

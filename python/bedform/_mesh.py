@@ -19,7 +19,7 @@ from bedform._errors import (
     OutOfBoundsError,
     engine_call,
 )
-from bedform._integers import byte_count
+from bedform._integers import byte_count, integer
 from bedform._remote import is_url
 from bedform._text import format_bytes, format_seconds
 
@@ -35,21 +35,39 @@ if TYPE_CHECKING:
 AXES = ("x", "y", "z")
 #: Cells of a ray that are read at once, by the region that holds them.
 _RAY_CELLS = 32
+#: Names that an error lists.
+_NAMES_SHOWN = 8
 #: Bytes of finer cells whose means are calculated at once, beyond one row.
 _MEAN_BYTES = 64 << 20
 
 
 class MeshPiece(NamedTuple):
-    """The cells of one box of a level that lie in a region.
+    """The cells of one box of a level that have a part in a region.
 
     ``start`` is the first cell, in cells of ``level``; ``data`` has an axis for each of x, y, z;
-    ``covered`` is True for cells that a finer level of the read has, too.
+    ``covered`` is True for cells that a finer level of the read has, too. ``inside`` has, along
+    each axis, the part of each cell that lies in the region: less than 1 for coarse cells at its
+    edge.
     """
 
     level: int
     start: tuple[int, ...]
     data: np.ndarray[Any, Any]
     covered: npt.NDArray[np.bool_]
+    inside: tuple[npt.NDArray[np.float64], ...]
+
+    def share(self) -> npt.NDArray[np.float64]:
+        """Return the part of each cell to count in sums over the region.
+
+        It is 0 for covered cells, and else the part of the cell that lies in the region. So
+        ``sum((piece.data * piece.share()).sum() * volume[piece.level] for piece in pieces)`` is an
+        integral, where ``volume`` has the volume of a cell of each level.
+        """
+        found = np.ones(())
+        for along in self.inside:
+            found = np.multiply.outer(found, along)
+        shares: npt.NDArray[np.float64] = np.where(self.covered, 0.0, found)
+        return shares
 
 
 class MeshReadPlan:
@@ -142,7 +160,9 @@ class RefinedMesh:
             There is no step of this name.
         """
         if name not in self.steps:
-            raise NotFoundError(f"{self._where}: no step {name!r}{_near(name, list(self.steps))}")
+            raise NotFoundError(
+                f"{self._where}: no step {name!r}{_near(str(name), list(self.steps))}"
+            )
         if self._steps is None:
             return self
         return _mesh_of(cast("Store", self._store), name, self._steps)
@@ -406,6 +426,7 @@ class RefinedMesh:
 
     def _level(self, level: int) -> dict[str, Any]:
         levels: list[dict[str, Any]] = self._facts["levels"]
+        level = integer(level, "the level")
         if not 0 <= level < len(levels):
             raise InvalidArgumentError(
                 f"{self._where}: level {level!r}; its levels are 0 to {len(levels) - 1}"
@@ -443,7 +464,7 @@ class MeshComponent:
         ----------
         region
             Numbers and slices with step 1, as of ``np.s_``, in cells of ``level``; a number drops
-            its axis. The default is the domain.
+            its axis. Slices end at the domain, as NumPy's do. The default is the domain.
         level
             The level, 0 for the coarsest.
         coarsen
@@ -459,7 +480,7 @@ class MeshComponent:
         LimitExceededError
             The result has more bytes than ``max_bytes``.
         OutOfBoundsError
-            The region leaves the domain.
+            A number leaves the domain.
         ConflictError
             A file has changed since the mesh was opened.
         """
@@ -489,7 +510,7 @@ class MeshComponent:
         """Return the cells of each level up to ``level`` that lie in a region, box by box.
 
         Every cell comes once. ``region`` is in cells of ``level``, as in :meth:`read`; the cells of
-        coarser levels are those with a part in it.
+        coarser levels are those with a part in it. For sums multiply by :meth:`MeshPiece.share`.
         """
         start, stop, _ = self._region(region, level)
         most = byte_count(max_bytes, "max_bytes")
@@ -497,6 +518,9 @@ class MeshComponent:
             self.name, (start, stop), level, most
         )
         for number, (pieces, data, marks) in enumerate(found):
+            ratio = np.ones(len(start), int)
+            for coarser in range(number, level):
+                ratio *= self.mesh.ratio(coarser)
             marked = np.frombuffer(marks, bool) if number < level and pieces else None
             for first, shape, place in pieces:
                 count = int(np.prod(shape))
@@ -506,7 +530,8 @@ class MeshComponent:
                     covered = np.zeros(shape, bool)
                 else:
                     covered = marked[at : at + count].reshape(shape)
-                yield MeshPiece(number, tuple(first), values, covered)
+                inside = _inside(first, shape, ratio, (start, stop))
+                yield MeshPiece(number, tuple(first), values, covered, inside)
 
     def parts(
         self,
@@ -633,6 +658,12 @@ class MeshComponent:
             )
         return given - lower
 
+    def __getitem__(self, key: Any) -> Any:
+        finest = self.mesh.levels - 1
+        raise InvalidSelectionError(
+            f"{self.mesh.path}/{self.name}: say the level: read(np.s_[...], level={finest})"
+        )
+
     def __repr__(self) -> str:
         return f"<bedform.MeshComponent {self.name!r} of {self.mesh.path}>"
 
@@ -700,6 +731,18 @@ class MeshComponent:
         return start, stop, dropped
 
 
+def _inside(
+    first: list[int], shape: list[int], ratio: npt.NDArray[Any], region: tuple[list[int], list[int]]
+) -> tuple[npt.NDArray[np.float64], ...]:
+    """Returns along each axis the part of each cell of a piece that lies in a region."""
+    found = []
+    for at, length, by, low, high in zip(first, shape, ratio.tolist(), *region, strict=True):
+        edges = np.arange(at, at + length + 1) * by
+        parts = np.minimum(edges[1:], high) - np.maximum(edges[:-1], low)
+        found.append(parts / by)
+    return tuple(found)
+
+
 def _crossings(
     first: npt.NDArray[np.float64], last: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
@@ -731,7 +774,10 @@ def _near(name: str, names: list[str]) -> str:
     import difflib
 
     found = difflib.get_close_matches(name, names, 3)
-    return f"; near ones: {', '.join(map(repr, found))}" if found else f"; it has {len(names)}"
+    if found:
+        return f"; near ones: {', '.join(map(repr, found))}"
+    more = ", ..." if len(names) > _NAMES_SHOWN else ""
+    return f"; it has {', '.join(map(repr, names[:_NAMES_SHOWN]))}{more}"
 
 
 #: The attribute of the root of a store of meshes.

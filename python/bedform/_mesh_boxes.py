@@ -102,10 +102,13 @@ def ordered_parts(bounds: Bounds, cells_max: int) -> Iterator[Bounds]:
 
 
 def covered_cells(mesh: RefinedMesh, level: int) -> Bounds:
-    """Returns the cells of a level of which one box of the next level has all, as boxes."""
-    ratio = np.array(mesh.ratio(level))
-    boxes = mesh.boxes(level + 1)
-    return np.stack([-(-boxes[:, 0] // ratio), boxes[:, 1] // ratio], axis=1)
+    """Returns the cells of a level of which one box of a finer level has all, as boxes."""
+    found, ratio = [], np.ones(len(mesh.dims), "i8")
+    for finer in range(level + 1, mesh.levels):
+        ratio *= mesh.ratio(finer - 1)
+        boxes = mesh.boxes(finer)
+        found.append(np.stack([-(-boxes[:, 0] // ratio), boxes[:, 1] // ratio], axis=1))
+    return np.concatenate(found)
 
 
 def overlaps(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -11,7 +12,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from bedform import _internal, _json
-from bedform._errors import ExistsError, InvalidArgumentError, NotFoundError, engine_call
+from bedform._errors import (
+    ConflictError,
+    CorruptError,
+    ExistsError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnsupportedError,
+    engine_call,
+)
 from bedform._location import location
 from bedform._mesh import STEPS_ATTRIBUTE, RefinedMesh, mesh_at, mesh_of, open_mesh
 from bedform._paths import paths_of
@@ -22,6 +31,8 @@ if TYPE_CHECKING:
 
     from bedform._store import Store
 
+#: Errors of a plotfile that cannot be read, perhaps not yet.
+_UNREADABLE: Final = (CorruptError, ConflictError, NotFoundError, UnsupportedError)
 Order = Literal["auto", "hilbert", "z", "clusters", "given"]
 #: Bytes of elements that a comparison has in memory, of each side.
 _COMPARED_BYTES: Final = 32 << 20
@@ -41,6 +52,9 @@ class MeshConversion:
     """The bytes of the elements of ``steps``."""
     complete: bool = False
     verified: bool = False
+    """Whether all elements of ``steps`` and of ``kept`` were compared."""
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """The reason for each plotfile of a list or pattern that could not be read."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain values."""
@@ -60,7 +74,7 @@ def meshes_of(
         Two plotfiles have the same name.
     """
     places = [shown] if paths is None else list(paths)
-    if _are_plotfiles(places):
+    if any(map(_is_plotfile, places)):
         names = [Path(place).name for place in places]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
@@ -76,11 +90,8 @@ def are_meshes(source: str) -> bool:
     return meshes_of(location(source, "source"), paths_of(source, "source")) is not None
 
 
-def _are_plotfiles(places: Sequence[str]) -> bool:
-    return bool(places) and all(
-        not is_url(place) and engine_call(_internal.place_kind, place)(place)[0] == "plotfile"
-        for place in places
-    )
+def _is_plotfile(place: str) -> bool:
+    return not is_url(place) and engine_call(_internal.place_kind, place)(place)[0] == "plotfile"
 
 
 def refuse_for_meshes(options: Mapping[str, Any]) -> None:
@@ -109,42 +120,123 @@ def convert_meshes(
 ) -> MeshConversion:
     """Stores meshes, each under its name, in a new store of meshes or one that is there.
 
-    A step appears when all of it is durable. Steps that the store has are left as they are.
+    A step appears when all of it is durable. Steps that the store has are left as they are. Of
+    several plotfiles those that cannot be read, as a simulation may still write them, are skipped.
 
     Raises
     ------
     ExistsError
         The target is no store of meshes, or has another mesh of that name.
+    TargetBusyError
+        Another process converts into this target.
+    VerificationError
+        A step differs from its source.
     """
-    store = _store_of_meshes(target)
-    there = {} if store is None else dict(engine_call(_internal.EngineMesh.steps)(store._inner))
-    opened = {name: make() for name, make in meshes.items()}
-    kept = tuple(name for name in opened if name in there)
-    if store is not None:
-        for name in kept:
-            _check_same(opened[name], _stored(store, name), target)
-    new = {name: mesh for name, mesh in opened.items() if name not in there}
-    total = sum(byte_count_of(mesh) for mesh in new.values())
-    if dry_run:
-        return MeshConversion(shown, target, tuple(new), kept, total)
-    done = 0
-    for name, mesh in new.items():
+    with _only_converter(target):
+        opened, skipped = _opened(meshes)
+        store = _store_of_meshes(target)
+        there = {} if store is None else dict(engine_call(_internal.EngineMesh.steps)(store._inner))
+        kept = {name: mesh for name, mesh in opened.items() if name in there}
+        new = {name: mesh for name, mesh in opened.items() if name not in there}
+        if store is not None:
+            for name, mesh in kept.items():
+                _check_same(mesh, _stored(store, name), target)
+        total = sum(byte_count_of(mesh) for mesh in new.values())
+        if dry_run:
+            planned = (shown, target, tuple(new), tuple(kept), total)
+            return MeshConversion(*planned, skipped=skipped)
+        how = (order, None if sub_box is None else list(sub_box), _json.dump(codecs))
+        done, stored = 0, []
+        for name, mesh in new.items():
 
-        def tell(bytes_done: int, _: int, before: int = done) -> None:
-            if progress is not None:
-                progress(before + bytes_done, total)
+            def tell(bytes_done: int, _: int, before: int = done) -> None:
+                if progress is not None:
+                    progress(before + bytes_done, total)
 
-        given = (order, None if sub_box is None else list(sub_box), _json.dump(codecs), tell)
-        if store is None:
-            store = _with_first_step(target, name, mesh, given, verify=verify)
-        else:
-            engine_call(mesh._inner.store_in, mesh.path)(store._inner, name, *given)
+            try:
+                if store is None:
+                    store = _with_first_step(target, name, mesh, (*how, tell))
+                else:
+                    engine_call(mesh._inner.store_in, mesh.path)(store._inner, name, *how, tell)
+            except _UNREADABLE as error:
+                if len(meshes) == 1:
+                    raise
+                skipped[name] = str(error)
+                continue
+            stored.append(name)
+            done += byte_count_of(mesh)
+        if store is not None:
             if verify:
-                check_equal(mesh, _stored(store, name))
-        done += byte_count_of(mesh)
-    if store is not None:
-        store.close()
-    return MeshConversion(shown, target, tuple(new), kept, total, True, verify)
+                for name in (*stored, *kept):
+                    check_equal(opened[name], _stored(store, name))
+            store.close()
+    total = sum(byte_count_of(new[name]) for name in stored)
+    return MeshConversion(shown, target, tuple(stored), tuple(kept), total, True, verify, skipped)
+
+
+def _opened(
+    meshes: dict[str, Callable[[], RefinedMesh]],
+) -> tuple[dict[str, RefinedMesh], dict[str, str]]:
+    """Opens meshes, and returns them, and the reason for each of several that cannot be read."""
+    opened, skipped = {}, {}
+    for name, make in meshes.items():
+        try:
+            opened[name] = make()
+        except _UNREADABLE as error:
+            if len(meshes) == 1:
+                raise
+            skipped[name] = str(error)
+    if not opened:
+        raise NotFoundError(
+            f"none of {len(meshes)} plotfiles can be read: {next(iter(skipped.values()))}"
+        )
+    return opened, skipped
+
+
+@contextlib.contextmanager
+def _only_converter(target: str) -> Iterator[None]:
+    """Holds the lock of conversions into a local target."""
+    if is_url(target):
+        yield
+        return
+    import fcntl
+
+    from bedform._convert import TargetBusyError, partial_directory
+
+    place = partial_directory(Path(target))
+    try:
+        place.mkdir(exist_ok=True)
+        descriptor = os.open(place / ".bedform-lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError:
+        # The writes say why.
+        yield
+        return
+    try:
+        if not _is_locked(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            raise TargetBusyError(
+                f"another conversion to {target} is running: wait for it or stop it"
+            )
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                (place / ".bedform-lock").unlink()
+                place.rmdir()
+    finally:
+        os.close(descriptor)
+
+
+def _is_locked(descriptor: int, how: int) -> bool:
+    """Takes the lock of a file; True also where the file system has no locks."""
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, how)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def byte_count_of(mesh: RefinedMesh) -> int:
@@ -167,9 +259,7 @@ def _store_of_meshes(target: str) -> Store | None:
     raise ExistsError(f"{target} exists, and is no store of meshes: choose another name")
 
 
-def _with_first_step(
-    target: str, name: str, mesh: RefinedMesh, given: tuple[Any, ...], *, verify: bool
-) -> Store:
+def _with_first_step(target: str, name: str, mesh: RefinedMesh, given: tuple[Any, ...]) -> Store:
     """Creates the store with its first step, which appear together, and returns it opened."""
     import bedform
     from bedform._opening import _stage
@@ -178,15 +268,11 @@ def _with_first_step(
     if is_url(target):
         store = bedform.create(target, attributes=marks)
         engine_call(mesh._inner.store_in, mesh.path)(store._inner, name, *given)
-        if verify:
-            check_equal(mesh, _stored(store, name))
         return store
     staged, store = _stage(Path(target), replaces=False, durability="disk")
     try:
         store.set_attributes(marks)
         engine_call(mesh._inner.store_in, mesh.path)(store._inner, name, *given)
-        if verify:
-            check_equal(mesh, _stored(store, name))
         store.close()
         engine_call(staged.publish, target)()
     finally:

@@ -9,7 +9,7 @@ import numpy as np
 from bedform import _internal, _json
 from bedform._errors import InvalidArgumentError, NotFoundError
 from bedform._integers import integer, integers
-from bedform._mesh import MESH_ATTRIBUTE
+from bedform._mesh import MESH_ATTRIBUTE, STEPS_ATTRIBUTE
 from bedform._new_array import described_codecs
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ def create_mesh(
     bounds = [np.asarray(side, "f8").tolist() for side in (lower, upper)]
     if any(np.shape(side) != (rank,) for side in bounds):
         raise InvalidArgumentError(f"lower and upper have {rank} numbers each, as the shape has")
+    if not np.isfinite([*bounds[0], *bounds[1], time]).all():
+        raise InvalidArgumentError("the bounds and the time of a mesh are finite numbers")
     levels = []
     for ratio in (*refined, ()):
         size = (np.subtract(bounds[1], bounds[0]) / cells).tolist()
@@ -64,6 +66,18 @@ def create_mesh(
     }
     facts = (_json.dump(record), np.dtype(dtype).name, _json.dump(described_codecs(codecs, False)))
     store._call(_internal.create_mesh)(store._inner, path.strip("/"), *facts)
+    _mark_steps(store, path.strip("/"))
+
+
+def _mark_steps(store: Store, path: str) -> None:
+    """Marks a store as one of steps, once it has nothing but meshes in its root."""
+    attributes = store._attributes_of("")
+    if "/" in path or not path or STEPS_ATTRIBUTE in attributes:
+        return
+    groups = [name for name in store.groups() if "/" not in name]
+    arrays = [name for name in store.arrays() if "/" not in name]
+    if not arrays and all(MESH_ATTRIBUTE in store._attributes_of(name) for name in groups):
+        store.set_attributes({**attributes, STEPS_ATTRIBUTE: 1})
 
 
 def _along_axes(ratio: int | Sequence[int], rank: int) -> tuple[int, ...]:

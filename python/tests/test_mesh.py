@@ -59,16 +59,24 @@ def test_pieces_have_every_cell_of_a_region_once(seed: int, tmp_path: Path) -> N
             )
             seen[piece.level][at] += 1
             np.testing.assert_array_equal(piece.data, alone[piece.level][at])
-            if piece.level < finest:
-                finer = has_cells(mesh, piece.level + 1)
-                covered = all_of(finer, mesh.levels[piece.level].ratio)[at]
-                np.testing.assert_array_equal(piece.covered, covered)
-            else:
-                assert not piece.covered.any()
+            np.testing.assert_array_equal(piece.covered, covered_cells(mesh, piece.level)[at])
         assert max(one.max() for one in seen) <= 1
         if region == (...,):
             for level, one in enumerate(seen):
                 np.testing.assert_array_equal(one, has_cells(mesh, level))
+
+
+def covered_cells(mesh: Any, level: int) -> np.ndarray[Any, Any]:
+    """Returns whether one box of a finer level has all of a cell, for each cell of a level."""
+    found = np.zeros(mesh.levels[level].shape, bool)
+    ratio = np.ones(len(mesh.corner), int)
+    for finer, kept in enumerate(mesh.levels[level + 1 :], level + 1):
+        ratio *= mesh.levels[finer - 1].ratio
+        for start, stop in kept.boxes:
+            cells = np.zeros(kept.shape, int)
+            cells[tuple(map(slice, start, stop))] = 1
+            found |= all_of(cells, ratio.tolist())
+    return found
 
 
 def has_cells(mesh: Any, level: int) -> np.ndarray[Any, Any]:
@@ -172,7 +180,11 @@ def test_a_ray_has_the_cells_that_many_points_of_the_line_lie_in(seed: int, tmp_
         (lambda mesh: mesh["densty"], bf.NotFoundError, "near ones: 'density'"),
         (lambda mesh: mesh.boxes(2), bf.InvalidArgumentError, "its levels are 0 to 1"),
         (lambda mesh: mesh.ratio(1), bf.InvalidArgumentError, "level 1 is the finest one"),
-        (lambda mesh: mesh["density"].read(level=-1), bf.InvalidArgumentError, "level -1"),
+        (
+            lambda mesh: mesh["density"].read(level=-1),
+            bf.InvalidArgumentError,
+            "must not be negative",
+        ),
         (
             lambda mesh: mesh["density"].read(np.s_[::2], level=0),
             bf.InvalidSelectionError,
@@ -311,3 +323,38 @@ def test_an_explained_read_has_the_boxes_and_bytes_of_the_read(seed: int, tmp_pa
         assert found["grids"] <= len(seen)
     assert facts["needed_bytes"] <= sum(piece.data.nbytes for piece in pieces)
     assert f"level {level}" in str(component.explain(region, level=level))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_shares_of_pieces_add_up_to_the_region(seed: int, tmp_path: Path) -> None:
+    mesh, chance = any_mesh(seed), random.Random(seed)
+    # Boxes of a third level are not nested in those of the second one here.
+    level = min(len(mesh.levels) - 1, 1)
+    opened = bf.open(write(mesh, tmp_path / "plt"))
+    component, whole = opened[mesh.names[0]], uniform(mesh, 0, level, 0)
+    shape = mesh.levels[level].shape
+    for region in (any_region(chance, shape) for _ in range(3)):
+        total = 0.0
+        for piece in component.pieces(region, level=level):
+            cells = float(np.prod(np.divide(shape, opened.domain(piece.level)[1])))
+            total += float((piece.data.astype("f8") * piece.share()).sum() * cells)
+        np.testing.assert_allclose(total, whole[region].sum(dtype="f8"), rtol=1e-6, atol=1e-9)
+
+
+def test_no_cell_has_a_part_in_an_empty_region(tmp_path: Path) -> None:
+    opened = bf.open(write(any_mesh(first_seed(2, 2)), tmp_path / "plt"))
+    component = opened[next(iter(opened))]
+    for region in (np.s_[5:5, 0:4], np.s_[0:0], np.s_[:, 3:3]):
+        assert list(component.pieces(region, level=1)) == []
+        assert component.explain(region, level=1).to_dict()["requests"] == 0
+
+
+def test_the_level_of_a_read_is_named(plotfile: Path) -> None:
+    opened = bf.open(plotfile)
+    component = opened[next(iter(opened))]
+    with pytest.raises(bf.InvalidSelectionError, match="say the level"):
+        component[0:4]
+    with pytest.raises(bf.InvalidArgumentError, match="level"):
+        component.read(level=1.0)
+    with pytest.raises(bf.NotFoundError, match="no step 'plt9'; near ones: 'plt'"):
+        opened.step("plt9")

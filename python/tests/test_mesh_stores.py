@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import xarray as xr
 import zarr
 from plotfiles import any_mesh, uniform, write
 from test_mesh import any_region
@@ -318,3 +319,65 @@ def test_coordinates_are_kept(tmp_path: Path) -> None:
     bf.convert(path, tmp_path / "run.zarr")
     found = (bf.open(place).coordinates for place in (path, tmp_path / "run.zarr"))
     assert list(found) == ["cylindrical", "cylindrical"]
+
+
+def test_a_plotfile_that_is_not_complete_is_skipped_and_named(tmp_path: Path) -> None:
+    for seed in range(3):
+        write(any_mesh(seed), tmp_path / f"plt{seed}")
+    (tmp_path / "plt1" / "Header").unlink()
+    data = next((tmp_path / "plt2" / "Level_0").glob("Cell_D_*"))
+    data.write_bytes(data.read_bytes()[:-9])
+    done = bf.convert(str(tmp_path / "plt*"), tmp_path / "run.zarr")
+    assert isinstance(done, MeshConversion)
+    assert (done.steps, list(done.skipped)) == (("plt0",), ["plt1", "plt2"])
+    assert list(bf.open(tmp_path / "run.zarr").steps) == ["plt0"]
+    with pytest.raises(bf.CorruptError):
+        bf.convert(tmp_path / "plt2", tmp_path / "run.zarr")
+
+
+def test_steps_that_are_there_are_compared_if_it_is_asked_for(tmp_path: Path) -> None:
+    mesh = any_mesh(0)
+    converted(mesh, tmp_path, verify=True)
+    data = next((tmp_path / "plt00007" / "Level_0").glob("Cell_D_*"))
+    content = bytearray(data.read_bytes())
+    last = max(number for number in range(len(content)) if content[number])
+    content[last] ^= 1
+    data.write_bytes(content)
+    bf.convert(tmp_path / "plt00007", tmp_path / "run.zarr")
+    if any(mesh.ghosts):
+        pytest.skip("the last element is a ghost cell")
+    with pytest.raises(bf.CorruptError, match="differs"):
+        bf.convert(tmp_path / "plt00007", tmp_path / "run.zarr", verify=True)
+
+
+def test_a_step_that_a_killed_process_did_not_commit_is_stored_again(tmp_path: Path) -> None:
+    first, second = (write(any_mesh(seed), tmp_path / f"plt{seed}") for seed in (0, 1))
+    bf.convert(first, tmp_path / "run.zarr")
+    before = (tmp_path / "run.zarr" / "zarr.json").read_bytes()
+    bf.convert(second, tmp_path / "run.zarr")
+    # The commit is the last document that is written.
+    (tmp_path / "run.zarr" / "zarr.json").write_bytes(before)
+    assert list(bf.open(tmp_path / "run.zarr").steps) == ["plt0"]
+    done = bf.convert(str(tmp_path / "plt*"), tmp_path / "run.zarr", verify=True)
+    assert isinstance(done, MeshConversion)
+    assert (done.steps, done.kept) == (("plt1",), ("plt0",))
+
+
+def test_two_conversions_into_one_store_take_turns(tmp_path: Path) -> None:
+    first, second = (write(any_mesh(seed), tmp_path / f"plt{seed}") for seed in (0, 1))
+
+    def other(done: int, _: int) -> None:
+        if done:
+            with pytest.raises(bf.ConflictError, match="another conversion"):
+                bf.convert(second, tmp_path / "run.zarr")
+
+    bf.convert(first, tmp_path / "run.zarr", progress=other)
+    bf.convert(second, tmp_path / "run.zarr")
+    assert list(bf.open(tmp_path / "run.zarr").steps) == ["plt0", "plt1"]
+    assert not (tmp_path / ".run.zarr.bedform-partial").exists()
+
+
+def test_xarray_opens_the_groups_of_a_store(tmp_path: Path) -> None:
+    converted(any_mesh(0), tmp_path)
+    level = xr.open_zarr(tmp_path / "run.zarr" / "plt00007" / "level_0", consolidated=False)
+    assert {"boxes", "sub_boxes"} <= set(level)

@@ -80,13 +80,28 @@ def test_steps_lie_in_groups_and_appear_with_their_commit(tmp_path: Path) -> Non
         np.testing.assert_array_equal(opened[mesh.names[0]].read(level=0, fill=-1), expected)
 
 
+def test_a_store_of_meshes_alone_is_marked_as_one_of_steps(tmp_path: Path) -> None:
+    store = bf.create(tmp_path / "run.zarr", attributes={"run": 7})
+    given = {"components": ["rho"], "shape": (8, 8), "lower": (0, 0), "upper": (1, 1)}
+    store.create_mesh("plt0", time=0.5, **given)
+    assert bf.open(tmp_path / "run.zarr").steps == {"plt0": 0.5}
+    assert store.attributes["run"] == 7
+    other = bf.create(tmp_path / "other.zarr")
+    other.create_array("t", (3,), "f4", ("x",))
+    other.create_mesh("plt0", **given)
+    assert isinstance(bf.open(tmp_path / "other.zarr"), bf.Store)
+
+
 def test_levels_are_written_once(tmp_path: Path) -> None:
     mesh = any_mesh(2)
     store = bf.create(tmp_path / "run.zarr")
     create(mesh, store)
     with store.session() as session:
         write_level(session, mesh, 0)
-    with store.session() as session, pytest.raises(bf.ExistsError, match=r"level 0 .* has boxes"):
+    with (
+        store.session() as session,
+        pytest.raises(bf.ExistsError, match="level 0 has boxes already"),
+    ):
         write_level(session, mesh, 0)
 
 
@@ -131,6 +146,7 @@ def write(session: Any, **changes: Any) -> None:
         ({"values": [np.zeros((4, 3))]}, "shapes of the boxes"),
         ({"values": np.zeros(15)}, "120 bytes for boxes of 16 cells"),
         ({"values": [np.full((4, 4), "a")]}, "holds float64"),
+        ({"level": 1, "starts": [[3, 2]]}, "cuts cells of level 0"),
         (
             {"values": [np.zeros((4, 4))] * 2, "starts": [[0, 0], [3, 3]], "shapes": [[4, 4]] * 2},
             "overlap",
@@ -162,6 +178,11 @@ def test_wrong_boxes_are_refused_and_nothing_is_written(
         ({"components": ["a", "a"]}, "twice"),
         ({"order": "spiral"}, "order"),
         ({"sub_box": (0, 1)}, "sub_box"),
+        ({"sub_box": (1 << 40, 1 << 40)}, "sub_box"),
+        ({"components": ["a\nb"]}, "control characters"),
+        ({"components": [" a"]}, "blanks"),
+        ({"time": float("nan")}, "finite"),
+        ({"lower": (0, float("-inf"))}, "finite"),
     ],
 )
 def test_meshes_that_cannot_be_are_refused(

@@ -22,6 +22,8 @@ pub const SUB_BOXES_ARRAY: &str = "sub_boxes";
 const VERSION: u64 = 1;
 /// The coordinates that axes can have.
 const COORDINATES: [&str; 3] = ["cartesian", "cylindrical", "spherical"];
+/// Largest number of cells of a sub-box: 2 GiB of float64.
+const SUB_BOX_CELLS_MAX: u64 = 1 << 28;
 /// Largest number of axes of a mesh.
 const RANK_MAX: usize = 3;
 /// Largest number of cells along an axis of a level.
@@ -140,6 +142,10 @@ impl MeshRecord {
         if self.sub_box.iter().any(|length| !(1..=LENGTH_MAX).contains(length)) {
             return Err(invalid(at("sub_box"), "not a number of cells"));
         }
+        let cells = self.sub_box.iter().fold(1, |all: u64, length| all.saturating_mul(*length));
+        if cells > SUB_BOX_CELLS_MAX {
+            return Err(invalid(at("sub_box"), format!("{cells} cells, over {SUB_BOX_CELLS_MAX}")));
+        }
         self.check_coordinates()?;
         self.check_components(limits)?;
         self.check_levels(limits)
@@ -164,6 +170,12 @@ impl MeshRecord {
         for MeshComponentRecord { name, array } in &self.components {
             let is_path = ObjectPath::parse(array).is_ok_and(|path| !path.is_root());
             let is_own = [BOXES_ARRAY, SUB_BOXES_ARRAY].contains(&&**array);
+            if name.trim().is_empty() || name.trim() != name || name.chars().any(char::is_control) {
+                return Err(invalid(
+                    at("components"),
+                    format!("{name:?}: a name has no blanks around it, and no control characters"),
+                ));
+            }
             if !is_path || is_own || array.contains('/') {
                 return Err(invalid(at("components"), format!("{array:?} names no array")));
             }
@@ -253,6 +265,10 @@ mod tests {
             ("/components/0/array", json!("a/b")),
             ("/components/0/array", json!("sub_boxes")),
             ("/components/0/array", json!("..")),
+            ("/components/0/name", json!("")),
+            ("/components/0/name", json!("a ")),
+            ("/components/0/name", json!("a\nb")),
+            ("/sub_box", json!([1_u64 << 40, 1])),
             ("/components", json!([{"name": "a", "array": "a"}, {"name": "a", "array": "b"}])),
             ("/levels", json!([])),
             ("/levels/0/shape/0", json!(9)),

@@ -39,10 +39,10 @@ def register(app: typer.Typer) -> None:
 
 def convert(
     source: Annotated[
-        str, typer.Argument(help='A store or file: Zarr, NetCDF, HDF5; or files: "era5_*.nc".')
+        str, typer.Argument(help='A store, file or plotfile; or many: "era5_*.nc", "plt*".')
     ],
     target: Annotated[
-        str, typer.Argument(help="The store to make, a path or URL; it must not exist.")
+        str, typer.Argument(help="The store to make, a path or URL; only of meshes may it exist.")
     ],
     concat_dim: ConcatOption = None,
     compat: CompatOption = "equals",
@@ -159,14 +159,15 @@ def _render_meshes(done: MeshConversion, seconds: float) -> Group:
     size = format_bytes(done.byte_count)
     steps = "1 step" if len(done.steps) == 1 else f"{len(done.steps)} steps"
     kept = f"; {len(done.kept)} were there" if done.kept else ""
+    skipped = [
+        paragraph(f"warning: {name} is skipped: {why}") for name, why in done.skipped.items()
+    ]
     if not done.complete:
-        return Group(
-            paragraph(f"plan for {done.target}: {steps}, {size}{kept}; nothing was written")
-        )
+        plan = f"plan for {done.target}: {steps}, {size}{kept}; nothing was written"
+        return Group(*skipped, paragraph(plan))
     compared = ", every byte compared" if done.verified else ""
-    return Group(
-        paragraph(f"{done.target}: {steps}, {size} in {format_seconds(seconds)}{compared}{kept}")
-    )
+    told = f"{done.target}: {steps}, {size} in {format_seconds(seconds)}{kept}{compared}"
+    return Group(*skipped, paragraph(told))
 
 
 def _named(dtype: str) -> str:

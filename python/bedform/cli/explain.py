@@ -26,7 +26,9 @@ def register(app: typer.Typer) -> None:
 
 
 def explain(
-    path: Annotated[str, typer.Argument(help='A store or file, or files: "era5_*.nc".')],
+    path: Annotated[
+        str, typer.Argument(help='A store, file or plotfile; or files as one: "era5_*.nc".')
+    ],
     array: Annotated[str, typer.Argument(help="The array to read.")],
     selection: Annotated[
         str, typer.Argument(help="As inside NumPy's brackets: 10,:,200:300 (quote it).")

@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
 def info(
     path: Annotated[
-        str, typer.Argument(help='A store or file: Zarr, NetCDF, HDF5; or files: "era5_*.nc".')
+        str, typer.Argument(help='A store, file or plotfile; or files as one: "era5_*.nc".')
     ],
     array: Annotated[str | None, typer.Argument(help="Tell about this array only.")] = None,
     concat_dim: ConcatOption = None,
@@ -128,8 +128,9 @@ def _render_mesh(mesh: RefinedMesh, component: MeshComponent | None) -> Group:
         "time": mesh.time,
         "domain": ", ".join(reach),
         "dtype": str(mesh.dtype),
-        "components": ", ".join(mesh) if component is None else component.name,
+        **({} if component is None else {"component": component.name}),
     }
+    components = f"components: {', '.join(mesh)}" if component is None else ""
     table = Table(title=None, box=None, pad_edge=False, header_style="bold")
     for column in ("level", "cells", "boxes", "cell size", "ratio to the next"):
         table.add_column(column, justify="right")
@@ -138,7 +139,8 @@ def _render_mesh(mesh: RefinedMesh, component: MeshComponent | None) -> Group:
         ratio = " x ".join(map(str, level["ratio"])) or "-"
         table.add_row(str(number), format_shape(level["shape"]), str(level["boxes"]), size, ratio)
     refused = [paragraph(f"{name}: {reason}") for name, reason in known["refused"].items()]
-    return Group(_render_facts(mesh.path, facts), Text(""), table, *refused)
+    named = [Text(""), paragraph(components)] if components else []
+    return Group(_render_facts(mesh.path, facts), Text(""), table, *named, *refused)
 
 
 def _show_order(paths: list[str]) -> str:

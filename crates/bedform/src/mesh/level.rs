@@ -76,25 +76,24 @@ impl MeshLevel {
             side.iter().zip(ratio).map(|(at, ratio)| at * ratio).collect()
         };
         let (start, stop) = (fine(start), fine(stop));
-        let sides = start.iter().zip(&stop);
-        let mut left: u64 = sides.map(|(from, to)| to.abs_diff(*from)).product();
+        let cells = |sides: &mut dyn Iterator<Item = u64>| {
+            sides.fold(1_u128, |all, length| all.saturating_mul(length.into()))
+        };
+        let mut left = cells(&mut start.iter().zip(&stop).map(|(from, to)| to.abs_diff(*from)));
         // Grids share no cell, so that the parts add up.
         for number in self.index.touching(&start, &stop)? {
             let Some(grid) = self.grids().get(number as usize) else { continue };
-            let part: u64 = (0..ratio.len())
-                .map(|axis| {
-                    let from = grid.start[axis].max(start[axis]);
-                    from.abs_diff(grid.stop[axis].min(stop[axis]).max(from))
-                })
-                .product();
-            left = left.saturating_sub(part);
+            left = left.saturating_sub(cells(&mut (0..ratio.len()).map(|axis| {
+                let from = grid.start[axis].max(start[axis]);
+                from.abs_diff(grid.stop[axis].min(stop[axis]).max(from))
+            })));
         }
         Ok(left == 0)
     }
 }
 
 impl MeshLevel {
-    /// Marks the cells of a piece of the level before of which one box of this level has all: one
+    /// Marks the cells of a piece of a coarser level of which one box of this level has all: one
     /// byte a cell, in C order. A cell of that level has `ratio` cells of this one along each axis.
     pub(super) fn mark_covered(
         &self,

@@ -257,7 +257,7 @@ impl Mesh {
                 let mut pieces =
                     self.level_pieces(number, at, &self.coarse(region, level, at), bytes_max)?;
                 if at < level {
-                    pieces.covered = self.covered(at, &pieces)?;
+                    pieces.covered = self.covered(at, level, &pieces)?;
                 }
                 bytes = bytes.saturating_add(pieces.data.len() as u64);
                 pieces::check_bytes(bytes, bytes_max)?;
@@ -365,16 +365,18 @@ impl Mesh {
         Ok(LevelPieces { level, pieces: list.pieces, data, covered: Vec::new() })
     }
 
-    /// Marks the cells of pieces of level `at` that the next level has.
-    fn covered(&self, at: usize, pieces: &LevelPieces) -> Result<Vec<u8>> {
-        let (finer, ratio) = (self.level(at + 1)?, self.ratio(at, at + 1));
+    /// Marks the cells of pieces of level `at` that a finer level up to `level` has.
+    fn covered(&self, at: usize, level: usize, pieces: &LevelPieces) -> Result<Vec<u8>> {
         let item = self.data_type().item_size().unwrap_or(8);
         let mut marks = vec![0; pieces.data.len() / item];
         for piece in &pieces.pieces {
             let first = piece.place / item;
             let cells: usize =
                 piece.shape.iter().map(|n| usize::try_from(*n).unwrap_or(0)).product();
-            finer.mark_covered(piece, &ratio, &mut marks[first..first + cells])?;
+            for finer in at + 1..=level {
+                let (boxes, ratio) = (self.level(finer)?, self.ratio(at, finer));
+                boxes.mark_covered(piece, &ratio, &mut marks[first..first + cells])?;
+            }
         }
         Ok(marks)
     }
@@ -495,11 +497,14 @@ impl Mesh {
     /// Returns the cells of level `at` that have a cell of a region of `level`.
     fn coarse(&self, region: &CellRegion, level: usize, at: usize) -> CellRegion {
         let ratio = self.ratio(at, level);
-        let start = region.start.iter().zip(&ratio).map(|(start, ratio)| start / ratio);
-        let stop = region.stop.iter().zip(&ratio).map(|(stop, ratio)| {
-            // Neither is negative.
-            stop / ratio + i64::from(stop % ratio > 0)
-        });
-        CellRegion { start: start.collect(), stop: stop.collect() }
+        let sides = region.start.iter().zip(&region.stop).zip(&ratio);
+        let (start, stop) = sides
+            .map(|((start, stop), ratio)| {
+                // Neither is negative. No cell has a cell of an empty region.
+                let end = stop / ratio + i64::from(stop % ratio > 0);
+                (start / ratio, if start < stop { end } else { start / ratio })
+            })
+            .unzip();
+        CellRegion { start, stop }
     }
 }

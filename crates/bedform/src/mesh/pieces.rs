@@ -30,8 +30,8 @@ pub struct LevelPieces {
     pub pieces: Vec<LevelPiece>,
     /// The elements, piece after piece, each in C order, in the machine's byte order.
     pub data: Vec<u8>,
-    /// A byte for each element: 1 for a cell of which one box of the next level of the read has all;
-    /// empty without a next level.
+    /// A byte for each element: 1 for a cell of which one box of a finer level of the read has all;
+    /// empty without a finer level.
     pub covered: Vec<u8>,
 }
 

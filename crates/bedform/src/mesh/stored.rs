@@ -81,7 +81,7 @@ pub(super) fn record_at(
 }
 
 /// Returns the name of a mesh for messages.
-fn shown(store: &Store, path: &ObjectPath) -> String {
+pub(super) fn shown(store: &Store, path: &ObjectPath) -> String {
     match (store.storage().name(), path.is_root()) {
         (name, true) => name,
         (name, false) => format!("{name}/{path}"),

@@ -16,7 +16,7 @@ use bedform_storage::Profile;
 use serde_json::{Map, Value, json};
 
 use super::pieces::pieces_within;
-use super::stored::level_path;
+use super::stored::{level_path, shown};
 use super::{Mesh, MeshLevel};
 use crate::array::{Array, Elements};
 use crate::error::{Error, ErrorKind, Result};
@@ -195,17 +195,21 @@ impl Mesh {
     }
 }
 
-/// Fails unless a mesh may be created at `path`.
+/// Fails unless a mesh may be created at `path`. Of a writer that was killed just before its commit
+/// the documents of groups may be left, which no commit names.
 pub(super) fn check_free(store: &Store, path: &ObjectPath) -> Result<()> {
+    let nodes = store.nodes()?;
     let is_taken = if path.is_root() {
-        !store.nodes()?.is_empty() || store.group_attributes(path)?.contains_key(MESH_ATTRIBUTE)
+        !nodes.is_empty() || store.group_attributes(path)?.contains_key(MESH_ATTRIBUTE)
+    } else if nodes.contains_key(path) {
+        true
     } else {
-        store.kind(path)?.is_some()
+        store.kind(path)?.is_some() && !store.group_attributes(path)?.contains_key(MESH_ATTRIBUTE)
     };
     if !is_taken {
         return Ok(());
     }
-    let text = format!("{}/{path} exists already: choose another name", store.storage().name());
+    let text = format!("{} exists already: choose another name", shown(store, path));
     Err(Error::new(ErrorKind::Exists, text))
 }
 
@@ -412,12 +416,18 @@ pub(super) fn element_array(
 }
 
 /// Describes an array of `rows` boxes, each of `width` numbers.
-pub(super) fn box_array(rows: u64, width: usize, store: &Store) -> Result<NewArray> {
+pub(super) fn box_array(
+    rows: u64,
+    (name, width): (&str, usize),
+    store: &Store,
+) -> Result<NewArray> {
     let chunk = if rows == 0 { BOXES_IN_CHUNK } else { rows.min(BOXES_IN_CHUNK) };
+    // xarray takes dimensions of one name in a group for one of one length.
+    let dims = if name == BOXES_ARRAY { ["box", "bound"] } else { ["sub_box", "field"] };
     let described = json!({
         "shape": [rows, width], "dtype": "int64", "chunks": [chunk, width],
         "shards": [rows.max(1).next_multiple_of(chunk), width],
-        "dims": ["box", "bound"], "codecs": ["zstd"],
+        "dims": dims, "codecs": ["zstd"],
     });
     NewArray::from_json(&described, &store.options().limits)
 }
@@ -455,7 +465,8 @@ fn write_table(
     drafts: &mut Vec<ObjectPath>,
 ) -> Result<()> {
     let shape = [(numbers.len() / width) as u64, width as u64];
-    let array = store.draft_array(path, &box_array(shape[0], width, store)?)?;
+    let new = box_array(shape[0], (path.name(), width), store)?;
+    let array = store.draft_array(path, &new)?;
     drafts.push(path.clone());
     if !numbers.is_empty() {
         array.write(&Selection::all(&shape), Elements::Bytes(&elements_of(numbers)))?;

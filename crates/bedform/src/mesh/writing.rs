@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 
 use bedform_format::mesh::{BOXES_ARRAY, MESH_ATTRIBUTE, MeshRecord, SUB_BOXES_ARRAY};
 use bedform_format::{DataType, ObjectPath};
-use bedform_geometry::{BoxList, BoxOrder, CellBox, Region, Selection};
+use bedform_geometry::{BoxList, BoxOrder, CellBox, Region, Selection, overlapping_pair};
 use serde_json::{Map, Value};
 
-use super::level::MeshLevel;
-use super::stored::{level_path, record_at};
+use super::level::{MeshLevel, is_inside};
+use super::stored::{level_path, record_at, shown};
 use super::storing::{
     LevelLayout, MeshOrder, aligned, box_rows, component_records, element_array, sub_box_of,
     sub_box_rows,
@@ -80,12 +80,13 @@ impl NewMesh {
             let group = level_path(path, number)?;
             for (name, width) in [(BOXES_ARRAY, 2 * rank), (SUB_BOXES_ARRAY, 2 * rank + 2)] {
                 let at = group.join(name)?;
-                store.draft_array(&at, &super::storing::box_array(0, width, store)?)?;
+                store.draft_array(&at, &super::storing::box_array(0, (name, width), store)?)?;
                 drafts.push(at);
             }
             for component in &record.components {
                 let at = group.join(&component.array)?;
-                let cells = sub_box_at(record, number).iter().product();
+                let cells =
+                    sub_box_at(record, number).iter().fold(1, |all: u64, n| all.saturating_mul(*n));
                 let new = element_array(store, (0, cells), self.data_type, &self.codecs)?;
                 store.draft_array(&at, &new)?;
                 drafts.push(at);
@@ -139,7 +140,8 @@ impl MeshWriter {
     /// `NotFound` if the group is no mesh; those of reading its record.
     pub fn open(store: &Store, path: &ObjectPath) -> Result<Self> {
         let record = record_at(store, path, &store.options().limits)?.ok_or_else(|| {
-            let text = format!("{path:?} is no refined mesh: create it with create_mesh");
+            let name = shown(store, path);
+            let text = format!("{name} is no refined mesh: create it with create_mesh");
             Error::new(ErrorKind::NotFound, text)
         })?;
         let item = match record.components.first() {
@@ -195,6 +197,11 @@ impl MeshWriter {
         Ok(())
     }
 
+    /// The name of the mesh for messages.
+    fn name(&self) -> String {
+        shown(&self.store, &self.path)
+    }
+
     /// Returns the name of the array of a component, and the boxes.
     fn checked(
         &self,
@@ -205,7 +212,7 @@ impl MeshWriter {
     ) -> Result<(String, BoxList)> {
         let mut components = self.record.components.iter();
         let found = components.find(|one| one.name == component).ok_or_else(|| {
-            let text = format!("{:?}: no component {component:?}", self.path);
+            let text = format!("{}: no component {component:?}", self.name());
             Error::new(ErrorKind::NotFound, text)
         })?;
         if level >= self.record.levels.len() {
@@ -213,6 +220,7 @@ impl MeshWriter {
             return Err(Error::invalid(text));
         }
         let boxes = boxes_of(self.record.rank(), bounds)?;
+        self.check_boxes(level, &boxes)?;
         let cells: u64 = boxes.iter().map(CellBox::cells).sum();
         if cells.saturating_mul(self.item as u64) != bytes as u64 {
             let text = format!("{component}: {bytes} bytes for boxes of {cells} cells");
@@ -221,13 +229,36 @@ impl MeshWriter {
         Ok((found.array.clone(), boxes))
     }
 
+    /// Fails for a box that leaves the domain, or that has a part of a cell of the level before.
+    fn check_boxes(&self, level: usize, boxes: &BoxList) -> Result<()> {
+        let shape = &self.record.levels[level].shape;
+        let coarser = level.checked_sub(1).map_or(&[][..], |at| &self.record.levels[at].ratio);
+        let is_whole = |side: &[i64]| {
+            side.iter().zip(coarser).all(|(at, ratio)| at % i64::from((*ratio).max(1)) == 0)
+        };
+        for (number, CellBox { start, stop }) in boxes.iter().enumerate() {
+            let refuse = |what: &str| {
+                let text =
+                    format!("level {level}: box {number}, cells {start:?} to {stop:?}, {what}");
+                Err(Error::new(ErrorKind::InvalidArgument, text))
+            };
+            if !is_inside(start, stop, shape) {
+                return refuse(&format!("lies outside of the domain of {shape:?} cells"));
+            }
+            if !(is_whole(start) && is_whole(stop)) {
+                return refuse(&format!("cuts cells of level {}: ratio {coarser:?}", level - 1));
+            }
+        }
+        Ok(())
+    }
+
     /// Fails if the level has boxes.
     fn check_new(&self, level: usize) -> Result<()> {
         let boxes = self.store.array(&level_path(&self.path, level)?.join(BOXES_ARRAY)?)?;
         if boxes.shape()?.first() == Some(&0) {
             return Ok(());
         }
-        let text = format!("level {level} of {:?} has boxes already", self.path);
+        let text = format!("{}: level {level} has boxes already", self.name());
         Err(Error::new(ErrorKind::Exists, text))
     }
 
@@ -255,8 +286,11 @@ impl MeshWriter {
         }
         let facts = &self.record.levels[level];
         let shape = (facts.shape.clone(), facts.ratio.clone());
-        let made = MeshLevel::new(shape, facts.spacing.clone(), facts.step, boxes, None);
-        let made = made.map_err(|error| Error::invalid(format!("level {level}: {error}")))?;
+        if let Some((one, other)) = overlapping_pair(&boxes)? {
+            let text = format!("level {level}: boxes {one} and {other} of all processes overlap");
+            return Err(Error::invalid(text));
+        }
+        let made = MeshLevel::new(shape, facts.spacing.clone(), facts.step, boxes, None)?;
         let order = MeshOrder::Fixed(fixed_order(&self.record.order)?);
         let (cut, item) = (sub_box_at(&self.record, level), self.item as u64);
         let layout = LevelLayout::new(&made.boxes, order, &cut, item, self.store.profile())?;
