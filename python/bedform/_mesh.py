@@ -202,8 +202,7 @@ class RefinedMesh:
     def boxes(self, level: int) -> npt.NDArray[np.int64]:
         """Return start and stop of each box of a level, of shape ``(n, 2, dim)``, in its cells."""
         self._level(level)
-        bounds = np.frombuffer(self._inner.boxes(level), "i8")
-        return bounds.reshape(-1, 2, len(self.dims)).copy()
+        return self._bounds(self._inner.boxes(level))
 
     def grids(self, level: int) -> npt.NDArray[np.int64]:
         """Return the boxes in which the elements of a level are stored, as :meth:`boxes` does.
@@ -211,8 +210,10 @@ class RefinedMesh:
         A store cuts boxes into sub-boxes; a plotfile stores each box as it is.
         """
         self._level(level)
-        bounds = np.frombuffer(self._inner.grids(level), "i8")
-        return bounds.reshape(-1, 2, len(self.dims)).copy()
+        return self._bounds(self._inner.grids(level))
+
+    def _bounds(self, given: bytes) -> npt.NDArray[np.int64]:
+        return np.frombuffer(given, "i8").reshape(-1, 2, len(self.dims)).copy()
 
     def domain(self, level: int) -> npt.NDArray[np.int64]:
         """Return start and stop of the domain, of shape ``(2, dim)``, in cells of a level."""
@@ -231,6 +232,13 @@ class RefinedMesh:
         if not found:
             raise InvalidArgumentError(f"{self._where}: level {level} is the finest one")
         return tuple(found)
+
+    def _ratio_between(self, coarse: int, fine: int) -> npt.NDArray[np.int64]:
+        """Returns along each axis the cells of level ``fine`` in one of level ``coarse``."""
+        found = np.ones(len(self.dims), "i8")
+        for level in range(coarse, fine):
+            found *= self.ratio(level)
+        return found
 
     def spacing(self, level: int) -> tuple[float, ...]:
         """Return the size of a cell of a level along each axis, in the units of the simulation."""
@@ -518,9 +526,7 @@ class MeshComponent:
             self.name, (start, stop), level, most
         )
         for number, (pieces, data, marks) in enumerate(found):
-            ratio = np.ones(len(start), int)
-            for coarser in range(number, level):
-                ratio *= self.mesh.ratio(coarser)
+            ratio = self.mesh._ratio_between(number, level)
             marked = np.frombuffer(marks, bool) if number < level and pieces else None
             for first, shape, place in pieces:
                 count = int(np.prod(shape))
@@ -679,9 +685,7 @@ class MeshComponent:
     def _read_mean(self, start: list[int], level: int, found: np.ndarray[Any, Any]) -> None:
         """Reads the mean of the finest cells, some rows at a time; NaN where there are none."""
         finest = self.mesh.levels - 1
-        ratio = np.ones(found.ndim, int)
-        for other in range(level, finest):
-            ratio *= self.mesh.ratio(other)
+        ratio = self.mesh._ratio_between(level, finest)
         row = self.dtype.itemsize * int(np.prod(found.shape[1:])) * int(np.prod(ratio))
         rows = max(_MEAN_BYTES // row, 1)
         for at in range(0, len(found), rows):
@@ -786,17 +790,32 @@ STEPS_ATTRIBUTE = "bedform_mesh_steps"
 MESH_ATTRIBUTE = "bedform_mesh"
 
 
+def plotfile_at(path: str) -> RefinedMesh | None:
+    """Opens the plotfile at a local path; returns None for anything else."""
+    return open_mesh(path, {}) if is_plotfile(path) else None
+
+
+def is_plotfile(path: str) -> bool:
+    """Whether a plotfile lies at a local path."""
+    return _kind_at(path) == "plotfile"
+
+
 def mesh_at(path: str) -> RefinedMesh | None:
     """Opens the mesh at a local path; returns None for anything else."""
-    if is_url(path) or not os.path.exists(path):  # noqa: PTH110 - a text, perhaps not a path
-        return None
-    kind = engine_call(_internal.place_kind, path)(path)[0]
-    if kind not in ("plotfile", "zarr-v3", "hdf5"):
+    if _kind_at(path) not in ("plotfile", "zarr-v3", "hdf5"):
         return None
     import bedform
 
     opened = bedform.open(path)
     return opened if isinstance(opened, RefinedMesh) else None
+
+
+def _kind_at(path: str) -> str:
+    """Returns the kind of a local path, and nothing for others."""
+    if is_url(path) or not os.path.exists(path):  # noqa: PTH110 - a text, perhaps not a path
+        return ""
+    kind: str = engine_call(_internal.place_kind, path)(path)[0]
+    return kind
 
 
 def _opened_again(where: str, facts: dict[str, Any]) -> RefinedMesh:

@@ -67,6 +67,11 @@ def cell_counts(bounds: Bounds) -> npt.NDArray[np.int64]:
     return counts
 
 
+def cell_count(mesh: RefinedMesh) -> int:
+    """Returns the number of cells of all boxes of a mesh."""
+    return sum(int(cell_counts(mesh.boxes(level)).sum()) for level in range(mesh.levels))
+
+
 def box_batches(bounds: Bounds, cells_max: int) -> Iterator[Bounds]:
     """Yields consecutive boxes that have at most so many cells together, or one larger box."""
     ends = np.cumsum(cell_counts(bounds))
@@ -103,10 +108,9 @@ def ordered_parts(bounds: Bounds, cells_max: int) -> Iterator[Bounds]:
 
 def covered_cells(mesh: RefinedMesh, level: int) -> Bounds:
     """Returns the cells of a level of which one box of a finer level has all, as boxes."""
-    found, ratio = [], np.ones(len(mesh.dims), "i8")
+    found = []
     for finer in range(level + 1, mesh.levels):
-        ratio *= mesh.ratio(finer - 1)
-        boxes = mesh.boxes(finer)
+        ratio, boxes = mesh._ratio_between(level, finer), mesh.boxes(finer)
         found.append(np.stack([-(-boxes[:, 0] // ratio), boxes[:, 1] // ratio], axis=1))
     return np.concatenate(found)
 

@@ -22,7 +22,15 @@ from bedform._errors import (
     engine_call,
 )
 from bedform._location import location
-from bedform._mesh import STEPS_ATTRIBUTE, RefinedMesh, mesh_at, mesh_of, open_mesh
+from bedform._mesh import (
+    STEPS_ATTRIBUTE,
+    RefinedMesh,
+    is_plotfile,
+    mesh_at,
+    mesh_of,
+    open_mesh,
+)
+from bedform._mesh_boxes import cell_count, ordered_parts, stored_parts
 from bedform._paths import paths_of
 from bedform._remote import is_url
 
@@ -74,7 +82,7 @@ def meshes_of(
         Two plotfiles have the same name.
     """
     places = [shown] if paths is None else list(paths)
-    if any(map(_is_plotfile, places)):
+    if any(map(is_plotfile, places)):
         names = [Path(place).name for place in places]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
@@ -88,10 +96,6 @@ def meshes_of(
 def are_meshes(source: str) -> bool:
     """Whether a source is refined meshes."""
     return meshes_of(location(source, "source"), paths_of(source, "source")) is not None
-
-
-def _is_plotfile(place: str) -> bool:
-    return not is_url(place) and engine_call(_internal.place_kind, place)(place)[0] == "plotfile"
 
 
 def refuse_for_meshes(options: Mapping[str, Any]) -> None:
@@ -241,9 +245,7 @@ def _is_locked(descriptor: int, how: int) -> bool:
 
 def byte_count_of(mesh: RefinedMesh) -> int:
     """Returns the bytes of all elements of a mesh."""
-    boxes = (mesh.boxes(level) for level in range(mesh.levels))
-    cells = sum(int(np.prod(one[:, 1] - one[:, 0], axis=1).sum()) for one in boxes)
-    return cells * mesh.dtype.itemsize * len(mesh)
+    return cell_count(mesh) * mesh.dtype.itemsize * len(mesh)
 
 
 def _store_of_meshes(target: str) -> Store | None:
@@ -309,22 +311,14 @@ def check_equal(mesh: RefinedMesh, stored: RefinedMesh) -> None:
     """
     from bedform._convert import VerificationError
 
+    cells = _COMPARED_BYTES // mesh.dtype.itemsize
     for name in mesh:
         for level in range(mesh.levels):
-            for start, stop in _slabs(mesh, level):
-                region = tuple(map(slice, start, stop))
-                one, other = (it[name].read(region, level=level) for it in (mesh, stored))
-                if one.tobytes() != other.tobytes():
-                    raise VerificationError(
-                        f"{stored.path}: {name} differs from {mesh.path} on level {level}, in the "
-                        f"cells {start} to {stop}"
-                    )
-
-
-def _slabs(mesh: RefinedMesh, level: int) -> Iterator[tuple[list[int], list[int]]]:
-    """Yields parts of the boxes of a level, cut along x, that fit into memory."""
-    for start, stop in mesh.boxes(level).tolist():
-        row = mesh.dtype.itemsize * int(np.prod(np.subtract(stop[1:], start[1:])))
-        rows = max(_COMPARED_BYTES // max(row, 1), 1)
-        for at in range(start[0], stop[0], rows):
-            yield [at, *start[1:]], [min(at + rows, stop[0]), *stop[1:]]
+            for bounds in ordered_parts(mesh.boxes(level), cells):
+                ours, theirs = (stored_parts(one[name], level, bounds) for one in (mesh, stored))
+                for (start, stop), one, other in zip(bounds.tolist(), ours, theirs, strict=True):
+                    if one.tobytes() != other.tobytes():
+                        raise VerificationError(
+                            f"{stored.path}: {name} differs from {mesh.path} on level {level}, in "
+                            f"the cells {start} to {stop}"
+                        )

@@ -18,6 +18,7 @@ from bedform._location import location
 from bedform._mesh_boxes import (
     BATCH_BYTES,
     box_batches,
+    cell_count,
     cell_counts,
     chosen_components,
     parts_of_box,
@@ -96,9 +97,7 @@ class _Writer:
         self._dtype = mesh.dtype.newbyteorder("<")
         self._real = _REALS[mesh.dtype.itemsize]
         self._coordinates = _COORDINATES.index(mesh.coordinates)
-        boxes = (mesh.boxes(level) for level in range(mesh.levels))
-        cells = sum(int(cell_counts(bounds).sum()) for bounds in boxes)
-        self._total = cells * len(components) * mesh.dtype.itemsize
+        self._total = cell_count(mesh) * len(components) * mesh.dtype.itemsize
         self._done = 0
 
     def write(self, place: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .._mesh import mesh_at
+from .._mesh import RefinedMesh, mesh_in, plotfile_at
 from .._text import parse_selection
 from ._output import (
     CompatOption,
@@ -51,14 +51,25 @@ def explain(
 
     Example: [bold]bedform explain era5.zarr t2m ":,300,700"[/bold]
     """
-    mesh = mesh_at(path)
-    if mesh is not None and (mesh._store is None or array in mesh or level is not None):
-        number = mesh.levels - 1 if level is None else level
-        shape = tuple(mesh.domain(number)[1].tolist())
-        plan = mesh[array].explain(parse_selection(selection, shape), level=number)
-        emit(plan.to_dict(), paragraph(str(plan)), as_json)
+    plotfile = plotfile_at(path)
+    if plotfile is not None:
+        _emit_plan(plotfile, array, selection, level, as_json=as_json)
         return
     with open_source(path, concat_dim, compat) as store:
+        mesh = mesh_in(store)
+        if isinstance(mesh, RefinedMesh) and (array in mesh or level is not None):
+            _emit_plan(mesh, array, selection, level, as_json=as_json)
+            return
         found = open_array(store, array, path)
         explanation = found.explain(parse_selection(selection, found.shape))
     emit(explanation.to_dict(), paragraph(str(explanation)), as_json)
+
+
+def _emit_plan(
+    mesh: RefinedMesh, component: str, selection: str, level: int | None, *, as_json: bool
+) -> None:
+    """Prints the plan of a read of a refined mesh, by default on its finest level."""
+    number = mesh.levels - 1 if level is None else level
+    shape = tuple(mesh.domain(number)[1].tolist())
+    plan = mesh[component].explain(parse_selection(selection, shape), level=number)
+    emit(plan.to_dict(), paragraph(str(plan)), as_json)

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .._errors import BedformError
-from .._mesh import MeshComponent, RefinedMesh, mesh_at
+from .._mesh import MeshComponent, RefinedMesh, mesh_in, plotfile_at
 from .._text import format_bytes, format_shape
 from .._traces import watch_state
 from ._output import (
@@ -53,13 +53,15 @@ def info(
 
     Example: [bold]bedform info era5.nc[/bold], then [bold]bedform info era5.nc t2m[/bold]
     """
-    mesh = mesh_at(path)
-    if mesh is not None and (array is None or array in mesh or mesh._store is None):
-        component = None if array is None else mesh[array]
-        emit(mesh.info(), _render_mesh(mesh, component), as_json)
+    plotfile = plotfile_at(path)
+    if plotfile is not None:
+        _emit_mesh(plotfile, array, as_json=as_json)
         return
     with open_source(path, concat_dim, compat) as store:
-        if array is None:
+        mesh = mesh_in(store)
+        if isinstance(mesh, RefinedMesh) and (array is None or array in mesh):
+            _emit_mesh(mesh, array, as_json=as_json)
+        elif array is None:
             facts = {**store.info(), **_watched(path)}
             arrays = dict(sorted(facts["arrays"].items()))
             emit({**facts, "arrays": arrays}, _render_store(path, facts, arrays), as_json)
@@ -107,6 +109,11 @@ def _render_store(path: str, facts: dict[str, Any], arrays: dict[str, dict[str, 
     if facts.get("attributes"):
         parts += [Text(""), _render_facts("attributes", facts["attributes"])]
     return Group(*parts)
+
+
+def _emit_mesh(mesh: RefinedMesh, array: str | None, *, as_json: bool) -> None:
+    component = None if array is None else mesh[array]
+    emit(mesh.info(), _render_mesh(mesh, component), as_json)
 
 
 _MESH_FORMATS = {"amrex-plotfile": "AMReX plotfile", "chombo-hdf5": "Chombo HDF5"}
