@@ -206,14 +206,9 @@ impl MeshRecord {
             if level.spacing.iter().any(|step| !step.is_finite() || *step <= 0.0) {
                 return refuse("a cell without a size");
             }
-            let mut axes = level.shape.iter().zip(&level.ratio);
-            let refined = |at: usize, (length, ratio): (&u64, &u32)| {
-                *ratio > 0
-                    && next.is_some_and(|next| {
-                        next.shape.get(at).copied() == length.checked_mul(u64::from(*ratio))
-                    })
-            };
-            if !axes.by_ref().enumerate().all(|(at, axis)| refined(at, axis)) {
+            let axes = level.shape.iter().zip(&level.ratio);
+            let refined = axes.map(|(length, ratio)| length.checked_mul(u64::from(*ratio)));
+            if next.is_some_and(|next| !refined.eq(next.shape.iter().copied().map(Some))) {
                 return refuse("the domain of the next level is not the refined one");
             }
         }

@@ -66,16 +66,11 @@ impl MeshLevel {
         let index = BoxIndex::new(sub_boxes.as_ref().unwrap_or(&boxes))?;
         Ok(Self { shape, ratio, spacing, step, boxes, sub_boxes, index, box_index })
     }
-}
 
-impl MeshLevel {
     /// Returns true if the grids have all cells of a region of the level before, of which a cell has
     /// `ratio` cells of this one along each axis.
     pub(super) fn has_all(&self, start: &[i64], stop: &[i64], ratio: &[i64]) -> Result<bool> {
-        let fine = |side: &[i64]| -> Vec<i64> {
-            side.iter().zip(ratio).map(|(at, ratio)| at * ratio).collect()
-        };
-        let (start, stop) = (fine(start), fine(stop));
+        let (start, stop) = (refined(start, ratio), refined(stop, ratio));
         let cells = |sides: &mut dyn Iterator<Item = u64>| {
             sides.fold(1_u128, |all, length| all.saturating_mul(length.into()))
         };
@@ -90,9 +85,7 @@ impl MeshLevel {
         }
         Ok(left == 0)
     }
-}
 
-impl MeshLevel {
     /// Marks the cells of a piece of a coarser level of which one box of this level has all: one
     /// byte a cell, in C order. A cell of that level has `ratio` cells of this one along each axis.
     pub(super) fn mark_covered(
@@ -102,11 +95,8 @@ impl MeshLevel {
         marks: &mut [u8],
     ) -> Result<()> {
         let (start, stop) = (&piece.start, piece.stop());
-        let fine = |side: &[i64]| -> Vec<i64> {
-            side.iter().zip(ratio).map(|(at, ratio)| at * ratio).collect()
-        };
         let index = self.box_index.as_ref().unwrap_or(&self.index);
-        for number in index.touching(&fine(start), &fine(&stop))? {
+        for number in index.touching(&refined(start, ratio), &refined(&stop, ratio))? {
             let Some(one) = self.boxes.get(number as usize) else { continue };
             // Neither side is negative.
             let low = (0..ratio.len())
@@ -122,6 +112,11 @@ impl MeshLevel {
         }
         Ok(())
     }
+}
+
+/// Returns a side of a region in cells of a finer level.
+fn refined(side: &[i64], ratio: &[i64]) -> Vec<i64> {
+    side.iter().zip(ratio).map(|(at, ratio)| at * ratio).collect()
 }
 
 /// Marks a box of an array in C order.

@@ -38,7 +38,6 @@ use std::sync::Arc;
 use bedform_format::mesh::MeshRecord;
 use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::CellBox;
-
 use serde::Serialize;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -62,8 +61,8 @@ pub use storing::{MeshOrder, MeshStorage};
 use uniform::UniformTarget;
 pub use writing::{MeshWriter, NewMesh};
 
-/// A refined mesh: a plotfile of AMReX, an HDF5 file of Chombo, or a group of a store. Cheap to clone; safe to share between
-/// threads.
+/// A refined mesh: a plotfile of AMReX, an HDF5 file of Chombo, or a group of a store. Cheap to
+/// clone; safe to share between threads.
 #[derive(Debug, Clone)]
 pub struct Mesh {
     facts: Arc<MeshFacts>,
@@ -83,6 +82,34 @@ struct MeshFacts {
     levels: Vec<MeshLevel>,
     /// Threads that lay levels over each other.
     threads: usize,
+}
+
+impl MeshFacts {
+    /// Makes the facts of a mesh from its record in `store`.
+    fn of_record(
+        store: &Store,
+        name: String,
+        record: MeshRecord,
+        levels: Vec<MeshLevel>,
+        data_type: DataType,
+    ) -> Self {
+        Self {
+            name,
+            components: record.components.into_iter().map(|one| one.name).collect(),
+            time: record.time,
+            lower: record.lower,
+            upper: record.upper,
+            coordinates: record.coordinates,
+            data_type,
+            levels,
+            threads: store.tuning().threads,
+        }
+    }
+
+    /// The bytes of an element.
+    fn item(&self) -> usize {
+        self.data_type.item_size().unwrap_or(8)
+    }
 }
 
 /// The elements of a mesh.
@@ -320,7 +347,7 @@ impl Mesh {
     ) -> Result<LevelPieces> {
         let number = self.component(component)?;
         let grids = self.level(level)?.grids();
-        let item = self.data_type().item_size().unwrap_or(8);
+        let item = self.facts.item();
         let mut pieces = PieceList::new(item, bytes_max);
         for (grid, CellRegion { start, stop }) in parts {
             let outside = || {
@@ -352,7 +379,7 @@ impl Mesh {
         region: &CellRegion,
         bytes_max: u64,
     ) -> Result<LevelPieces> {
-        let item = self.data_type().item_size().unwrap_or(8);
+        let item = self.facts.item();
         let pieces = pieces_of(self.level(level)?, region, item, bytes_max)?;
         self.read_list(component, level, pieces)
     }
@@ -367,7 +394,7 @@ impl Mesh {
 
     /// Marks the cells of pieces of level `at` that a finer level up to `level` has.
     fn covered(&self, at: usize, level: usize, pieces: &LevelPieces) -> Result<Vec<u8>> {
-        let item = self.data_type().item_size().unwrap_or(8);
+        let item = self.facts.item();
         let mut marks = vec![0; pieces.data.len() / item];
         for piece in &pieces.pieces {
             let first = piece.place / item;
@@ -417,7 +444,7 @@ impl Mesh {
     ) -> Result<MeshExplanation> {
         let number = self.component(component)?;
         self.check(region, level)?;
-        let item = self.data_type().item_size().unwrap_or(8) as u64;
+        let item = self.facts.item() as u64;
         let cells = region.start.iter().zip(&region.stop).map(|(from, to)| to.abs_diff(*from));
         let mut levels = Vec::with_capacity(level + 1);
         for at in 0..=level {
@@ -443,7 +470,7 @@ impl Mesh {
         level: usize,
         at: usize,
     ) -> Result<(PieceList, usize)> {
-        let item = self.data_type().item_size().unwrap_or(8);
+        let item = self.facts.item();
         let all = pieces_of(self.level(at)?, &self.coarse(region, level, at), item, u64::MAX)?;
         if at == level {
             return Ok((all, 0));

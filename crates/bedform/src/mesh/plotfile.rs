@@ -233,7 +233,7 @@ impl MeshSource for Plotfile {
         parts: LevelParts<'_>,
         act: PlanAct<'_>,
     ) -> Result<()> {
-        let item = facts.data_type.item_size().unwrap_or(8);
+        let item = facts.item();
         let stored = &self.stored[level];
         let (mut boxes, mut extents, mut order) = (Vec::new(), HashMap::new(), Endian::NATIVE);
         let numbers: Vec<usize> = parts.pieces.iter().map(|piece| piece.number).collect();

@@ -45,7 +45,7 @@ impl RowMesh {
     pub(super) fn open(
         store: &Store,
         name: String,
-        record: MeshRecord,
+        mut record: MeshRecord,
         levels: Vec<RowLevel>,
     ) -> Result<(MeshFacts, Self)> {
         if record.levels.len() != levels.len() {
@@ -53,7 +53,7 @@ impl RowMesh {
         }
         let components = record.components.len() as u64;
         let (mut made, mut stored, mut data_type) = (Vec::new(), Vec::new(), None);
-        for (facts, level) in record.levels.into_iter().zip(levels) {
+        for (facts, level) in std::mem::take(&mut record.levels).into_iter().zip(levels) {
             let path = level.path.clone();
             let open = || {
                 let row = StoredRow::new(store, &level, components, record.lower.len())?;
@@ -71,17 +71,8 @@ impl RowMesh {
             made.push(level);
             stored.push(row);
         }
-        let facts = MeshFacts {
-            name,
-            components: record.components.into_iter().map(|one| one.name).collect(),
-            time: record.time,
-            lower: record.lower,
-            upper: record.upper,
-            coordinates: record.coordinates,
-            data_type: data_type.unwrap_or(DataType::Float64),
-            levels: made,
-            threads: store.tuning().threads,
-        };
+        let data_type = data_type.unwrap_or(DataType::Float64);
+        let facts = MeshFacts::of_record(store, name, record, made, data_type);
         Ok((facts, Self { levels: stored }))
     }
 }
@@ -131,7 +122,7 @@ impl MeshSource for RowMesh {
         act: PlanAct<'_>,
     ) -> Result<()> {
         let StoredRow { array, cells, offsets } = &self.levels[level];
-        let item = facts.data_type.item_size().unwrap_or(8);
+        let item = facts.item();
         let mut copies = Vec::with_capacity(parts.pieces.len());
         for piece in parts.pieces {
             let Some(own) = cells.get(piece.number) else { continue };

@@ -133,17 +133,7 @@ impl StoredMesh {
             Some(_) => stored.array(0, 0)?.data_type()?,
             None => DataType::Float64,
         };
-        let facts = MeshFacts {
-            name,
-            components: record.components.into_iter().map(|one| one.name).collect(),
-            time: record.time,
-            lower: record.lower,
-            upper: record.upper,
-            coordinates: record.coordinates,
-            data_type,
-            levels,
-            threads: store.tuning().threads,
-        };
+        let facts = MeshFacts::of_record(store, name, record, levels, data_type);
         Ok((facts, stored))
     }
 
@@ -174,7 +164,7 @@ impl MeshSource for StoredMesh {
             let text = format!("{}: arrays of several types in one mesh", array.name());
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
-        let item = facts.data_type.item_size().unwrap_or(8);
+        let item = facts.item();
         let length = array.shape()?.first().copied().unwrap_or(0);
         if length == 0 {
             let text = format!("{}: the component was never written on this level", array.name());

@@ -126,7 +126,7 @@ impl Mesh {
         let components = component_records(self.components());
         let cells: u64 =
             self.levels().iter().flat_map(|level| level.boxes.iter()).map(CellBox::cells).sum();
-        let item = self.data_type().item_size().unwrap_or(8) as u64;
+        let item = self.facts.item() as u64;
         let total = cells.saturating_mul(item).saturating_mul(components.len() as u64);
         let mut done = 0;
         let mut tell = |bytes: u64| {

@@ -12,10 +12,11 @@ use bedform_geometry::{BoxList, BoxOrder, CellBox, Region, Selection, overlappin
 use serde_json::{Map, Value};
 
 use super::level::{MeshLevel, is_inside};
+use super::pieces::{FastestAxis, PieceList, copy_of};
 use super::stored::{level_path, record_at, shown};
 use super::storing::{
-    LevelLayout, MeshOrder, aligned, box_rows, component_records, element_array, sub_box_of,
-    sub_box_rows,
+    LevelLayout, MeshOrder, aligned, box_array, box_rows, check_free, component_records,
+    element_array, elements_of, sub_box_of, sub_box_rows,
 };
 use crate::array::Elements;
 use crate::error::{Error, ErrorKind, Result};
@@ -54,7 +55,7 @@ impl NewMesh {
             let text = format!("meshes hold float32 or float64, not {:?}", self.data_type);
             return Err(Error::invalid(text));
         }
-        super::storing::check_free(store, path)?;
+        check_free(store, path)?;
         let mut drafts = Vec::new();
         let made = self.draft_arrays(store, path, &record, &mut drafts).and_then(|mut groups| {
             groups[0].1.insert(MESH_ATTRIBUTE.to_owned(), record.encode());
@@ -80,7 +81,7 @@ impl NewMesh {
             let group = level_path(path, number)?;
             for (name, width) in [(BOXES_ARRAY, 2 * rank), (SUB_BOXES_ARRAY, 2 * rank + 2)] {
                 let at = group.join(name)?;
-                store.draft_array(&at, &super::storing::box_array(0, (name, width), store)?)?;
+                store.draft_array(&at, &box_array(0, (name, width), store)?)?;
                 drafts.push(at);
             }
             for component in &record.components {
@@ -303,7 +304,7 @@ impl MeshWriter {
             let (path, shape) = (group.join(name)?, [(rows.len() / width) as u64, width as u64]);
             session.resize(&path, &shape)?;
             if session.rank() == 0 && !rows.is_empty() {
-                let bytes = super::storing::elements_of(&rows);
+                let bytes = elements_of(&rows);
                 session.write(&path, &Selection::all(&shape), Elements::Bytes(&bytes))?;
             }
         }
@@ -329,51 +330,36 @@ impl WrittenLevel {
         let to = cut.sources.partition_point(|source| *source < end);
         let mut parts: Vec<usize> = (from..to).collect();
         parts.sort_unstable_by_key(|at| packed.offsets[*at]);
-        let (mut regions, mut data) = (Vec::<(u64, u64)>::new(), Vec::with_capacity(bytes));
+        let mut regions = Vec::<(u64, u64)>::new();
+        let (mut list, mut copies) = (PieceList::new(item, u64::MAX), Vec::new());
         for at in parts {
             let number = (cut.sources[at] - self.first) as usize;
             let (Some(own), Some(part)) = (self.own.get(number), cut.boxes.get(at)) else {
                 continue;
             };
-            copy_part(&elements[starts[number]..], own, part, item, &mut data);
+            list.push(number, part.start.to_vec(), part.stop)?;
+            if let Some(piece) = list.pieces.last() {
+                let origin = starts[number].cast_signed() as i64;
+                copies.push(copy_of(piece, own, (FastestAxis::Last, origin), item));
+            }
             let (offset, cells) = (packed.offsets[at], part.cells());
             match regions.last_mut() {
                 Some((start, length)) if *start + *length == offset => *length += cells,
                 _ => regions.push((offset, cells)),
             }
         }
+        let mut data = vec![0; bytes];
+        for mut copy in copies {
+            copy.tidy();
+            copy.for_each_run(item, &mut |run| {
+                let (from, to, length) = run.parts();
+                data[to..to + length].copy_from_slice(&elements[from..from + length]);
+                Ok(())
+            })?;
+        }
         let regions =
             regions.into_iter().map(|(start, length)| Region::new(vec![start], vec![length]));
         Ok((regions.collect::<std::result::Result<_, _>>()?, data))
-    }
-}
-
-/// Appends the elements of a part of a box, both in C order.
-fn copy_part(
-    elements: &[u8],
-    whole: CellBox<'_>,
-    part: CellBox<'_>,
-    item: usize,
-    target: &mut Vec<u8>,
-) {
-    let size = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
-    let inner: Vec<usize> = whole.shape().map(size).collect();
-    let (starts, shape): (Vec<usize>, Vec<usize>) = part
-        .start
-        .iter()
-        .zip(whole.start)
-        .map(|(at, first)| size(at.abs_diff(*first)))
-        .zip(part.shape().map(size))
-        .unzip();
-    let Some((row, outer)) = shape.split_last() else { return };
-    for number in 0..outer.iter().product::<usize>() {
-        let (mut left, mut place, mut step) = (number, starts[outer.len()], inner[outer.len()]);
-        for axis in (0..outer.len()).rev() {
-            place += (starts[axis] + left % outer[axis]) * step;
-            left /= outer[axis];
-            step *= inner[axis];
-        }
-        target.extend_from_slice(&elements[place * item..(place + row) * item]);
     }
 }
 
