@@ -19,6 +19,7 @@ use bedform_format::log::{
     Sealed, Section, SegmentHeader, SettledShards, TableBlock, TableIndex, varint,
 };
 use bedform_format::mesh::MeshRecord;
+use bedform_format::mesh_replica::MeshCatalogue;
 use bedform_format::metadata::{
     ChunkKeys, Identity, NodeSummary, check_seal, parse_array, parse_array_v2,
     parse_consolidated_v2, parse_document, parse_group, seal, write_array,
@@ -161,12 +162,19 @@ fn chosen_decoding(index: usize, choice: u8) -> ValueDecoding {
 fn catalogue(data: &[u8]) {
     let limits = Limits::default();
     let _ = Catalogue::decode(data, &limits);
+    let _ = MeshCatalogue::decode(data, &limits);
     let members = data.strip_prefix(b"{").unwrap_or(data);
     let mut sealed = [br#"{"seal":"0000000000:00000000","#.as_slice(), members].concat();
     let length = format!("{:010}", sealed.len());
     sealed[9..19].copy_from_slice(length.as_bytes());
     let checksum = format!("{:08x}", crc32c(&sealed));
     sealed[20..28].copy_from_slice(checksum.as_bytes());
+    if let Some(found) = MeshCatalogue::decode(&sealed, &limits) {
+        let again = found.encode().expect("what was read can be written");
+        assert_eq!(MeshCatalogue::decode(&again, &limits).as_ref(), Some(&found));
+        let mut ids = found.replicas.iter().map(|one| &one.id);
+        assert!(ids.all(|id| !id.contains(['/', '.'])), "a name leads nowhere");
+    }
     let Some(found) = Catalogue::decode(&sealed, &limits) else { return };
     let again = found.encode().expect("what was read can be written");
     assert_eq!(Catalogue::decode(&again, &limits).as_ref(), Some(&found));

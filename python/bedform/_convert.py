@@ -119,6 +119,7 @@ def convert(
     index: bool | Bins = False,
     order: Order | None = None,
     sub_box: Sequence[int] | None = None,
+    components: str | Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Conversion | MeshConversion:
     """Convert a store or a foreign file into a store with a layout for the expected reads.
@@ -173,6 +174,8 @@ def convert(
     sub_box
         For refined meshes, the most cells along each axis of the parts into which boxes are cut;
         16 of three axes by default, 64 of two.
+    components
+        For refined meshes, the names of the components to store, in this order; all by default.
     progress
         Called with the bytes done and the total bytes.
 
@@ -224,12 +227,13 @@ def convert(
             where,
             order=order or "auto",
             sub_box=sub_box,
+            components=components,
             codecs=described_codecs(codecs, codecs_beyond_zarr),
             verify=verify,
             dry_run=dry_run,
             progress=progress,
         )
-    refuse_for_arrays({"order": order, "sub_box": sub_box})
+    refuse_for_arrays({"order": order, "sub_box": sub_box, "components": components})
     # A list has no name of its own that could be opened.
     check_new_store(where, "convert", None if isinstance(source, (list, tuple)) else name)
     given_reads = check_mapping(reads or {}, "reads", '{"time": 1}')

@@ -58,8 +58,9 @@ def sidecar_warnings() -> list[str]: ...
 def learn(source: str | list[str], progress: Callable[[int, int], object] | None = None) -> str: ...
 
 # Reads to optimize for: spanned axes with weights, exact selections, a source with learnt reads.
+_ExpectedRead: TypeAlias = tuple[list[str], float, list[tuple[str, int, int]], str | None]
 _Reads: TypeAlias = tuple[
-    list[tuple[list[str], float, list[tuple[str, int, int]], str | None]],
+    list[_ExpectedRead],
     list[tuple[str, float, tuple[Any, ...]]],
     str | list[str] | None,
 ]
@@ -75,6 +76,15 @@ def optimize(
     dry_run: bool,
     progress: Callable[[int, int], object] | None = None,
     exchange: Callable[[str, list[str]], tuple[list[int], list[str], int]] | None = None,
+) -> str: ...
+def optimize_mesh(
+    mesh: EngineMesh,
+    path: str,
+    budget: str | None,
+    reads: list[_ExpectedRead],
+    sidecars: str | None,
+    dry_run: bool,
+    progress: Callable[[int, int], object] | None = None,
 ) -> str: ...
 def optimize_layouts(
     source: str | list[str],
@@ -335,6 +345,7 @@ class EngineMesh:
         path: str,
         order: str,
         sub_box: list[int] | None,
+        components: list[int] | None,
         codecs: str,
         progress: Callable[[int, int], object] | None,
     ) -> None: ...
@@ -342,6 +353,9 @@ class EngineMesh:
     def boxes(self, level: int) -> bytes: ...
     def grids(self, level: int) -> bytes: ...
     def explain(self, component: str, region: tuple[list[int], list[int]], level: int) -> str: ...
+    def workload(
+        self, component: str, region: tuple[list[int], list[int]], level: int, clients: int
+    ) -> str: ...
     def read_parts(
         self,
         component: str,

@@ -19,7 +19,7 @@ from bedform._errors import (
     OutOfBoundsError,
     engine_call,
 )
-from bedform._integers import byte_count, integer
+from bedform._integers import byte_count, client_count, integer
 from bedform._remote import is_url
 from bedform._text import format_bytes, format_seconds
 
@@ -96,6 +96,9 @@ class MeshReadPlan:
             f"predicted cold    {format_seconds(facts['predicted_cold_seconds'])}",
             f"predicted cached  {format_seconds(facts['predicted_cached_seconds'])}",
         ]
+        if "replica" in facts:
+            without = format_seconds(facts["predicted_cold_seconds_without"])
+            lines.append(f"replica           {facts['replica']}; without it {without} cold")
         for level in facts["levels"]:
             reads = level["reads"]
             lines.append(
@@ -583,6 +586,26 @@ class MeshComponent:
         facts = json.loads(explain(self.name, (start, stop), level))
         return MeshReadPlan(f"{self.mesh.path}/{self.name}", facts)
 
+    def workload(self, region: Any = ..., *, level: int, clients: int = 1) -> dict[str, Any]:
+        """Return the requests of :meth:`read` shared by ``clients``, for :func:`bedform.simulate`.
+
+        The requests are those of the plans that :meth:`explain` prices, level after level; each
+        object of a level is a file.
+
+        Examples
+        --------
+        >>> import bedform as bf
+        >>> from bedform._mesh_example import plotfile
+        >>> requests = bf.open(plotfile())["density"].workload(level=1, clients=2)
+        >>> bf.simulate("spider", requests).to_dict()["seconds"] > 0
+        True
+        """
+        start, stop, _ = self._region(region, level)
+        requests = engine_call(self.mesh._inner.workload, self.mesh.path)
+        text = requests(self.name, (start, stop), level, client_count(clients))
+        found: dict[str, Any] = json.loads(text)
+        return found
+
     def slice(
         self, *, axis: SupportsIndex | str, at: float, level: int, fill: float = np.nan
     ) -> np.ndarray[Any, Any]:
@@ -797,12 +820,12 @@ def plotfile_at(path: str) -> RefinedMesh | None:
 
 def is_plotfile(path: str) -> bool:
     """Whether a plotfile lies at a local path."""
-    return _kind_at(path) == "plotfile"
+    return kind_at(path) == "plotfile"
 
 
 def mesh_at(path: str) -> RefinedMesh | None:
     """Opens the mesh at a local path; returns None for anything else."""
-    if _kind_at(path) not in ("plotfile", "zarr-v3", "hdf5"):
+    if kind_at(path) not in ("plotfile", "zarr-v3", "hdf5"):
         return None
     import bedform
 
@@ -810,7 +833,7 @@ def mesh_at(path: str) -> RefinedMesh | None:
     return opened if isinstance(opened, RefinedMesh) else None
 
 
-def _kind_at(path: str) -> str:
+def kind_at(path: str) -> str:
     """Returns the kind of a local path, and nothing for others."""
     if is_url(path) or not os.path.exists(path):  # noqa: PTH110 - a text, perhaps not a path
         return ""

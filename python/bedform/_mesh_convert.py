@@ -30,12 +30,12 @@ from bedform._mesh import (
     mesh_of,
     open_mesh,
 )
-from bedform._mesh_boxes import cell_count, ordered_parts, stored_parts
+from bedform._mesh_boxes import cell_count, chosen_components, ordered_parts, stored_parts
 from bedform._paths import paths_of
 from bedform._remote import is_url
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from bedform._store import Store
 
@@ -117,6 +117,7 @@ def convert_meshes(
     *,
     order: Order,
     sub_box: Sequence[int] | None,
+    components: str | Sequence[str] | None,
     codecs: Mapping[str, Any],
     verify: bool,
     dry_run: bool,
@@ -144,12 +145,12 @@ def convert_meshes(
         new = {name: mesh for name, mesh in opened.items() if name not in there}
         if store is not None:
             for name, mesh in kept.items():
-                _check_same(mesh, _stored(store, name), target)
-        total = sum(byte_count_of(mesh) for mesh in new.values())
+                _check_same(mesh, _stored(store, name), components, target)
+        total = sum(byte_count_of(mesh, components) for mesh in new.values())
         if dry_run:
             planned = (shown, target, tuple(new), tuple(kept), total)
             return MeshConversion(*planned, skipped=skipped)
-        how = (order, None if sub_box is None else list(sub_box), _json.dump(codecs))
+        cut = None if sub_box is None else list(sub_box)
         done, stored = 0, []
         for name, mesh in new.items():
 
@@ -157,24 +158,25 @@ def convert_meshes(
                 if progress is not None:
                     progress(before + bytes_done, total)
 
+            how = (order, cut, _numbers(mesh, components), _json.dump(codecs), tell)
             try:
                 if store is None:
-                    store = _with_first_step(target, name, mesh, (*how, tell))
+                    store = _with_first_step(target, name, mesh, how)
                 else:
-                    engine_call(mesh._inner.store_in, mesh.path)(store._inner, name, *how, tell)
+                    engine_call(mesh._inner.store_in, mesh.path)(store._inner, name, *how)
             except _UNREADABLE as error:
                 if len(meshes) == 1:
                     raise
                 skipped[name] = str(error)
                 continue
             stored.append(name)
-            done += byte_count_of(mesh)
+            done += byte_count_of(mesh, components)
         if store is not None:
             if verify:
                 for name in (*stored, *kept):
                     check_equal(opened[name], _stored(store, name))
             store.close()
-    total = sum(byte_count_of(new[name]) for name in stored)
+    total = sum(byte_count_of(new[name], components) for name in stored)
     return MeshConversion(shown, target, tuple(stored), tuple(kept), total, True, verify, skipped)
 
 
@@ -243,9 +245,16 @@ def _is_locked(descriptor: int, how: int) -> bool:
     return True
 
 
-def byte_count_of(mesh: RefinedMesh) -> int:
-    """Returns the bytes of all elements of a mesh."""
-    return cell_count(mesh) * mesh.dtype.itemsize * len(mesh)
+def byte_count_of(mesh: RefinedMesh, components: str | Iterable[str] | None = None) -> int:
+    """Returns the bytes of all elements of a mesh, or of some components."""
+    count = len(chosen_components(mesh, components))
+    return cell_count(mesh) * mesh.dtype.itemsize * count
+
+
+def _numbers(mesh: RefinedMesh, components: str | Iterable[str] | None) -> list[int]:
+    """Returns the numbers of components, as `chosen_components` chooses them."""
+    names = list(mesh)
+    return [names.index(name) for name in chosen_components(mesh, components)]
 
 
 def _store_of_meshes(target: str) -> Store | None:
@@ -290,9 +299,12 @@ def _stored(store: Store, name: str) -> RefinedMesh:
     return found
 
 
-def _check_same(mesh: RefinedMesh, stored: RefinedMesh, target: str) -> None:
-    """Fails unless a stored step has the boxes and the facts of a mesh."""
-    if stored._facts == mesh._facts:
+def _check_same(
+    mesh: RefinedMesh, stored: RefinedMesh, components: str | Sequence[str] | None, target: str
+) -> None:
+    """Fails unless a stored step has the boxes, facts and components of a mesh."""
+    names = list(chosen_components(mesh, components))
+    if stored._facts == {**mesh._facts, "components": names}:
         levels = range(mesh.levels)
         if all(np.array_equal(mesh.boxes(level), stored.boxes(level)) for level in levels):
             return
@@ -302,7 +314,7 @@ def _check_same(mesh: RefinedMesh, stored: RefinedMesh, target: str) -> None:
 
 
 def check_equal(mesh: RefinedMesh, stored: RefinedMesh) -> None:
-    """Compares all elements of two meshes with the same boxes.
+    """Compares all elements of a stored mesh with those of a mesh with the same boxes.
 
     Raises
     ------
@@ -312,7 +324,7 @@ def check_equal(mesh: RefinedMesh, stored: RefinedMesh) -> None:
     from bedform._convert import VerificationError
 
     cells = _COMPARED_BYTES // mesh.dtype.itemsize
-    for name in mesh:
+    for name in stored:
         for level in range(mesh.levels):
             for bounds in ordered_parts(mesh.boxes(level), cells):
                 ours, theirs = (stored_parts(one[name], level, bounds) for one in (mesh, stored))

@@ -19,6 +19,7 @@ from bedform._errors import (
 from bedform._integers import budget_text, byte_count, integer
 from bedform._layout import described_readers
 from bedform._location import location
+from bedform._mesh_jobs import mesh_for_jobs, optimize_mesh
 from bedform._opening import open_place, references_at
 from bedform._paths import join_of, paths_of, shown_paths
 from bedform._plan_lines import (
@@ -204,9 +205,9 @@ def optimize(
     Parameters
     ----------
     path
-        A NetCDF or HDF5 file, a Zarr store, or a list or pattern of files that are opened as one.
-        Replicas of a list apply to every list that begins with the same file, as far as both have
-        the same files at the same positions.
+        A NetCDF or HDF5 file, a Zarr store, a plotfile of AMReX, or a list or pattern of files that
+        are opened as one. Replicas of a list apply to every list that begins with the same file, as
+        far as both have the same files at the same positions.
     concat_dim, compat
         As in :func:`bedform.open`.
     budget
@@ -289,6 +290,25 @@ def optimize(
     expected = _expected(reads, region)
     given_budget = None if budget is None else budget_text(budget)
     place = where if paths is None else paths
+    if paths is None and (mesh := mesh_for_jobs(where)) is not None:
+        refused = {
+            "selections": selections,
+            "like": like,
+            "reorganize": reorganize,
+            "dask": dask,
+            "concat_dim": concat_dim,
+        }
+        planned = optimize_mesh(
+            mesh,
+            where,
+            budget=given_budget,
+            expected=expected,
+            sidecar=None if sidecar is None else str(Path(location(sidecar)).absolute()),
+            refused=refused,
+            dry_run=dry_run,
+            progress=progress,
+        )
+        return Optimization(*planned)
     joined = {"concat_dim": concat_dim, "compat": compat}
     exact = [] if reorganize and not selections else _exact(place, joined, selections)
     if like is None:

@@ -15,11 +15,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 from bedform import _catalogue, _sidecar
 from bedform._errors import BedformError, InvalidArgumentError, NotFoundError
 from bedform._location import location
+from bedform._mesh_jobs import (
+    fitted_replicas,
+    mesh_for_jobs,
+    mesh_replicas_of,
+    source_facts,
+)
 from bedform._opening import open_place
 from bedform._optimize import optimize
 from bedform._paths import join_of, paths_of, shown_paths
 from bedform._remote import is_url, without_query
-from bedform._report_coordinates import add_coordinates
+from bedform._report_coordinates import add_centres, add_coordinates
 from bedform._report_reads import queries_of, read_array
 from bedform._shown import shell_path
 from bedform._text import format_bytes
@@ -27,6 +33,8 @@ from bedform._traces import learn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from bedform._mesh import RefinedMesh
 
 __all__ = ["gather_facts", "report"]
 
@@ -65,8 +73,8 @@ def report(
     Parameters
     ----------
     path
-        A store, a NetCDF or HDF5 file, the URL of one, or a list or pattern of files that are
-        opened as one.
+        A store, a NetCDF or HDF5 file, the URL of one, a plotfile of AMReX, or a list or pattern of
+        files that are opened as one.
     budget
         The budget of the planned replicas: a share of the file, or a size. The default is 20 %, or
         the bytes of the existing replicas if these are more.
@@ -127,14 +135,19 @@ def gather_facts(
     notes: list[str] = []
     # Pages are passed on, and the query of a URL may be a secret.
     facts: dict[str, Any] = {"path": without_query(where), "made": int(time.time())}
-    facts.update(_source_facts(source, join, notes))
+    mesh = mesh_for_jobs(source)
+    facts.update(_source_facts(source, join, notes) if mesh is None else _mesh_facts(mesh, where))
+    facts["is_mesh_in_store"] = mesh is not None and not facts["is_file"]
     steps.done()
     known, facts["queries"] = _learnt(source, notes)
     facts["recording"] = _sidecar.is_watched(source)
     facts["recorded"] = _totals(known)
     facts["reads"] = known
     steps.done()
-    replicas = _catalogue.named_replicas_of(source)
+    if mesh is None:
+        replicas = _catalogue.named_replicas_of(source)
+    else:
+        replicas = fitted_replicas(mesh_replicas_of(where), facts["arrays"])
     facts["replicas"] = [{"label": f"R{at}", **one} for at, one in enumerate(replicas, start=1)]
     # Without possible replicas, no notes are needed on each plan.
     about_plan = notes if facts["is_file"] else []
@@ -142,15 +155,28 @@ def gather_facts(
     facts["plan"] = _planned(source, join, budget, uses, about_plan)
     if is_url(where) and facts["plan"] is not None:
         facts["stored_bytes"] = facts["plan"]["source_bytes"]
-    facts["replicas_are_current"] = _are_current(source, join, replicas, notes)
+    if mesh is None:
+        facts["replicas_are_current"] = _are_current(source, join, replicas, notes)
+    else:
+        # A plan drops those that no read can use.
+        dropped = set() if facts["plan"] is None else set(facts["plan"]["drop"])
+        facts["replicas_are_current"] = not any(one["id"] in dropped for one in replicas)
     steps.done()
     facts["budgets"] = _budgets(source, join, facts["plan"], steps)
     _join_predictions(facts)
-    add_coordinates(source, join, facts["reads"], facts["replicas"])
+    if mesh is None:
+        add_coordinates(source, join, facts["reads"], facts["replicas"])
+    else:
+        add_centres(mesh, facts["reads"], facts["replicas"])
     _note_changes(facts, notes)
     facts["next"] = _next_step(facts, _Commands(path, facts["path"], join))
     facts["notes"] = notes
     return facts
+
+
+def _mesh_facts(mesh: RefinedMesh, where: str) -> dict[str, Any]:
+    stored = Path(where).stat().st_size if Path(where).is_file() else _bytes_under(where)
+    return source_facts(mesh, stored)
 
 
 class _Join(TypedDict):
@@ -488,6 +514,12 @@ class _Commands:
 
 def _next_without_plan(facts: dict[str, Any], commands: _Commands) -> dict[str, str | None]:
     """Returns the next step for a store, which has no replicas: a layout that fits."""
+    if facts["is_mesh_in_store"]:
+        text = (
+            "Replicas are made of plotfiles and HDF5 files. Compare a store in another order, or "
+            "in other sub-boxes: bedform convert makes one, with --order or --sub-box."
+        )
+        return {"text": text, "command": None}
     hottest = next((array for array in facts["reads"] if array["kinds"]), None)
     options = "" if hottest is None else _reads_options(hottest)
     if facts["is_file"] or not options:

@@ -21,7 +21,9 @@ from bedform._opening import open_place
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["add_coordinates", "coordinate_at", "coordinate_span"]
+    from bedform._mesh import RefinedMesh
+
+__all__ = ["add_centres", "add_coordinates", "coordinate_at", "coordinate_span"]
 
 _CHARACTERS_MAX: Final = 40
 #: Arrays and kinds of reads that a page can name.
@@ -77,6 +79,21 @@ def add_coordinates(
                 found = _coordinate(variables, array, axis)
                 if found is not None:
                     array["coordinates"][axis] = _labels(found, sorted(positions))
+
+
+def add_centres(
+    mesh: RefinedMesh,
+    arrays: Sequence[dict[str, Any]],
+    replicas: Sequence[dict[str, Any]],
+) -> None:
+    """Adds ``coordinates`` to the facts of each component of a mesh: the centres of cells."""
+    lower, upper = mesh.bounds
+    for array in arrays:
+        array["coordinates"] = []
+        for axis, positions in enumerate(_named_positions(array, replicas)):
+            step = (upper[axis] - lower[axis]) / array["shape"][axis]
+            centres = [lower[axis] + (at + 0.5) * step for at in sorted(positions)]
+            array["coordinates"].append(dict(_texts(sorted(positions), centres)))
 
 
 def _named_positions(

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from bedform import _internal, _shown
 from bedform._errors import InvalidArgumentError, NotFoundError, UnsupportedError, engine_call
-from bedform._hints import missing_place, only_a_mesh, other_place
+from bedform._hints import missing_place, other_place
 from bedform._integers import budget_text
 from bedform._location import location
+from bedform._mesh_jobs import mesh_for_jobs
 from bedform._opening import references_in
 from bedform._paths import paths_of, shown_paths
 from bedform._python_command import python_command
@@ -52,8 +53,8 @@ def watch(
     Parameters
     ----------
     path
-        A store, a NetCDF or HDF5 file, the URL of one, or a list or pattern of files that are
-        opened as one.
+        A store, a NetCDF or HDF5 file, the URL of one, a plotfile of AMReX, or a list or pattern of
+        files that are opened as one.
     on
         ``False`` turns recording and automatic optimizing off. Existing records stay.
     optimize_after
@@ -106,6 +107,10 @@ def watch(
     if optimize_after is not None and (not on or optimize_after < 0):
         raise InvalidArgumentError(
             f"optimize_after={optimize_after}: a number of reads that are recorded; 0 for never"
+        )
+    if on and optimize_after and mesh_for_jobs(where) is not None:
+        raise UnsupportedError(
+            f"{where}: optimize_after is for arrays: run 'bedform optimize' for a refined mesh"
         )
     if on and optimize_after is not None:
         limit = None if budget is None else budget_text(budget)
@@ -168,7 +173,7 @@ def _check_can_be_watched(where: str) -> None:
     if references_in(where, kind) is not None:
         return
     if kind == "plotfile":
-        raise UnsupportedError(only_a_mesh(where))
+        return
     if kind == "directory" or looks is not None:
         if (known := other_place(where)) is not None:
             raise UnsupportedError(known)

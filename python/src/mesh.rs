@@ -26,7 +26,7 @@ use crate::store::Store;
 /// A refined mesh.
 #[pyclass(frozen)]
 pub(crate) struct EngineMesh {
-    inner: Mesh,
+    pub(crate) inner: Mesh,
 }
 
 /// The first cell of a region, and the cell after the last, along each axis.
@@ -95,7 +95,7 @@ impl EngineMesh {
     }
 
     /// Writes the mesh into the group `path` of a store: sub-boxes of at most `sub_box` cells, in
-    /// the order with that name. `codecs` has the members of a new array that say how its elements
+    /// the order with that name, of the components with these numbers. `codecs` has the members of a new array that say how its elements
     /// are encoded, as JSON. Calls `progress` with the bytes done and in all.
     #[allow(clippy::too_many_arguments)]
     fn store_in(
@@ -105,12 +105,14 @@ impl EngineMesh {
         path: &str,
         order: &str,
         sub_box: Option<Vec<u64>>,
+        components: Option<Vec<usize>>,
         codecs: &str,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<()> {
         let path = path_of(path)?;
         let order = MeshOrder::named(order).map_err(raise)?;
-        let storage = MeshStorage { order, sub_box, codecs: json_of(codecs)? };
+        let codecs = json_of(codecs)?;
+        let storage = MeshStorage { order, sub_box, components, codecs, ..MeshStorage::default() };
         let write = || {
             let tell = telling(progress.as_ref());
             self.inner.store_in(&store.inner, &path, &storage, &tell)
@@ -180,6 +182,20 @@ impl EngineMesh {
         let region = CellRegion { start: region.0, stop: region.1 };
         let explain = || self.inner.explain(component, &region, level);
         to_json(&detached(py, explain).map_err(raise)?).map_err(raise)
+    }
+
+    /// Returns the requests of `read` that `clients` processes share, as JSON.
+    fn workload(
+        &self,
+        py: Python<'_>,
+        component: &str,
+        region: GivenRegion,
+        level: usize,
+        clients: u32,
+    ) -> PyResult<String> {
+        let region = CellRegion { start: region.0, stop: region.1 };
+        let requests = || self.inner.workload(component, &region, level, clients);
+        to_json(&detached(py, requests).map_err(raise)?).map_err(raise)
     }
 
     /// Returns for each level up to `level` the pieces of its boxes that lie in a region of

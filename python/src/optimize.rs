@@ -7,8 +7,8 @@ use bedform::convert::{RegionTask, TargetPlace, TaskExchange};
 use bedform::foreign::JoinOptions;
 use bedform::layout::readers::readers_named;
 use bedform::optimize::{
-    ExpectedRead, ListedRead, OptimizeOptions, ReplicaBudget, SourcePlace, plan, plan_layouts,
-    reorganize, run_at_low_priority,
+    ExpectedRead, ListedRead, MeshOptimizeOptions, OptimizeOptions, ReplicaBudget, SourcePlace,
+    plan, plan_layouts, plan_mesh, reorganize, run_at_low_priority,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -16,6 +16,7 @@ use pyo3::types::PyTuple;
 use crate::convert::exchange_by;
 use crate::error::{ended, raise, to_json};
 use crate::foreign::{GivenJoin, join_options};
+use crate::mesh::EngineMesh;
 use crate::progress::telling;
 use crate::selection::parse;
 use crate::signals::detached;
@@ -55,16 +56,14 @@ fn options_of(
     });
     let mut options = OptimizeOptions::default();
     options.selections = listed.collect::<PyResult<Vec<_>>>()?;
-    let expected = |(spanned, weight, region, array): GivenRead| ExpectedRead {
-        array,
-        spanned,
-        weight,
-        region,
-    };
-    options.reads = reads.into_iter().map(expected).collect();
+    options.reads = reads.into_iter().map(expected_read).collect();
     options.like = like.map(|like| like.place(JoinOptions::default()));
     options.memory_bytes = memory_bytes;
     Ok(options)
+}
+
+fn expected_read((spanned, weight, region, array): GivenRead) -> ExpectedRead {
+    ExpectedRead { array, spanned, weight, region }
 }
 
 /// Calls `act` with an exchange that hands tasks to workers behind a Python function, if there is
@@ -114,6 +113,34 @@ pub(crate) fn optimize(
             bedform::optimize::optimize(&place, &options, &telling(progress.as_ref()), exchange)
         });
         to_json(&done?)
+    });
+    ended(outcome)
+}
+
+/// Chooses the replicas of a refined mesh, opened without replicas and records, and makes them unless
+/// it is a dry run. Returns the plan and the outcome, as [`optimize`] does.
+#[pyfunction]
+#[pyo3(signature = (mesh, path, budget, reads, sidecars, dry_run, progress=None))]
+#[expect(clippy::too_many_arguments, reason = "plain arguments of one call")]
+pub(crate) fn optimize_mesh(
+    py: Python<'_>,
+    mesh: &EngineMesh,
+    path: PathBuf,
+    budget: Option<&str>,
+    reads: Vec<GivenRead>,
+    sidecars: Option<PathBuf>,
+    dry_run: bool,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let reads = reads.into_iter().map(expected_read).collect();
+    let outcome = detached(py, || {
+        let budget = budget.map_or(Ok(ReplicaBudget::Default), ReplicaBudget::parse)?;
+        let options = MeshOptimizeOptions { budget, reads, sidecars };
+        if dry_run {
+            return to_json(&(plan_mesh(&mesh.inner, &path, &options)?, ()));
+        }
+        let tell = telling(progress.as_ref());
+        to_json(&bedform::optimize::optimize_mesh(&mesh.inner, &path, &options, &tell)?)
     });
     ended(outcome)
 }

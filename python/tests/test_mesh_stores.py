@@ -381,3 +381,24 @@ def test_xarray_opens_the_groups_of_a_store(tmp_path: Path) -> None:
     converted(any_mesh(0), tmp_path)
     level = xr.open_zarr(tmp_path / "run.zarr" / "plt00007" / "level_0", consolidated=False)
     assert {"boxes", "sub_boxes"} <= set(level)
+
+
+def test_a_store_has_the_chosen_components_in_their_order(tmp_path: Path) -> None:
+    seed = next(seed for seed in range(99) if len(any_mesh(seed).names) == 3)
+    mesh = any_mesh(seed)
+    chosen = [mesh.names[2], mesh.names[0]]
+    plotfile, store = converted(mesh, tmp_path, components=chosen)
+    assert list(store) == chosen
+    for number in (2, 0):
+        level = store.levels - 1
+        expected = uniform(mesh, number, level, -1)
+        found = store[mesh.names[number]].read(level=level, fill=-1)
+        np.testing.assert_array_equal(found, expected)
+    source, target = plotfile.path, tmp_path / "run.zarr"
+    again = bf.convert(source, target, components=chosen, verify=True)
+    assert (again.kept, again.verified) == (("plt00007",), True)
+    with pytest.raises(bf.ExistsError, match="another mesh as step"):
+        bf.convert(source, target)
+    with pytest.raises(bf.NotFoundError, match="no component"):
+        bf.convert(source, tmp_path / "other.zarr", components="entropy")
+    assert not (tmp_path / "other.zarr").exists()

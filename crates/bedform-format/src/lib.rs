@@ -21,6 +21,7 @@
 //! | [`chunk_map`] | the extents of a foreign file's variables |
 //! | [`index`] | records of value indexes, which name blocks and source objects |
 //! | [`mesh`] | records of refined meshes in stores |
+//! | [`mesh_replica`] | catalogues of the replicas of refined meshes |
 //! | [`log`] | segments, sections, directories and roots of the log |
 //! | [`replica`] | catalogues of replicas, and the elements of each replica |
 //! | [`sealed`] | JSON objects with an embedded checksum |
@@ -46,6 +47,7 @@ pub mod json;
 pub mod limits;
 pub mod log;
 pub mod mesh;
+pub mod mesh_replica;
 pub mod metadata;
 pub mod netcdf_classic;
 pub mod path;

@@ -97,7 +97,51 @@ pub enum ClientOperation {
     Barrier,
 }
 
+impl ClientOperation {
+    /// Returns the operation with `before` added to the index of its file.
+    fn with_file_after(self, before: u32) -> Self {
+        let moved = |file: u32| file.saturating_add(before);
+        match self {
+            Self::Read(file, offset, bytes) => Self::Read(moved(file), offset, bytes),
+            Self::Write(file, offset, bytes) => Self::Write(moved(file), offset, bytes),
+            Self::Create(file) => Self::Create(moved(file)),
+            Self::Open(file) => Self::Open(moved(file)),
+            Self::Sync(file) => Self::Sync(moved(file)),
+            other => other,
+        }
+    }
+}
+
 impl Workload {
+    /// Adds the files and operations of another workload: each client carries on with the operations
+    /// of the client of the same number.
+    ///
+    /// ```
+    /// use bedform_machine::{ClientOperation, ClientWorkload, FileStriping, Workload};
+    ///
+    /// let part = Workload {
+    ///     files: vec![FileStriping::default()],
+    ///     clients: vec![ClientWorkload {
+    ///         operations: vec![ClientOperation::Read(0, 0, 4096)],
+    ///         ..ClientWorkload::default()
+    ///     }],
+    /// };
+    /// let mut all = part.clone();
+    /// all.append(part);
+    /// assert_eq!(all.files.len(), 2);
+    /// assert_eq!(all.clients[0].operations[1], ClientOperation::Read(1, 0, 4096));
+    /// ```
+    pub fn append(&mut self, other: Self) {
+        let before = u32::try_from(self.files.len()).unwrap_or(u32::MAX);
+        self.files.extend(other.files);
+        let count = self.clients.len().max(other.clients.len());
+        self.clients.resize(count, ClientWorkload::default());
+        for (own, added) in self.clients.iter_mut().zip(other.clients) {
+            let moved = added.operations.into_iter().map(|one| one.with_file_after(before));
+            own.operations.extend(moved);
+        }
+    }
+
     /// Parses a workload from JSON.
     ///
     /// # Errors

@@ -92,6 +92,10 @@ def convert(
         str | None,
         typer.Option("--sub-box", help="Of refined meshes: most cells of a part of a box: 16,16."),
     ] = None,
+    component: Annotated[
+        list[str] | None,
+        typer.Option("--component", help="Of refined meshes: a component to store; repeatable."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a store whose layouts fit the reads, from any file that can be read.
@@ -133,6 +137,7 @@ def convert(
                 index=index,
                 order=cast("Any", order),
                 sub_box=None if sub_box is None else _lengths(sub_box),
+                components=component,
                 progress=report,
             )
     except KeyboardInterrupt:

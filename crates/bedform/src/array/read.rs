@@ -17,6 +17,7 @@ use crate::plan::copy::{Copy, CopyTarget};
 use crate::plan::price::{Cost, Price};
 use crate::plan::tuning::Tuning;
 use crate::run::deliver::Deliver;
+use crate::run::execute::execute;
 use crate::run::explain::{SeenChunks, explain, priced};
 use crate::run::plan::ReadPlan;
 use crate::run::workload::read_workload;
@@ -108,6 +109,20 @@ impl Array {
         act: &mut dyn FnMut(ReadPlan<'_>) -> Result<()>,
     ) -> Result<()> {
         self.known()?.with_row_plan(copies, bytes, act)
+    }
+
+    /// As [`Array::read`], for a table of the engine's own: the read is not recorded, and follows no
+    /// pattern.
+    ///
+    /// # Errors
+    /// As [`Array::read`].
+    pub(crate) fn read_unrecorded(&self, selection: &Selection, buffer: &mut [u8]) -> Result<()> {
+        self.known()?.with_plan(selection, |plan| {
+            if plan.result_bytes() != buffer.len() as u64 {
+                return Err(Error::invalid("a buffer of another size").at(self.name()));
+            }
+            execute(plan, Deliver::Buffer(CopyTarget::new(buffer))).map(drop)
+        })
     }
 
     /// Reads the element at `position`, which may count from the end, in the machine's byte order.

@@ -341,6 +341,14 @@ impl ForeignFile {
         Err(self.changed())
     }
 
+    /// Returns the version that the file has now.
+    ///
+    /// # Errors
+    /// Those of storage.
+    pub(crate) fn present_version(&self) -> Result<SourceVersion> {
+        Ok(source_version(&self.storage.stat(&self.path)?))
+    }
+
     /// Fails if another file has taken the place of the opened one, or if it is shorter: the places
     /// of the chunk map then hold other bytes.
     pub(super) fn check_is_there(&self, version: &Version) -> Result<()> {

@@ -14,8 +14,11 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `forecast` | the predicted cost of reads of a replica that is not made yet |
+//! | `kept` | plotfiles that this process has opened before |
 //! | `level` | a level: its boxes, the grids that hold its elements, and an index of them |
 //! | `plotfile` | plotfiles of AMReX: opening, and the elements of a level as a source |
+//! | `replicas` | copies of components in the sidecar, which serve reads that they make cheaper |
 //! | `rows` | meshes whose levels are arrays of one axis, as in HDF5 files of Chombo |
 //! | `stored` | meshes in stores: opening, and their reads |
 //! | `storing` | a mesh written to a store: boxes cut, ordered and packed |
@@ -23,40 +26,55 @@
 //! | `pieces` | the parts of boxes that a region takes, and the plan that reads them |
 //! | `uniform` | levels, laid over each other as one array |
 
+mod forecast;
+mod kept;
 mod level;
 mod pieces;
 mod plotfile;
+mod replicas;
 mod rows;
 mod stored;
 mod storing;
 mod uniform;
 mod writing;
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bedform_format::mesh::MeshRecord;
+use bedform_format::mesh_replica::MeshFile;
 use bedform_format::{DataType, ObjectPath};
-use bedform_geometry::CellBox;
+use bedform_geometry::{AxisRange, AxisSelection, CellBox, Selection};
+use bedform_machine::Workload;
 use serde::Serialize;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::OpenOptions;
+use crate::opening::{add_kept_profile, check_local};
+use crate::options::{OpenOptions, Prefetch};
 use crate::plan::copy::CopyTarget;
+use crate::prefetch::HandleReads;
 use crate::run::ReadsExplanation;
 use crate::run::deliver::Deliver;
 use crate::run::execute::execute;
 use crate::run::plan::ReadPlan;
+use crate::run::workload::read_workload;
 use crate::store::Store;
+use crate::trace::MadeRead;
 
+pub(crate) use forecast::MeshForecast;
 pub use level::MeshLevel;
 pub use pieces::{LevelPiece, LevelPieces};
 use pieces::{PieceList, pieces_of, pieces_within};
 use plotfile::Plotfile;
+pub(crate) use replicas::{GAIN_MIN, MESH_CATALOGUE, OpenMeshReplica, mesh_replicas_in};
+use replicas::{MeshReading, MeshReplicas};
 pub use rows::RowLevel;
 use rows::RowMesh;
 use stored::StoredMesh;
 pub use stored::{MeshStep, steps_of};
+pub(crate) use storing::default_sub_box;
 pub use storing::{MeshOrder, MeshStorage};
 use uniform::UniformTarget;
 pub use writing::{MeshWriter, NewMesh};
@@ -67,6 +85,10 @@ pub use writing::{MeshWriter, NewMesh};
 pub struct Mesh {
     facts: Arc<MeshFacts>,
     source: Arc<dyn MeshSource>,
+    /// Replicas of its components, if there may be some.
+    replicas: Option<Arc<MeshReplicas>>,
+    /// The recorder of its reads, and the path of the mesh in records.
+    recorder: Option<(Arc<HandleReads>, String)>,
 }
 
 /// The facts of a mesh without its elements.
@@ -114,6 +136,21 @@ impl MeshFacts {
 
 /// The elements of a mesh.
 trait MeshSource: std::fmt::Debug + Send + Sync {
+    /// Returns the files that were read when the mesh was opened, with their versions then.
+    fn texts(&self) -> Vec<MeshFile> {
+        Vec::new()
+    }
+
+    /// Returns the present versions of the files with elements of these pieces of a level; `None`
+    /// for a mesh whose files have no such versions, of which no replicas are made.
+    ///
+    /// # Errors
+    /// Those of storage.
+    fn versions(&self, level: usize, pieces: &[LevelPiece]) -> Result<Option<Vec<MeshFile>>> {
+        let (_, _) = (level, pieces);
+        Ok(None)
+    }
+
     /// Calls `act` with the plan that reads parts of the grids of a level, each to its place among
     /// `bytes` bytes of elements in the machine's byte order. It is called again if the data move
     /// on meanwhile.
@@ -148,6 +185,9 @@ pub struct MeshExplanation {
     pub result_bytes: u64,
     /// The levels, coarsest first.
     pub levels: Vec<LevelExplanation>,
+    /// The replica that serves the read, if one does.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub served: Option<ServedMeshRead>,
 }
 
 /// The read of one level.
@@ -165,6 +205,15 @@ pub struct LevelExplanation {
     pub reads: ReadsExplanation,
 }
 
+/// The predicted seconds of a read without its replica.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ServedMeshRead {
+    /// The name of the replica that serves the read.
+    pub replica: String,
+    /// Predicted seconds of a cold read of the mesh itself.
+    pub predicted_cold_seconds_without: f64,
+}
+
 /// A region of a level: the first cell and the cell after the last along each axis, counted from
 /// the lower corner of the domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,14 +224,54 @@ pub struct CellRegion {
     pub stop: Vec<i64>,
 }
 
+impl CellRegion {
+    /// Returns the number of cells along each axis; 0 where it has none.
+    pub(crate) fn shape(&self) -> Vec<u64> {
+        let lengths = self.start.iter().zip(&self.stop).map(|(from, to)| to.saturating_sub(*from));
+        lengths.map(|length| u64::try_from(length).unwrap_or(0)).collect()
+    }
+
+    /// Returns the region in cells of a finer level, of which a cell has `ratio` cells.
+    pub(crate) fn refined(&self, ratio: &[i64]) -> Self {
+        let side = |side: &[i64]| {
+            side.iter().zip(ratio).map(|(at, ratio)| at.saturating_mul(*ratio)).collect()
+        };
+        Self { start: side(&self.start), stop: side(&self.stop) }
+    }
+
+    /// Grows to the smallest region that also has another one.
+    pub(crate) fn extend_to(&mut self, other: &Self) {
+        for axis in 0..self.start.len().min(other.start.len()) {
+            self.start[axis] = self.start[axis].min(other.start[axis]);
+            self.stop[axis] = self.stop[axis].max(other.stop[axis]);
+        }
+    }
+
+    /// Returns the region as a selection of an array of the level's cells; `None` without cells.
+    fn selection(&self) -> Option<Selection> {
+        let axes = self.start.iter().zip(self.shape()).map(|(from, length)| {
+            let from = u64::try_from(*from).ok().filter(|_| length > 0)?;
+            AxisRange::contiguous(from, length).ok().map(AxisSelection::Range)
+        });
+        axes.collect::<Option<_>>().map(Selection::Orthogonal)
+    }
+}
+
 impl Mesh {
     /// Opens the plotfile at `path`. Reads its texts, and no elements.
     ///
     /// # Errors
     /// `NotFound`, `Corrupt`, `Unsupported`, `LimitExceeded` by its texts; those of storage.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
-        let (facts, plotfile) = Plotfile::open(path, options)?;
-        Ok(Self { facts: Arc::new(facts), source: Arc::new(plotfile) })
+        check_local(path)?;
+        let mut options = options.clone();
+        add_kept_profile(&mut options, path);
+        let (facts, plotfile) = Plotfile::open(path, &options)?;
+        let replicas = MeshReplicas::new(options.sidecar.as_ref(), &options).map(Arc::new);
+        // Nothing is read ahead of a mesh.
+        options.prefetch = Prefetch::Off;
+        let recorder = HandleReads::new(&options).map(|recorder| (recorder, String::new()));
+        Ok(Self { facts, source: Arc::new(plotfile), replicas, recorder })
     }
 
     /// Opens the mesh in the group `path` of a store. Reads its boxes, and no elements.
@@ -192,7 +281,10 @@ impl Mesh {
     /// of reading arrays.
     pub fn of_store(store: &Store, path: &ObjectPath) -> Result<Self> {
         let (facts, stored) = StoredMesh::open(store, path)?;
-        Ok(Self { facts: Arc::new(facts), source: Arc::new(stored) })
+        let before = if path.is_root() { String::new() } else { format!("{path}/") };
+        let recorder = store.recorder().map(|recorder| (recorder, before));
+        let (facts, source) = (Arc::new(facts), Arc::new(stored));
+        Ok(Self { facts, source, replicas: None, recorder })
     }
 
     /// Makes a mesh of arrays of one axis in a store or foreign file, one for each level, in which
@@ -208,7 +300,11 @@ impl Mesh {
         levels: Vec<RowLevel>,
     ) -> Result<Self> {
         let (facts, rows) = RowMesh::open(store, name, record, levels)?;
-        Ok(Self { facts: Arc::new(facts), source: Arc::new(rows) })
+        let recorder = store.recorder().map(|recorder| (recorder, String::new()));
+        let file = store.file().filter(|file| file.replicas.is_some());
+        let sidecar = file.and_then(|file| file.sidecar.as_ref());
+        let replicas = MeshReplicas::new(sidecar, store.options()).map(Arc::new);
+        Ok(Self { facts: Arc::new(facts), source: Arc::new(rows), replicas, recorder })
     }
 
     /// The path, for messages.
@@ -278,19 +374,22 @@ impl Mesh {
     ) -> Result<Vec<LevelPieces>> {
         let number = self.component(component)?;
         self.check(region, level)?;
-        let mut bytes = 0_u64;
-        (0..=level)
-            .map(|at| {
-                let mut pieces =
-                    self.level_pieces(number, at, &self.coarse(region, level, at), bytes_max)?;
-                if at < level {
-                    pieces.covered = self.covered(at, level, &pieces)?;
-                }
-                bytes = bytes.saturating_add(pieces.data.len() as u64);
-                pieces::check_bytes(bytes, bytes_max)?;
-                Ok(pieces)
-            })
-            .collect()
+        let (began, reading) = (Instant::now(), self.reading(number, region, level));
+        let (mut bytes, item) = (0_u64, self.facts.item());
+        let read = |at: usize| {
+            let coarse = self.coarse(region, level, at);
+            let list = pieces_of(self.level(at)?, &coarse, item, bytes_max)?;
+            let mut pieces = self.read_list(&reading, at, list)?;
+            if at < level {
+                pieces.covered = self.covered(at, level, &pieces)?;
+            }
+            bytes = bytes.saturating_add(pieces.data.len() as u64);
+            pieces::check_bytes(bytes, bytes_max)?;
+            Ok(pieces)
+        };
+        let found = (0..=level).map(read).collect::<Result<Vec<_>>>()?;
+        self.note(&reading, (level, region), bytes, began.elapsed());
+        Ok(found)
     }
 
     /// Reads a region of `level` into `target`: the elements in C order, those of the finest level
@@ -318,19 +417,42 @@ impl Mesh {
         if target.is_empty() {
             return Ok(());
         }
+        let (began, reading) = (Instant::now(), self.reading(number, region, level));
         let mut target = UniformTarget::new(region, item, self.facts.threads, target);
         target.fill(fill)?;
         for at in 0..level {
             let (list, _) = self.visible_pieces(region, level, at)?;
-            target.lay(&self.read_list(number, at, list)?, &self.ratio(at, level))?;
+            target.lay(&self.read_list(&reading, at, list)?, &self.ratio(at, level))?;
         }
         // The finest level needs no second copy.
         let cells = CellBox { start: &region.start, stop: &region.stop };
         let pieces = pieces_within(self.level(level)?, cells, 0, item as u64)?;
-        match pieces.is_empty() {
-            true => Ok(()),
-            false => self.read_parts_into(number, level, &pieces, target.bytes()),
+        if !pieces.is_empty() {
+            self.read_parts_into(&reading, level, &pieces, target.bytes())?;
         }
+        self.note(&reading, (level, region), bytes, began.elapsed());
+        Ok(())
+    }
+
+    /// Records a read that has been made, where reads are recorded: as one of an array of the cells
+    /// of its level.
+    fn note(
+        &self,
+        reading: &MeshReading,
+        (level, region): (usize, &CellRegion),
+        bytes: u64,
+        took: Duration,
+    ) {
+        let recorder = self.recorder.as_ref().filter(|(recorder, _)| recorder.records());
+        let (Some((recorder, before)), Some(selection)) = (recorder, region.selection()) else {
+            return;
+        };
+        let component = &self.components()[reading.component];
+        let path = format!("{before}{}", traced_path(level, component));
+        let array = (path.as_str(), &self.levels()[level].shape[..], self.facts.item() as u64);
+        let replicas: Vec<_> = reading.taken().into_iter().collect();
+        let made = MadeRead { bytes, took, was_ahead: false, replicas: &replicas };
+        recorder.record(array, &selection, &made);
     }
 
     /// Reads parts of the grids of one level: of grid `numbers[i]` the cells from `starts[i]` up to
@@ -349,7 +471,9 @@ impl Mesh {
         let grids = self.level(level)?.grids();
         let item = self.facts.item();
         let mut pieces = PieceList::new(item, bytes_max);
-        for (grid, CellRegion { start, stop }) in parts {
+        let mut around: Option<CellRegion> = None;
+        for (grid, part) in parts {
+            let CellRegion { start, stop } = part;
             let outside = || {
                 let text = format!("{}: grid {grid} of level {level}", self.name());
                 Error::new(ErrorKind::OutOfBounds, text)
@@ -367,27 +491,26 @@ impl Mesh {
                 return Err(outside());
             }
             pieces.push(*grid, start.clone(), stop)?;
+            around.get_or_insert_with(|| part.clone()).extend_to(part);
         }
-        self.read_list(number, level, pieces)
+        let Some(around) = around else {
+            return self.read_list(&MeshReading::of_mesh(number), level, pieces);
+        };
+        let (began, reading) = (Instant::now(), self.reading(number, &around, level));
+        let found = self.read_list(&reading, level, pieces)?;
+        self.note(&reading, (level, &around), found.data.len() as u64, began.elapsed());
+        Ok(found)
     }
 
-    /// Returns the cells of a level that lie in a region of it.
-    fn level_pieces(
+    fn read_list(
         &self,
-        component: usize,
+        reading: &MeshReading,
         level: usize,
-        region: &CellRegion,
-        bytes_max: u64,
+        list: PieceList,
     ) -> Result<LevelPieces> {
-        let item = self.facts.item();
-        let pieces = pieces_of(self.level(level)?, region, item, bytes_max)?;
-        self.read_list(component, level, pieces)
-    }
-
-    fn read_list(&self, component: usize, level: usize, list: PieceList) -> Result<LevelPieces> {
         let mut data = vec![0; usize::try_from(list.bytes).unwrap_or(usize::MAX)];
         if !data.is_empty() {
-            self.read_parts_into(component, level, &list.pieces, &mut data)?;
+            self.read_parts_into(reading, level, &list.pieces, &mut data)?;
         }
         Ok(LevelPieces { level, pieces: list.pieces, data, covered: Vec::new() })
     }
@@ -408,16 +531,21 @@ impl Mesh {
         Ok(marks)
     }
 
-    /// Reads parts of grids to their places in `data`.
+    /// Reads parts of grids to their places in `data`, from the replica of the reading where it may.
     fn read_parts_into(
         &self,
-        component: usize,
+        reading: &MeshReading,
         level: usize,
         pieces: &[LevelPiece],
         data: &mut [u8],
     ) -> Result<()> {
+        if let Some(replica) = &reading.replica
+            && replica.read(self, (reading, level), pieces, data)?
+        {
+            return Ok(());
+        }
         let parts = LevelParts { pieces, bytes: data.len() as u64 };
-        self.with_plan(component, level, parts, &mut |plan| {
+        self.with_plan(reading.component, level, parts, &mut |plan| {
             execute(plan, Deliver::Buffer(CopyTarget::new(data))).map(drop)
         })
     }
@@ -446,12 +574,13 @@ impl Mesh {
         self.check(region, level)?;
         let item = self.facts.item() as u64;
         let cells = region.start.iter().zip(&region.stop).map(|(from, to)| to.abs_diff(*from));
+        let reading = self.reading(number, region, level);
         let mut levels = Vec::with_capacity(level + 1);
         for at in 0..=level {
             let (list, covered_grids) = self.visible_pieces(region, level, at)?;
             let mut reads = ReadsExplanation::default();
             if !list.pieces.is_empty() {
-                self.with_plan(number, at, list.parts(), &mut |plan| {
+                self.with_plan_of(&reading, at, list.parts(), &mut |plan| {
                     reads = ReadsExplanation::of(plan, None)?;
                     Ok(())
                 })?;
@@ -459,7 +588,47 @@ impl Mesh {
             let (grids, needed_bytes) = (list.pieces.len(), list.bytes);
             levels.push(LevelExplanation { level: at, grids, covered_grids, needed_bytes, reads });
         }
-        Ok(MeshExplanation { result_bytes: cells.fold(item, u64::saturating_mul), levels })
+        let served = match &reading.replica {
+            None => None,
+            Some(replica) => Some(ServedMeshRead {
+                replica: replica.id().to_owned(),
+                predicted_cold_seconds_without: self.seconds(
+                    &MeshReading::of_mesh(number),
+                    region,
+                    level,
+                )?,
+            }),
+        };
+        Ok(MeshExplanation { result_bytes: cells.fold(item, u64::saturating_mul), levels, served })
+    }
+
+    /// Returns the requests of [`Mesh::read`], shared by `clients`, for a simulated machine: those of
+    /// one level after those of the level before. Each object of a level is a file.
+    ///
+    /// # Errors
+    /// As [`Mesh::read`]; `LimitExceeded` for more requests or clients than the simulation allows.
+    pub fn workload(
+        &self,
+        component: &str,
+        region: &CellRegion,
+        level: usize,
+        clients: u32,
+    ) -> Result<Workload> {
+        let number = self.component(component)?;
+        self.check(region, level)?;
+        let reading = self.reading(number, region, level);
+        let mut all = Workload::default();
+        for at in 0..=level {
+            let (list, _) = self.visible_pieces(region, level, at)?;
+            if list.pieces.is_empty() {
+                continue;
+            }
+            self.with_plan_of(&reading, at, list.parts(), &mut |plan| {
+                all.append(read_workload(plan, clients)?);
+                Ok(())
+            })?;
+        }
+        Ok(all)
     }
 
     /// Returns the pieces of level `at` for a region of `level`, without those of which the next
@@ -488,7 +657,11 @@ impl Mesh {
         Ok((visible, covered))
     }
 
-    fn component(&self, name: &str) -> Result<usize> {
+    /// Returns the number of a component.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub(crate) fn component(&self, name: &str) -> Result<usize> {
         let found = self.components().iter().position(|one| one == name);
         found.ok_or_else(|| {
             let text = format!("{}: no component {name:?}", self.name());
@@ -510,8 +683,27 @@ impl Mesh {
         })
     }
 
+    /// Returns all files of the first `levels` levels, with their versions: those of the texts as they
+    /// were read, the others as they are. `None` for a mesh of which no replicas are made.
+    ///
+    /// # Errors
+    /// Those of storage.
+    pub(crate) fn files(&self, levels: usize) -> Result<Option<Vec<MeshFile>>> {
+        let mut files = self.source.texts();
+        let mut known = HashSet::new();
+        for (number, level) in self.levels().iter().enumerate().take(levels) {
+            let stop = level.shape.iter().map(|n| i64::try_from(*n).unwrap_or(i64::MAX));
+            let all = CellRegion { start: vec![0; level.shape.len()], stop: stop.collect() };
+            let pieces = pieces_of(level, &all, 1, u64::MAX)?.pieces;
+            let Some(found) = self.source.versions(number, &pieces)? else { return Ok(None) };
+            // Levels may share a file.
+            files.extend(found.into_iter().filter(|file| known.insert(file.path.clone())));
+        }
+        Ok(Some(files))
+    }
+
     /// Returns how many cells of level `to` a cell of level `from` has along each axis.
-    fn ratio(&self, from: usize, to: usize) -> Vec<i64> {
+    pub(crate) fn ratio(&self, from: usize, to: usize) -> Vec<i64> {
         let mut ratio = vec![1; self.lower().len()];
         for level in &self.levels()[from..to] {
             for (all, one) in ratio.iter_mut().zip(&level.ratio) {
@@ -522,7 +714,7 @@ impl Mesh {
     }
 
     /// Returns the cells of level `at` that have a cell of a region of `level`.
-    fn coarse(&self, region: &CellRegion, level: usize, at: usize) -> CellRegion {
+    pub(crate) fn coarse(&self, region: &CellRegion, level: usize, at: usize) -> CellRegion {
         let ratio = self.ratio(at, level);
         let sides = region.start.iter().zip(&region.stop).zip(&ratio);
         let (start, stop) = sides
@@ -534,4 +726,15 @@ impl Mesh {
             .unzip();
         CellRegion { start, stop }
     }
+}
+
+/// Returns the level and the component that such a path names.
+pub(crate) fn traced_component(path: &str) -> Option<(usize, &str)> {
+    let (level, component) = path.strip_prefix("level_")?.split_once('/')?;
+    Some((level.parse().ok()?, component))
+}
+
+/// Returns the path by which records and plans name a component of a level.
+pub(crate) fn traced_path(level: usize, component: &str) -> String {
+    format!("level_{level}/{component}")
 }

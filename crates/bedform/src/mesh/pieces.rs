@@ -46,6 +46,11 @@ pub(super) struct PieceList {
 }
 
 impl LevelPiece {
+    /// Returns the number of cells.
+    pub(super) fn cells(&self) -> u64 {
+        self.shape.iter().fold(1, |all, length| all.saturating_mul(*length))
+    }
+
     /// Returns the cell after the last along each axis.
     pub(super) fn stop(&self) -> Vec<i64> {
         self.start.iter().zip(&self.shape).map(|(at, n)| at + n.cast_signed()).collect()
@@ -106,15 +111,21 @@ pub(super) fn pieces_within(
     place: usize,
     item: u64,
 ) -> Result<Vec<LevelPiece>> {
-    let region = CellRegion { start: cells.start.to_vec(), stop: cells.stop.to_vec() };
-    let size = usize::try_from(item).unwrap_or(8);
-    let mut pieces = pieces_of(level, &region, size, u64::MAX)?.pieces;
-    let steps = c_order_steps(&cells.shape().collect::<Vec<_>>(), item);
+    let shape: Vec<u64> = cells.shape().collect();
+    let steps = c_order_steps(&shape, item);
+    cut(&LevelPiece { number: 0, start: cells.start.to_vec(), shape, place, steps }, level)
+}
+
+/// Returns the pieces of the grids of a level that have cells of a piece, each with its part of the
+/// places of that piece.
+pub(super) fn cut(whole: &LevelPiece, level: &MeshLevel) -> Result<Vec<LevelPiece>> {
+    let region = CellRegion { start: whole.start.clone(), stop: whole.stop() };
+    let mut pieces = pieces_of(level, &region, 1, u64::MAX)?.pieces;
     for piece in &mut pieces {
-        let axes = piece.start.iter().zip(cells.start).zip(&steps);
+        let axes = piece.start.iter().zip(&whole.start).zip(&whole.steps);
         let before: i64 = axes.map(|((at, first), step)| (at - first) * step).sum();
-        piece.place = place + usize::try_from(before).unwrap_or(usize::MAX);
-        piece.steps.clone_from(&steps);
+        piece.place = whole.place + usize::try_from(before).unwrap_or(usize::MAX);
+        piece.steps.clone_from(&whole.steps);
     }
     Ok(pieces)
 }

@@ -4,7 +4,7 @@
 //! only the file says: the headers of the boxes that a read touches are read before it, once, and
 //! checked against the texts. A file that has changed since is refused.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,22 +12,25 @@ use bedform_codec::ChunkCodec;
 use bedform_format::amr::{
     CellHeader, CoordinateSystem, FAB_HEADER_BYTES_MAX, FabHeader, PlotfileHeader,
 };
+use bedform_format::mesh_replica::MeshFile;
 use bedform_format::metadata::FillValue;
 use bedform_format::shard::Extent;
 use bedform_format::{CodecChain, DataType, Endian, Limits, ObjectPath, Serializer};
 use bedform_geometry::{BoxList, CellBox, ChunkGrid};
 use bedform_storage::{Mode, Object, Storage, Version};
 
+use super::kept::ParsedPlotfile;
 use super::level::MeshLevel;
-use super::pieces::{FastestAxis, copy_of};
+use super::pieces::{FastestAxis, LevelPiece, copy_of};
 use super::{LevelParts, MeshFacts, MeshSource, PlanAct};
 use crate::error::{Error, ErrorKind, Result};
-use crate::opening::{check_local, storage_of, with_kept_profile};
+use crate::opening::storage_of;
 use crate::options::OpenOptions;
 use crate::plan::geometry::{ChunkBox, Geometry};
 use crate::plan::opening::Need;
 use crate::plan::tuning::Tuning;
 use crate::run::read_source::ReadSource;
+use crate::sidecar::source_version;
 use crate::source::{
     ChunkLocations, LocateChunk, Location, OpenCell, PendingCell, Source, StoredLayout,
 };
@@ -36,11 +39,16 @@ const HEADER: &str = "Header";
 /// The bytes of a file that hold most headers of FABs.
 const FAB_HEADER_BYTES: usize = 192;
 
+/// The most files whose versions are noted when a plotfile is opened.
+const FILES_NOTED_MAX: usize = 4096;
+
 /// An opened plotfile.
 #[derive(Debug)]
 pub(super) struct Plotfile {
     name: String,
     stored: Vec<StoredLevel>,
+    /// The texts that were read.
+    texts: Vec<MeshFile>,
     storage: Arc<dyn Storage>,
     tuning: Tuning,
     limits: Limits,
@@ -49,12 +57,18 @@ pub(super) struct Plotfile {
 /// The places of the elements of a level.
 #[derive(Debug)]
 struct StoredLevel {
+    of: Arc<LevelText>,
+    state: Mutex<FoundFabs>,
+}
+
+/// The text of a level, parsed.
+#[derive(Debug)]
+pub(super) struct LevelText {
     text: CellHeader,
     /// The cells of each FAB, with ghost cells, counted from the lower corner of the domain.
     cells: BoxList,
     /// The path of each file.
     files: Vec<ObjectPath>,
-    state: Mutex<FoundFabs>,
 }
 
 /// The FABs whose headers were read so far.
@@ -76,74 +90,76 @@ struct StoredFab {
 }
 
 impl Plotfile {
-    pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<(MeshFacts, Self)> {
-        check_local(path)?;
-        let options = with_kept_profile(options, path, None);
-        let storage = storage_of(path, Mode::ReadOnly, &options)?;
+    pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<(Arc<MeshFacts>, Self)> {
+        let storage = storage_of(path, Mode::ReadOnly, options)?;
         let name = path.display().to_string();
-        let limits = options.limits.clone();
-        let opened = Self::open_in(storage, name.clone(), Tuning::with(&options), limits);
+        let opened = Self::open_in(storage, &name, options);
         opened.map_err(|error| error.at(name))
     }
 
     fn open_in(
         storage: Arc<dyn Storage>,
-        name: String,
-        tuning: Tuning,
-        limits: Limits,
-    ) -> Result<(MeshFacts, Self)> {
-        let text = text_of(&*storage, &ObjectPath::parse(HEADER)?, &limits)?;
-        let header = PlotfileHeader::parse(&text, &limits)?;
-        let Some(coarsest) = header.domains.get(0) else {
-            return Err(Error::corrupt(HEADER, "no levels"));
-        };
-        let (mut levels, mut stored, mut scale) =
-            (Vec::new(), Vec::new(), vec![1_i64; header.rank()]);
-        for (number, level) in header.levels.iter().enumerate() {
-            let path = level.cell_header_path()?;
-            let open = || {
-                let text = text_of(&*storage, &path, &limits)?;
-                let text = CellHeader::parse(&text, &limits)?;
-                text.check(&header, number)?;
-                let files = text.files.iter().map(|file| level.data_path(file));
-                let files = files.collect::<std::result::Result<Vec<_>, _>>()?;
-                let refined = |bounds: &[i64]| -> Vec<i64> {
-                    bounds.iter().zip(&scale).map(|(at, by)| at.saturating_mul(*by)).collect()
-                };
-                let corner = refined(coarsest.start);
-                let is_refined =
-                    |it: &CellBox<'_>| it.start == corner && it.stop == refined(coarsest.stop);
-                let Some(domain) = header.domains.get(number).filter(is_refined) else {
-                    let text = "a domain that is not the refined one of the level before";
-                    return Err(Error::new(ErrorKind::Unsupported, text));
-                };
-                let boxes = placed(&text.boxes, &corner, &vec![0; header.rank()])?;
-                let cells = placed(&text.boxes, &corner, &text.ghost_cells)?;
-                let shape = (domain.shape().collect(), level.refinement_ratio.clone());
-                let made = MeshLevel::new(shape, level.spacing.clone(), level.step, boxes, None)?;
-                Ok((made, StoredLevel { text, cells, files, state: Mutex::default() }))
+        name: &str,
+        options: &OpenOptions,
+    ) -> Result<(Arc<MeshFacts>, Self)> {
+        let (tuning, limits) = (Tuning::with(options), options.limits.clone());
+        let opened = |levels: &[Arc<LevelText>], texts: &[MeshFile]| {
+            let opened = Self {
+                name: name.to_owned(),
+                stored: levels.iter().map(StoredLevel::of).collect(),
+                texts: texts.to_vec(),
+                storage: Arc::clone(&storage),
+                tuning: tuning.clone(),
+                limits: limits.clone(),
             };
-            let (made, text) = open().map_err(|error: Error| error.at(&path))?;
-            levels.push(made);
-            stored.push(text);
-            for (all, one) in scale.iter_mut().zip(&level.refinement_ratio) {
-                *all = all.saturating_mul(i64::from(*one));
+            opened.note_versions();
+            let first = opened.fabs(0, &[0])?;
+            Ok::<_, Error>((first.first().map_or(DataType::Float64, |fab| fab.data_type), opened))
+        };
+        // Without a cache nothing is kept.
+        let keeps = options.cache_bytes > 0;
+        let known = keeps.then(|| ParsedPlotfile::find(name, tuning.threads, &*storage)).flatten();
+        if let Some(ParsedPlotfile { facts, levels, texts }) = known {
+            let (data_type, opened) = opened(&levels, &texts)?;
+            if data_type == facts.data_type {
+                return Ok((facts, opened));
             }
         }
-        let opened = Self { name: name.clone(), stored, storage, tuning, limits };
-        let first = opened.fabs(0, &[0])?;
-        let facts = MeshFacts {
-            name,
+        let mut texts = Vec::new();
+        let text = text_of(&*storage, &ObjectPath::parse(HEADER)?, &limits, &mut texts)?;
+        let header = PlotfileHeader::parse(&text, &limits)?;
+        let (levels, stored) = parsed_levels(&header, &*storage, &limits, &mut texts)?;
+        let (data_type, opened) = opened(&stored, &texts)?;
+        let facts = Arc::new(MeshFacts {
+            name: name.to_owned(),
             components: header.components,
             time: header.time,
             lower: header.lower,
             upper: header.upper,
             coordinates: coordinates_of(header.coordinate_system).to_owned(),
-            data_type: first.first().map_or(DataType::Float64, |fab| fab.data_type),
+            data_type,
             levels,
-            threads: opened.tuning.threads,
-        };
+            threads: tuning.threads,
+        });
+        if keeps {
+            ParsedPlotfile { facts: Arc::clone(&facts), levels: stored, texts }.keep();
+        }
         Ok((facts, opened))
+    }
+
+    /// Notes the versions of the files with elements, so that a file that is replaced before its first
+    /// read is refused, too. A file that is missing fails where it is read.
+    fn note_versions(&self) {
+        let mut room = FILES_NOTED_MAX;
+        for stored in &self.stored {
+            let mut state = stored.state();
+            for (number, path) in (0..).zip(&stored.of.files).take(room) {
+                if let Ok(version) = self.storage.stat(path) {
+                    state.versions.insert(number, version);
+                }
+            }
+            room = room.saturating_sub(stored.of.files.len());
+        }
     }
 
     /// Returns the places of the elements of boxes of a level. Reads headers the first time, file by
@@ -152,13 +168,13 @@ impl Plotfile {
         let stored = &self.stored[level];
         let mut unknown = stored.unknown(boxes);
         unknown.sort_by_key(|number| {
-            let location = stored.text.locations[*number];
+            let location = stored.of.text.locations[*number];
             (location.file, location.offset)
         });
-        let file_of = |number: &usize| stored.text.locations[*number].file;
+        let file_of = |number: &usize| stored.of.text.locations[*number].file;
         for of_file in unknown.chunk_by(|one, other| file_of(one) == file_of(other)) {
             let file = file_of(&of_file[0]);
-            let path = &stored.files[file as usize];
+            let path = &stored.of.files[file as usize];
             let object = self.storage.open(path)?;
             let version = object.version();
             let mut found = Vec::with_capacity(of_file.len());
@@ -191,7 +207,7 @@ impl Plotfile {
     }
 
     fn fab_in(&self, level: usize, number: usize, object: &dyn Object) -> Result<StoredFab> {
-        let StoredLevel { text, cells, .. } = &self.stored[level];
+        let LevelText { text, cells, .. } = &*self.stored[level].of;
         let (location, size) = (text.locations[number], object.version().size);
         let left = size.saturating_sub(location.offset);
         let count = cells.get(number).map_or(0, CellBox::cells);
@@ -225,6 +241,21 @@ impl Plotfile {
 }
 
 impl MeshSource for Plotfile {
+    fn texts(&self) -> Vec<MeshFile> {
+        self.texts.clone()
+    }
+
+    fn versions(&self, level: usize, pieces: &[LevelPiece]) -> Result<Option<Vec<MeshFile>>> {
+        let LevelText { text, files, .. } = &*self.stored[level].of;
+        let files = pieces.iter().map(|piece| &files[text.locations[piece.number].file as usize]);
+        let files: BTreeSet<&ObjectPath> = files.collect();
+        let file = |path: &ObjectPath| {
+            let version = source_version(&self.storage.stat(path)?);
+            Ok(MeshFile { path: path.to_string(), version })
+        };
+        files.into_iter().map(file).collect::<Result<_>>().map(Some)
+    }
+
     fn with_plan(
         &self,
         facts: &MeshFacts,
@@ -253,8 +284,8 @@ impl MeshSource for Plotfile {
                 piece.number as u64,
                 Extent { offset: fab.offset.saturating_add(before), length },
             );
-            let Some(cells) = stored.cells.get(piece.number) else { continue };
-            let location = stored.text.locations[piece.number];
+            let Some(cells) = stored.of.cells.get(piece.number) else { continue };
+            let location = stored.of.text.locations[piece.number];
             boxes.push(ChunkBox {
                 object: u64::from(location.file),
                 position: piece.number as u64,
@@ -283,7 +314,56 @@ impl MeshSource for Plotfile {
     }
 }
 
+/// Reads and parses the text of each level, and adds it to the list of those that were read.
+fn parsed_levels(
+    header: &PlotfileHeader,
+    storage: &dyn Storage,
+    limits: &Limits,
+    texts: &mut Vec<MeshFile>,
+) -> Result<(Vec<MeshLevel>, Vec<Arc<LevelText>>)> {
+    let Some(coarsest) = header.domains.get(0) else {
+        return Err(Error::corrupt(HEADER, "no levels"));
+    };
+    let (mut levels, mut stored, mut scale) = (Vec::new(), Vec::new(), vec![1_i64; header.rank()]);
+    for (number, level) in header.levels.iter().enumerate() {
+        let path = level.cell_header_path()?;
+        let mut open = || {
+            let text = text_of(storage, &path, limits, texts)?;
+            let text = CellHeader::parse(&text, limits)?;
+            text.check(header, number)?;
+            let files = text.files.iter().map(|file| level.data_path(file));
+            let files = files.collect::<std::result::Result<Vec<_>, _>>()?;
+            let refined = |bounds: &[i64]| -> Vec<i64> {
+                bounds.iter().zip(&scale).map(|(at, by)| at.saturating_mul(*by)).collect()
+            };
+            let corner = refined(coarsest.start);
+            let is_refined =
+                |it: &CellBox<'_>| it.start == corner && it.stop == refined(coarsest.stop);
+            let Some(domain) = header.domains.get(number).filter(is_refined) else {
+                let text = "a domain that is not the refined one of the level before";
+                return Err(Error::new(ErrorKind::Unsupported, text));
+            };
+            let boxes = placed(&text.boxes, &corner, &vec![0; header.rank()])?;
+            let cells = placed(&text.boxes, &corner, &text.ghost_cells)?;
+            let shape = (domain.shape().collect(), level.refinement_ratio.clone());
+            let made = MeshLevel::new(shape, level.spacing.clone(), level.step, boxes, None)?;
+            Ok((made, LevelText { text, cells, files }))
+        };
+        let (made, text) = open().map_err(|error: Error| error.at(&path))?;
+        levels.push(made);
+        stored.push(Arc::new(text));
+        for (all, one) in scale.iter_mut().zip(&level.refinement_ratio) {
+            *all = all.saturating_mul(i64::from(*one));
+        }
+    }
+    Ok((levels, stored))
+}
+
 impl StoredLevel {
+    fn of(text: &Arc<LevelText>) -> Self {
+        Self { of: Arc::clone(text), state: Mutex::default() }
+    }
+
     /// Returns the boxes whose headers were not read yet.
     fn unknown(&self, boxes: &[usize]) -> Vec<usize> {
         let state = self.state();
@@ -318,8 +398,16 @@ fn placed(boxes: &BoxList, corner: &[i64], ghosts: &[u32]) -> Result<BoxList> {
     Ok(found)
 }
 
-fn text_of(storage: &dyn Storage, path: &ObjectPath, limits: &Limits) -> Result<Vec<u8>> {
+/// Reads a text, and adds it to the list of those that were read.
+fn text_of(
+    storage: &dyn Storage,
+    path: &ObjectPath,
+    limits: &Limits,
+    texts: &mut Vec<MeshFile>,
+) -> Result<Vec<u8>> {
     let object = storage.open(path)?;
+    let version = source_version(object.version());
+    texts.push(MeshFile { path: path.to_string(), version });
     let size = object.version().size;
     if size > limits.index_bytes_max {
         let text = format!("{path} has {size} bytes, over the limit of {}", limits.index_bytes_max);
@@ -362,7 +450,7 @@ impl Source for LevelSource<'_> {
     ) -> Result<Option<OpenCell>> {
         let stored = &self.plotfile.stored[self.level];
         let file = u32::try_from(coordinates[0]).unwrap_or(u32::MAX);
-        let path = &stored.files[file as usize];
+        let path = &stored.of.files[file as usize];
         let object = self.plotfile.storage.open(path)?;
         if stored.state().versions.get(&file) != Some(object.version()) {
             return Err(changed(path));
@@ -377,7 +465,7 @@ impl Source for LevelSource<'_> {
     }
 
     fn object_name(&self, coordinates: &[u64]) -> String {
-        let files = &self.plotfile.stored[self.level].files;
+        let files = &self.plotfile.stored[self.level].of.files;
         usize::try_from(coordinates[0])
             .ok()
             .and_then(|file| files.get(file))

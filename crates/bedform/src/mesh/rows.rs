@@ -4,14 +4,16 @@
 //! may lie around it.
 
 use bedform_format::mesh::MeshRecord;
+use bedform_format::mesh_replica::MeshFile;
 use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{BoxList, CellBox};
 
 use super::level::MeshLevel;
-use super::pieces::{FastestAxis, copy_of};
+use super::pieces::{FastestAxis, LevelPiece, copy_of};
 use super::{LevelParts, MeshFacts, MeshSource, PlanAct};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
+use crate::foreign::ForeignFile;
 use crate::store::Store;
 
 /// The array of a level, and the places of its boxes.
@@ -31,6 +33,8 @@ pub struct RowLevel {
 #[derive(Debug)]
 pub(super) struct RowMesh {
     levels: Vec<StoredRow>,
+    /// The file that holds the arrays, if they lie in one.
+    file: Option<ForeignFile>,
 }
 
 #[derive(Debug)]
@@ -73,7 +77,7 @@ impl RowMesh {
         }
         let data_type = data_type.unwrap_or(DataType::Float64);
         let facts = MeshFacts::of_record(store, name, record, made, data_type);
-        Ok((facts, Self { levels: stored }))
+        Ok((facts, Self { levels: stored, file: store.file().cloned() }))
     }
 }
 
@@ -113,6 +117,11 @@ impl StoredRow {
 }
 
 impl MeshSource for RowMesh {
+    fn versions(&self, _: usize, _: &[LevelPiece]) -> Result<Option<Vec<MeshFile>>> {
+        let Some(file) = &self.file else { return Ok(None) };
+        Ok(Some(vec![MeshFile { path: String::new(), version: file.present_version()? }]))
+    }
+
     fn with_plan(
         &self,
         facts: &MeshFacts,

@@ -205,7 +205,7 @@ fn box_list(
     }
     let count = usize::try_from(shape[0]).unwrap_or(usize::MAX);
     let mut bytes = vec![0; count * width * 8];
-    array.read(&Selection::all(&shape), &mut bytes)?;
+    array.read_unrecorded(&Selection::all(&shape), &mut bytes)?;
     #[allow(clippy::host_endian_bytes, reason = "elements in memory")]
     let numbers: Vec<i64> =
         bytes.as_chunks::<8>().0.iter().map(|bytes| i64::from_ne_bytes(*bytes)).collect();

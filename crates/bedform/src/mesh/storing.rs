@@ -16,8 +16,9 @@ use bedform_storage::Profile;
 use serde_json::{Map, Value, json};
 
 use super::pieces::pieces_within;
+use super::replicas::MeshReading;
 use super::stored::{level_path, shown};
-use super::{Mesh, MeshLevel};
+use super::{CellRegion, Mesh, MeshLevel};
 use crate::array::{Array, Elements};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
@@ -72,6 +73,13 @@ pub struct MeshStorage {
     pub order: MeshOrder,
     /// The most cells of a sub-box along each axis; by default 16 of three, 64 of two, 4,096 of one.
     pub sub_box: Option<Vec<u64>>,
+    /// The numbers of the components to store; all by default.
+    pub components: Option<Vec<usize>>,
+    /// The number of levels to store, from the coarsest on; all by default.
+    pub levels: Option<usize>,
+    /// The cells to store of all boxes, as a level and a region of it; all by default. Of coarser
+    /// levels the cells that have a cell of the region are stored.
+    pub held: Option<(usize, CellRegion)>,
     /// The members `codecs` and `codecs_beyond_zarr` of [`NewArray::from_json`].
     pub codecs: Map<String, Value>,
 }
@@ -83,7 +91,7 @@ pub(super) struct LevelLayout {
     permutation: Vec<u32>,
     pub(super) packed: PackedBoxes,
     order: BoxOrder,
-    chunk_cells: u64,
+    pub(super) chunk_cells: u64,
 }
 
 impl Mesh {
@@ -102,12 +110,19 @@ impl Mesh {
         progress: &dyn Fn(u64, u64),
     ) -> Result<()> {
         check_free(store, path)?;
+        // A component of a level is a small file or two: one call makes all of them durable.
+        let together = store.synced_together()?;
+        let drafting = together.as_ref().map_or(store, |(drafting, _)| drafting);
         let mut drafts = Vec::new();
-        let written = self.write_drafts(store, path, storage, progress, &mut drafts);
-        let written = written.and_then(|groups| store.commit_drafts_with(&drafts, &groups));
+        let written = self
+            .write_drafts(drafting, path, storage, progress, &mut drafts)
+            .and_then(|groups| {
+                together.as_ref().map_or(Ok(()), |(_, sync)| Ok(sync()?)).map(|()| groups)
+            })
+            .and_then(|groups| store.commit_drafts_of(drafting, &drafts, &groups));
         if written.is_err() {
             // The first error counts.
-            let _ = store.discard_drafts(&drafts);
+            let _ = drafting.discard_drafts(&drafts);
         }
         written
     }
@@ -123,9 +138,22 @@ impl Mesh {
     ) -> Result<Vec<(ObjectPath, Map<String, Value>)>> {
         let rank = self.lower().len();
         let sub_box = sub_box_of(storage.sub_box.as_ref(), rank)?;
-        let components = component_records(self.components());
-        let cells: u64 =
-            self.levels().iter().flat_map(|level| level.boxes.iter()).map(CellBox::cells).sum();
+        let names = self.components();
+        let numbers = match &storage.components {
+            None => (0..names.len()).collect(),
+            Some(given) => given.clone(),
+        };
+        if let Some(other) = numbers.iter().find(|number| **number >= names.len()) {
+            let text = format!("{}: component {other} of {}", self.name(), names.len());
+            return Err(Error::invalid(text));
+        }
+        let names: Vec<String> = numbers.iter().map(|number| names[*number].clone()).collect();
+        let components = component_records(&names);
+        let levels =
+            &self.levels()[..storage.levels.unwrap_or(usize::MAX).min(self.levels().len())];
+        let boxes = (0..levels.len()).map(|number| self.held_boxes(number, storage.held.as_ref()));
+        let boxes = boxes.collect::<Result<Vec<_>>>()?;
+        let cells: u64 = boxes.iter().flat_map(|boxes| boxes.iter()).map(CellBox::cells).sum();
         let item = self.facts.item() as u64;
         let total = cells.saturating_mul(item).saturating_mul(components.len() as u64);
         let mut done = 0;
@@ -134,21 +162,20 @@ impl Mesh {
             progress(done, total);
         };
         let (mut groups, mut orders) = (vec![(path.clone(), Map::new())], Vec::new());
-        for (number, level) in self.levels().iter().enumerate() {
+        for (number, boxes) in boxes.iter().enumerate() {
             let coarser = number.checked_sub(1).map_or(&[][..], |at| &self.levels()[at].ratio);
             let cut = aligned(&sub_box, coarser);
-            let layout =
-                LevelLayout::new(&level.boxes, storage.order, &cut, item, store.profile())?;
+            let layout = LevelLayout::new(boxes, storage.order, &cut, item, store.profile())?;
             orders.push(layout.order.name());
             let group = level_path(path, number)?;
-            let writer = LevelWriter { mesh: self, number, layout, item };
+            let writer = LevelWriter { mesh: self, number, boxes, layout, item };
             writer.write_boxes(store, &group, drafts)?;
-            for (component, record) in components.iter().enumerate() {
+            for (component, record) in numbers.iter().zip(&components) {
                 let at = group.join(&record.array)?;
                 writer.write_component(
                     store,
                     &at,
-                    component,
+                    *component,
                     &storage.codecs,
                     drafts,
                     &mut tell,
@@ -157,7 +184,7 @@ impl Mesh {
             groups.push((group, Map::new()));
         }
         orders.dedup();
-        let record = self.record(orders.join(", "), sub_box, components);
+        let record = self.record(orders.join(", "), sub_box, components, levels);
         groups[0].1.insert(MESH_ATTRIBUTE.to_owned(), record.encode());
         MeshRecord::decode(&record.encode(), &store.options().limits)
             .map_err(|error| Error::invalid(format!("{}: {error}", self.name())))?;
@@ -169,15 +196,46 @@ impl Mesh {
         Ok(groups)
     }
 
+    /// Returns the boxes of a level, as far as they lie in a region of a level.
+    ///
+    /// # Errors
+    /// `OutOfBounds` for cells that the domain lacks.
+    pub(super) fn held_boxes(
+        &self,
+        number: usize,
+        held: Option<&(usize, CellRegion)>,
+    ) -> Result<BoxList> {
+        let boxes = &self.level(number)?.boxes;
+        let Some((level, region)) = held else { return Ok(boxes.clone()) };
+        self.check(region, *level)?;
+        let region = match number <= *level {
+            true => self.coarse(region, *level, number),
+            false => region.refined(&self.ratio(*level, number)),
+        };
+        let mut found = BoxList::new(boxes.rank())?;
+        for one in boxes.iter() {
+            let start: Vec<i64> =
+                one.start.iter().zip(&region.start).map(|(a, b)| *a.max(b)).collect();
+            let stop: Vec<i64> =
+                one.stop.iter().zip(&region.stop).map(|(a, b)| *a.min(b)).collect();
+            if start.iter().zip(&stop).all(|(from, to)| from < to) {
+                found.push(&start, &stop)?;
+            }
+        }
+        Ok(found)
+    }
+
     fn record(
         &self,
         order: String,
         sub_box: Vec<u64>,
         components: Vec<MeshComponentRecord>,
+        levels: &[MeshLevel],
     ) -> MeshRecord {
-        let level = |level: &MeshLevel| MeshLevelRecord {
+        let last = levels.len().saturating_sub(1);
+        let level = |(number, level): (usize, &MeshLevel)| MeshLevelRecord {
             shape: level.shape.clone(),
-            ratio: level.ratio.clone(),
+            ratio: if number == last { Vec::new() } else { level.ratio.clone() },
             spacing: level.spacing.clone(),
             step: level.step,
         };
@@ -190,7 +248,7 @@ impl Mesh {
             order,
             sub_box,
             components,
-            levels: self.levels().iter().map(level).collect(),
+            levels: levels.iter().enumerate().map(level).collect(),
         }
     }
 }
@@ -213,10 +271,15 @@ pub(super) fn check_free(store: &Store, path: &ObjectPath) -> Result<()> {
     Err(Error::new(ErrorKind::Exists, text))
 }
 
+/// Returns the most cells of a sub-box along each of `rank` axes, where no other number is given.
+pub(crate) fn default_sub_box(rank: usize) -> Vec<u64> {
+    vec![SUB_BOX[rank.clamp(1, SUB_BOX.len()) - 1]; rank]
+}
+
 /// Returns the most cells of a sub-box along each of `rank` axes.
 pub(super) fn sub_box_of(given: Option<&Vec<u64>>, rank: usize) -> Result<Vec<u64>> {
     match given {
-        None => Ok(vec![SUB_BOX[rank.clamp(1, SUB_BOX.len()) - 1]; rank]),
+        None => Ok(default_sub_box(rank)),
         Some(given) if given.len() == rank => Ok(given.clone()),
         Some(given) => {
             let text = format!("sub-boxes of {} axes for a mesh of {rank}", given.len());
@@ -302,6 +365,7 @@ fn step_costs(profile: &Profile) -> StepCosts {
 struct LevelWriter<'a> {
     mesh: &'a Mesh,
     number: usize,
+    boxes: &'a BoxList,
     layout: LevelLayout,
     /// The bytes of an element.
     item: u64,
@@ -314,7 +378,7 @@ impl LevelWriter<'_> {
         group: &ObjectPath,
         drafts: &mut Vec<ObjectPath>,
     ) -> Result<()> {
-        let boxes = &self.mesh.levels()[self.number].boxes;
+        let boxes = self.boxes;
         let (rank, path) = (boxes.rank(), group.join(BOXES_ARRAY)?);
         write_table(store, &path, &box_rows(boxes), 2 * rank, drafts)?;
         let path = group.join(SUB_BOXES_ARRAY)?;
@@ -372,7 +436,8 @@ impl LevelWriter<'_> {
         }
         let length = usize::try_from((end - start) * self.item).unwrap_or(usize::MAX);
         let mut data = holes(self.item, length);
-        self.mesh.read_parts_into(component, self.number, &pieces, &mut data)?;
+        let reading = MeshReading::of_mesh(component);
+        self.mesh.read_parts_into(&reading, self.number, &pieces, &mut data)?;
         let range = AxisSelection::Range(AxisRange::contiguous(start, end - start)?);
         array.write(&Selection::Orthogonal(vec![range]), Elements::Bytes(&data))?;
         Ok(bytes)
@@ -393,6 +458,13 @@ fn holes(item: u64, bytes: usize) -> Vec<u8> {
     }
 }
 
+/// Returns the chunks of a shard of an array of `cells` elements in chunks of `chunk`.
+pub(super) fn shard_chunks((cells, chunk): (u64, u64), item: u64) -> u64 {
+    let most = (SHARD_BYTES / chunk.saturating_mul(item).max(1)).max(1);
+    // An array that is empty now will grow.
+    if cells == 0 { most } else { most.min((cells / chunk.max(1)).max(1)) }
+}
+
 /// Describes the array of a component of a level, of `cells` elements in chunks of `chunk`.
 pub(super) fn element_array(
     store: &Store,
@@ -401,9 +473,7 @@ pub(super) fn element_array(
     codecs: &Map<String, Value>,
 ) -> Result<NewArray> {
     let item = data_type.item_size().unwrap_or(8) as u64;
-    let most = (SHARD_BYTES / chunk.saturating_mul(item).max(1)).max(1);
-    // An array that is empty now will grow.
-    let chunks = if cells == 0 { most } else { most.min((cells / chunk.max(1)).max(1)) };
+    let chunks = shard_chunks((cells, chunk), item);
     let mut described = json!({
         "shape": [cells], "dtype": data_type.v3_name(), "chunks": [chunk],
         "shards": [chunk.saturating_mul(chunks)], "dims": ["cell"], "fill_value": "NaN",

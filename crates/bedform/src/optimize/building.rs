@@ -261,7 +261,7 @@ const AN_INDEX: (&str, &str) = ("an index", "all that is needed");
 
 /// Says that a replica or an index was removed since it is larger than predicted. `sizes` are its
 /// predicted and stored bytes, and those of all that reads need.
-fn note_of_size(
+pub(super) fn note_of_size(
     (what, needed): (&str, &str),
     array: &str,
     (planned, made, bytes): (u64, u64, u64),
@@ -298,11 +298,19 @@ pub(super) struct ReplicaDirectory {
 }
 
 impl ReplicaDirectory {
+    pub(super) fn sidecar(&self) -> &Sidecar {
+        &self.sidecar
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Opens the directory as storage, and makes it if it is missing.
     ///
     /// # Errors
     /// Errors of storage, also for a symbolic link in its place.
-    fn storage(&self, options: &OpenOptions) -> Result<Arc<dyn Storage>> {
+    pub(super) fn storage(&self, options: &OpenOptions) -> Result<Arc<dyn Storage>> {
         let opened = storage_in_sidecar(&self.sidecar, REPLICAS, Mode::ReadWrite, options);
         opened.map_err(|error| error.at(self.directory.display().to_string()))
     }
@@ -333,7 +341,7 @@ pub(super) fn directory_of(
 
 /// Adds the name of the replicas' directory and a remedy to an error of writing there. Storage
 /// names objects relative to itself, and the source is not the device that is full.
-fn in_place(error: Error, directory: &Path) -> Error {
+pub(super) fn in_place(error: Error, directory: &Path) -> Error {
     let remedy = match error.kind() {
         ErrorKind::NoSpace => "free some, or take a smaller budget, and run the same command again",
         ErrorKind::ReadOnly => "choose another place with --sidecar DIR",
@@ -343,7 +351,7 @@ fn in_place(error: Error, directory: &Path) -> Error {
 }
 
 /// Says how programs find the replicas, if they lie elsewhere than beside the source.
-fn note_of_place(sidecar: &Sidecar, named: Option<&Path>) -> Option<String> {
+pub(super) fn note_of_place(sidecar: &Sidecar, named: Option<&Path>) -> Option<String> {
     if let Some(named) = named {
         return Some(format!(
             "programs read these replicas with BEDFORM_SIDECAR={}",
@@ -537,12 +545,12 @@ pub(super) fn bytes_of(place: &dyn Storage) -> Result<u64> {
 
 /// Removes the directory of a replica that no catalogue names. A failure is ignored: the directory
 /// then only costs space.
-fn remove(sidecar: &Sidecar, id: &str) {
+pub(super) fn remove(sidecar: &Sidecar, id: &str) {
     sidecar.remove_directory(&format!("{REPLICAS}/{id}"));
 }
 
 /// True for the directory of a replica, complete or partial.
-fn is_made_here(name: &str) -> bool {
+pub(super) fn is_made_here(name: &str) -> bool {
     let id = name.strip_prefix('.').and_then(|name| name.strip_suffix(".bedform-partial"));
     let id = id.unwrap_or(name);
     id.len() == ID_DIGITS && id.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))

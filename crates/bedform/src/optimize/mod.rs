@@ -43,6 +43,7 @@
 //! | `building` | the making of replicas, and changes of the catalogue |
 //! | `targets` | the storage targets of the shards of a replica |
 //! | `layouts` | new layouts for the arrays of a Bedform store itself |
+//! | `meshes` | replicas of the components of refined meshes |
 //! | `policy` | all of this in the background, after a number of reads |
 //! | `trusting` | the comparison of another user's or machine's replicas with the source |
 
@@ -51,6 +52,7 @@ mod candidates;
 mod choose;
 mod conditions;
 mod layouts;
+mod meshes;
 mod named_budget;
 mod place;
 mod policy;
@@ -88,6 +90,10 @@ use crate::zarr::nodes::NodeKind;
 pub use building::{Optimized, OptimizedIndexes, build, build_by};
 pub use conditions::{ReplicaCondition, ReplicaState, conditions};
 pub use layouts::{LayoutPlan, PlannedLayout, Reorganized, plan_layouts, reorganize};
+pub use meshes::{
+    HeldPart, MadeMeshReplica, MeshOptimizeOptions, MeshOptimizePlan, MeshOptimized,
+    PlannedMeshReplica, optimize_mesh, plan_mesh,
+};
 pub use place::SourcePlace;
 pub use policy::{policy_state, run_at_low_priority, run_policy, set_policy};
 pub use reads::{ExpectedRead, ListedRead};
@@ -568,6 +574,8 @@ fn planned_by_kind(make: Vec<PlannedHelper>) -> (Vec<PlannedReplica>, Vec<Planne
         match planned {
             PlannedHelper::Replica(replica) => replicas.push(*replica),
             PlannedHelper::Index(index) => indexes.push(index),
+            // Arrays have no such replicas.
+            PlannedHelper::OfMesh(_) => {}
         }
     }
     (replicas, indexes)

@@ -19,7 +19,7 @@ use crate::trace::{
 use crate::zarr::nodes::NodeKind;
 
 /// The most kinds that a plan of replicas considers: those with the largest total seconds.
-const KINDS_MAX: usize = 64;
+pub(super) const KINDS_MAX: usize = 64;
 /// The most kinds of each array when its own layout is chosen.
 const KINDS_OF_ARRAY_MAX: usize = 16;
 /// Places at which a kind is priced, as shares of its hot region along each axis.
@@ -189,10 +189,15 @@ impl PricedReadKind {
         (0..self.counts.len()).map(axis).collect::<Option<_>>().map(Selection::Orthogonal)
     }
 
+    /// Returns such reads at several places.
+    pub(super) fn places(&self) -> Vec<Selection> {
+        PLACES.iter().filter_map(|share| self.at(*share)).collect()
+    }
+
     /// Returns the mean predicted seconds of such a read of the array itself.
     fn priced(&self, array: &Array) -> Result<f64> {
         let mut seconds = 0.0;
-        let selections: Vec<_> = PLACES.iter().filter_map(|share| self.at(*share)).collect();
+        let selections = self.places();
         for selection in &selections {
             seconds += array.price(selection)?.seconds;
         }
@@ -526,6 +531,52 @@ fn exact_of(selection: &Selection, shape: &[u64]) -> Result<Option<(ExactElement
     let runs: Vec<_> = runs.collect();
     let bounds = bounds(&runs)?;
     Ok(Some((ExactElements::AxisRuns(runs), bounds)))
+}
+
+/// Returns the expected reads as kinds of reads of an array with this shape and these axes. A read of
+/// the whole array does not count.
+///
+/// # Errors
+/// `InvalidArgument` for a read that the array cannot have.
+pub(super) fn expected_kinds_of(
+    expected: &[ExpectedRead],
+    (shape, dims): (&[u64], &[String]),
+    place: &SourcePlace,
+) -> Result<Vec<PricedReadKind>> {
+    let total: f64 = expected.iter().map(|read| read.weight).sum();
+    let mut kinds = Vec::new();
+    for read in expected {
+        let Some(kind) = of_expected(read, shape, dims)? else {
+            return Err(not_in(read, &dims.iter().cloned().collect(), place));
+        };
+        if kind.counts != shape && !kind.bounds.is_empty() {
+            let reads = READS_EXPECTED * read.weight / total;
+            kinds.push(PricedReadKind { array_shape: shape.to_vec(), reads, ..kind });
+        }
+    }
+    Ok(kinds)
+}
+
+/// Returns the learned kinds of reads of the arrays for which `shape_of` returns a shape, by their
+/// path and the shape that they had, each with its path.
+pub(super) fn learnt_kinds_of(
+    knowledge: &Knowledge,
+    shape_of: impl Fn(&str, &[u64]) -> Option<Vec<u64>>,
+) -> Vec<(String, PricedReadKind)> {
+    let newest_ns = newest_read_ns(knowledge);
+    let mut kinds = Vec::new();
+    for (name, learned) in &knowledge.arrays {
+        let Some(shape) = shape_of(name, &learned.shape) else { continue };
+        for kind in &learned.kinds.0 {
+            let Some(mut found) = of_learnt(kind, &shape, ReadsFor::Replicas) else { continue };
+            found.array_shape.clone_from(&shape);
+            found.reads *= recency(kind.last_ns, newest_ns);
+            if found.has_elements() {
+                kinds.push((name.clone(), found));
+            }
+        }
+    }
+    kinds
 }
 
 fn expected_kinds(

@@ -49,5 +49,5 @@ pub(crate) use catalogue::{CATALOGUE, PLACES, Standing, replicas_in};
 pub(crate) use named_replicas::NamedReplicas;
 pub(crate) use open_replica::OpenReplica;
 pub use open_replica::ReplicaStatistics;
-pub(crate) use replicas::Replicas;
+pub(crate) use replicas::{Replicas, are_off};
 pub(crate) use source::ReplicaSource;

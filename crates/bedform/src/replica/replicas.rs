@@ -59,7 +59,8 @@ fn are_at_one(these: &[Sidecar], those: &[Sidecar]) -> bool {
     these.iter().map(Sidecar::own_directory).eq(those.iter().map(Sidecar::own_directory))
 }
 
-fn are_off(options: &OpenOptions) -> bool {
+/// True if reads of a source opened with these options use no replicas.
+pub(crate) fn are_off(options: &OpenOptions) -> bool {
     let said = std::env::var(VARIABLE).ok();
     !options.replicas || matches!(said.as_deref().map(str::trim), Some("0" | "off" | "false"))
 }

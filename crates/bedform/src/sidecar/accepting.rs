@@ -14,13 +14,14 @@ use crate::config::WRITABLE_BY_OTHERS;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Names that Bedform gives in a sidecar, and prefixes of such names.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "archive",
     "catalogue",
     "chunk-map",
     "chunk-map-external",
     "knowledge",
     "learned-selections",
+    "mesh-catalogue",
     NONCE,
     "policy",
     "recorded-selections",

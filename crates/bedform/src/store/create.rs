@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bedform_format::ObjectPath;
 use bedform_format::metadata::{ArrayMetadata, Identity, LogState, parse_array, write_group};
-use bedform_storage::{Condition, Storage, within};
+use bedform_storage::{Condition, Durability, Storage, SyncAll, within};
 use serde_json::Map;
 use serde_json::Value;
 
@@ -178,14 +178,44 @@ impl Store {
         paths: &[ObjectPath],
         groups: &[(ObjectPath, Map<String, Value>)],
     ) -> Result<()> {
+        self.commit_drafts_of(self, paths, groups)
+    }
+
+    /// Returns another handle on the store, whose writes are not durable, and the function that makes
+    /// all of them durable at once; `None` where storage has no such function, or the store need not
+    /// survive a power cut. Drafts of that handle are committed by [`Store::commit_drafts_of`].
+    ///
+    /// # Errors
+    /// Those of opening the store.
+    pub(crate) fn synced_together(&self) -> Result<Option<(Self, SyncAll<'_>)>> {
         let opened = &**self.zarr()?;
+        if !opened.can_sync_together() {
+            return Ok(None);
+        }
+        let sync = opened.storage.sync_all(&[ObjectPath::root()])?;
+        let options = OpenOptions { durability: Durability::Process, ..opened.options.clone() };
+        Ok(Some((Self::open(opened.storage.clone(), options)?, sync)))
+    }
+
+    /// As [`Store::commit_drafts_with`], for drafts of another handle on the store.
+    ///
+    /// # Errors
+    /// As [`Store::commit_drafts_with`].
+    pub(crate) fn commit_drafts_of(
+        &self,
+        drafting: &Self,
+        paths: &[ObjectPath],
+        groups: &[(ObjectPath, Map<String, Value>)],
+    ) -> Result<()> {
+        let opened = &**self.zarr()?;
+        let drafts = &**drafting.zarr()?;
         opened.check_writable()?;
         for (path, attributes) in groups {
             check_new(opened, path, attributes)?;
         }
         let _lock = opened.lock(&ObjectPath::root())?;
         for path in paths {
-            let Some(key) = opened.drafts().get(path).map(|draft| draft.key) else { continue };
+            let Some(key) = drafts.drafts().get(path).map(|draft| draft.key) else { continue };
             check_key(opened, path, &own_document(opened, path)?, &key)?;
         }
         let mut added = paths.to_vec();
@@ -203,7 +233,7 @@ impl Store {
         let added = added.into_iter().map(|path| (path, None)).collect();
         let attributes = of_root.map(|(_, attributes)| attributes);
         commit_all(opened, added, &[], RootChange { attributes, ..RootChange::default() })?;
-        for draft in paths.iter().filter_map(|path| opened.drafts().remove(path)) {
+        for draft in paths.iter().filter_map(|path| drafts.drafts().remove(path)) {
             if let Some(lock) = draft.lock.upgrade() {
                 lock.release();
             }

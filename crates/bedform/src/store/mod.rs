@@ -149,10 +149,19 @@ impl Store {
     }
 
     fn follows(&self) -> Option<&HandleReads> {
+        self.shared_follows().map(Arc::as_ref)
+    }
+
+    fn shared_follows(&self) -> Option<&Arc<HandleReads>> {
         match &self.backing {
-            StoreBacking::Zarr(opened) => opened.follows.as_deref(),
-            StoreBacking::File(store) => store.file.follows.as_deref(),
+            StoreBacking::Zarr(opened) => opened.follows.as_ref(),
+            StoreBacking::File(store) => store.file.follows.as_ref(),
         }
+    }
+
+    /// The recorder of the reads of the store, if they are recorded.
+    pub(crate) fn recorder(&self) -> Option<Arc<HandleReads>> {
+        self.shared_follows().filter(|follows| follows.records()).cloned()
     }
 
     /// The options that opened the store.

@@ -18,7 +18,7 @@ mod settings;
 
 use super::queries::index_id;
 use super::reads::PricedReadKind;
-use super::{OptimizedSource, PlannedIndex, PlannedReplica};
+use super::{OptimizedSource, PlannedIndex, PlannedMeshReplica, PlannedReplica};
 use crate::error::Result;
 
 pub(super) use elements::ArrayKinds;
@@ -30,6 +30,7 @@ pub(super) use laid_out::BestLayout;
 pub(super) enum PlannedHelper {
     Replica(Box<PlannedReplica>),
     Index(PlannedIndex),
+    OfMesh(Box<PlannedMeshReplica>),
 }
 
 impl PlannedHelper {
@@ -38,6 +39,7 @@ impl PlannedHelper {
         match self {
             Self::Replica(replica) => replica.id.clone(),
             Self::Index(index) => index_id(&index.array),
+            Self::OfMesh(replica) => replica.id.clone(),
         }
     }
 
@@ -46,6 +48,7 @@ impl PlannedHelper {
         match self {
             Self::Replica(replica) => replica.bytes,
             Self::Index(index) => index.bytes,
+            Self::OfMesh(replica) => replica.bytes,
         }
     }
 }
