@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, SupportsIndex, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, SupportsIndex, cast, overload
 
 import numpy as np
 
@@ -37,6 +37,8 @@ AXES = ("x", "y", "z")
 _RAY_CELLS = 32
 #: Names that an error lists.
 _NAMES_SHOWN = 8
+#: The part of a cell within which a coordinate lies on a face: more than floats round.
+_ON_FACE = 1e-6
 #: Bytes of finer cells whose means are calculated at once, beyond one row.
 _MEAN_BYTES = 64 << 20
 
@@ -243,6 +245,76 @@ class RefinedMesh:
     def spacing(self, level: int) -> tuple[float, ...]:
         """Return the size of a cell of a level along each axis, in the units of the simulation."""
         return tuple(self._level(level)["spacing"])
+
+    def region(
+        self, lower: Sequence[float], upper: Sequence[float], *, level: int
+    ) -> tuple[slice, ...]:
+        """Return the cells of a level that have a part in a box, as slices for reads.
+
+        A part thinner than a millionth of a cell does not count, so that a bound on a face, rounded
+        or not, takes no cell behind it. Where ``lower`` and ``upper`` are equal, the result has the
+        one cell there.
+
+        Parameters
+        ----------
+        lower, upper
+            The corners of the box in the units of the simulation, with a coordinate for each axis.
+            The result ends at the domain; ``-inf`` and ``inf`` take all cells along an axis. For a
+            box outside of the domain it is empty.
+        level
+            The level, 0 for the coarsest.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The rank is wrong, a coordinate is not a number, or ``lower`` is above ``upper``.
+
+        Examples
+        --------
+        >>> import bedform as bf
+        >>> from bedform._mesh_example import plotfile
+        >>> mesh = bf.open(plotfile())
+        >>> region = mesh.region((0.3, 0.5), (0.6, 0.625), level=1)
+        >>> region
+        (slice(2, 5, None), slice(4, 5, None))
+        >>> mesh["density"].read(region, level=1).shape
+        (3, 1)
+        """
+        corners = self._coordinates("lower", lower), self._coordinates("upper", upper)
+        for dim, low, high in zip(self.dims, *corners, strict=True):
+            if low > high:
+                raise InvalidArgumentError(f"{dim}: lower {low} is above upper {high}")
+        counts = self.domain(level)[1]
+        start, stop = (self._faces(corner, level) for corner in corners)
+        first = np.floor(start)
+        # The upper bound of the domain belongs to the last cell, as in `slice`.
+        at_end = (start == stop) & (first == counts)
+        first = np.clip(np.where(at_end, counts - 1, first), 0, counts)
+        last = np.clip(np.maximum(np.ceil(stop), np.floor(start) + 1), first, counts)
+        return tuple(map(slice, first.astype("i8").tolist(), last.astype("i8").tolist()))
+
+    def _faces(self, point: npt.NDArray[np.float64], level: int) -> npt.NDArray[np.float64]:
+        """Returns a point in cells of a level, from the lower corner on; whole on a face."""
+        found = (point - self.bounds[0]) / self.spacing(level)
+        face = np.rint(found)
+        with np.errstate(invalid="ignore"):
+            is_near = np.abs(found - face) <= _ON_FACE
+        whole: npt.NDArray[np.float64] = np.where(is_near, face, found)
+        return whole
+
+    def _coordinates(self, name: str, given: Sequence[float]) -> npt.NDArray[np.float64]:
+        """Returns a given point: a number for each axis."""
+        try:
+            found = np.asarray(given, "f8")
+        except (TypeError, ValueError):
+            found = np.empty(0)
+        if found.shape != (len(self.dims),):
+            raise InvalidArgumentError(
+                f"{name}={given!r:.100}: a point has {len(self.dims)} coordinates"
+            )
+        if np.isnan(found).any():
+            raise InvalidArgumentError(f"{name}={given!r:.100}: a coordinate is not a number")
+        return found
 
     def refused(self) -> dict[str, str]:
         """Return the reason for each part of a plotfile that is not read, by its name."""
@@ -616,9 +688,37 @@ class MeshComponent:
         region = [slice(None)] * len(dims)
         return self.read((*region[:number], cell, *region[number + 1 :]), level=level, fill=fill)
 
+    @overload
     def ray(
-        self, a: Sequence[float], b: Sequence[float], *, level: int, fill: float = np.nan
-    ) -> tuple[npt.NDArray[np.float64], np.ndarray[Any, Any]]:
+        self,
+        a: Sequence[float],
+        b: Sequence[float],
+        *,
+        level: int,
+        widths: Literal[False] = False,
+        fill: float = np.nan,
+    ) -> tuple[npt.NDArray[np.float64], np.ndarray[Any, Any]]: ...
+
+    @overload
+    def ray(
+        self,
+        a: Sequence[float],
+        b: Sequence[float],
+        *,
+        level: int,
+        widths: Literal[True],
+        fill: float = np.nan,
+    ) -> tuple[npt.NDArray[np.float64], np.ndarray[Any, Any], npt.NDArray[np.float64]]: ...
+
+    def ray(
+        self,
+        a: Sequence[float],
+        b: Sequence[float],
+        *,
+        level: int,
+        widths: bool = False,
+        fill: float = np.nan,
+    ) -> tuple[np.ndarray[Any, Any], ...]:
         """Read the cells of a level that the line from ``a`` to ``b`` crosses.
 
         Parameters
@@ -627,15 +727,27 @@ class MeshComponent:
             Different points of the domain, in the units of the simulation.
         level, fill
             As in :meth:`read`.
+        widths
+            Also return the length of the line in each cell, for integrals along the line.
 
         Returns
         -------
         tuple of numpy.ndarray
             For each cell in order the length along the line, from ``a`` to the middle of its part
-            in the cell, and the element.
+            in the cell, and the element. With ``widths`` a third array has the length of that part;
+            together they are as long as the line.
+
+        Examples
+        --------
+        >>> import bedform as bf
+        >>> from bedform._mesh_example import plotfile
+        >>> density = bf.open(plotfile())["density"]
+        >>> _, values, widths = density.ray((0, 0.1), (0.5, 0.1), level=0, widths=True)
+        >>> values, widths, float((values * widths).sum())
+        (array([0., 1.]), array([0.25, 0.25]), 0.25)
         """
-        ends = [self._point(a), self._point(b)]
-        length = float(np.linalg.norm(np.subtract(b, a)))
+        ends = [self._point(name, point) for name, point in (("a", a), ("b", b))]
+        length = float(np.linalg.norm(ends[1] - ends[0]))
         if length == 0:
             raise InvalidArgumentError(f"{tuple(a)} to {tuple(b)}: a line has two different ends")
         shape = self.mesh.domain(level)[1]
@@ -650,14 +762,14 @@ class MeshComponent:
             low, high = block.min(axis=0), block.max(axis=0) + 1
             values = self.read(tuple(map(slice, low, high)), level=level, fill=fill)
             found[at : at + _RAY_CELLS] = values[tuple((block - low).T)]
+        if widths:
+            return middles * length, found, np.diff(parts) * length
         return middles * length, found
 
-    def _point(self, point: Sequence[float]) -> npt.NDArray[np.float64]:
+    def _point(self, name: str, point: Sequence[float]) -> npt.NDArray[np.float64]:
         """Returns a point of the domain, from the lower corner on."""
         lower, upper = self.mesh.bounds
-        given = np.asarray(point, "f8")
-        if given.shape != (len(lower),):
-            raise InvalidArgumentError(f"{point!r}: a point has {len(lower)} coordinates")
+        given = self.mesh._coordinates(name, point)
         if not ((given >= lower) & (given <= upper)).all():
             raise OutOfBoundsError(
                 f"{tuple(given.tolist())}: the domain reaches from {lower} to {upper}"
