@@ -302,6 +302,17 @@ class RefinedMesh:
         whole: npt.NDArray[np.float64] = np.where(is_near, face, found)
         return whole
 
+    def _cell_at(self, axis: int, at: float, level: int) -> int:
+        """Returns the cell of a level at a coordinate along an axis."""
+        lower, upper = self.bounds
+        if not lower[axis] <= at <= upper[axis]:
+            raise OutOfBoundsError(
+                f"{self.dims[axis]}={at}: the domain reaches from {lower[axis]} to {upper[axis]}"
+            )
+        point = np.array(lower)
+        point[axis] = at
+        return min(int(self._faces(point, level)[axis]), int(self.domain(level)[1, axis]) - 1)
+
     def _coordinates(self, name: str, given: Sequence[float]) -> npt.NDArray[np.float64]:
         """Returns a given point: a number for each axis."""
         try:
@@ -678,13 +689,7 @@ class MeshComponent:
             number = axis.__index__()
             if not 0 <= number < len(dims):
                 raise InvalidArgumentError(f"axis={number}: the mesh has {len(dims)} axes")
-        lower, upper = self.mesh.bounds
-        if not lower[number] <= at <= upper[number]:
-            raise OutOfBoundsError(
-                f"{dims[number]}={at}: the domain reaches from {lower[number]} to {upper[number]}"
-            )
-        cells = int(self.mesh.domain(level)[1, number])
-        cell = min(int((at - lower[number]) / self.mesh.spacing(level)[number]), cells - 1)
+        cell = self.mesh._cell_at(number, at, level)
         region = [slice(None)] * len(dims)
         return self.read((*region[:number], cell, *region[number + 1 :]), level=level, fill=fill)
 
