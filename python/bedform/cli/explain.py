@@ -27,7 +27,11 @@ def register(app: typer.Typer) -> None:
 
 def explain(
     path: Annotated[
-        str, typer.Argument(help='A store, file or plotfile; or files as one: "era5_*.nc".')
+        str,
+        typer.Argument(
+            help="A store, file or plotfile, or a step of meshes: run.zarr/plt00010; or files as "
+            'one: "era5_*.nc".'
+        ),
     ],
     array: Annotated[str, typer.Argument(help="The array to read.")],
     selection: Annotated[

@@ -42,7 +42,11 @@ def register(app: typer.Typer) -> None:
 
 def info(
     path: Annotated[
-        str, typer.Argument(help='A store, file or plotfile; or files as one: "era5_*.nc".')
+        str,
+        typer.Argument(
+            help="A store, file or plotfile, or a step of meshes: run.zarr/plt00010; or files as "
+            'one: "era5_*.nc".'
+        ),
     ],
     array: Annotated[str | None, typer.Argument(help="Tell about this array only.")] = None,
     concat_dim: ConcatOption = None,

@@ -27,7 +27,11 @@ def register(app: typer.Typer) -> None:
 
 def render(
     path: Annotated[
-        str, typer.Argument(help="A refined mesh: a plotfile of AMReX, or a store of meshes.")
+        str,
+        typer.Argument(
+            help="A refined mesh: a plotfile of AMReX, a file of Chombo, a store of meshes, or a "
+            "step of it: run.zarr/plt00010."
+        ),
     ],
     component: Annotated[str, typer.Argument(help="The component to show.")],
     axis: Annotated[
