@@ -75,11 +75,14 @@ class MeshPiece(NamedTuple):
 class MeshReadPlan:
     """The plan of a read of a refined mesh, with its price: ``str`` of it is a table."""
 
-    def __init__(self, name: str, facts: dict[str, Any]) -> None:
-        self._name, self._facts = name, facts
+    def __init__(self, name: str, facts: dict[str, Any], grid: Literal["box", "sub-box"]) -> None:
+        self._name, self._facts, self._grid = name, facts, grid
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all facts: of each level the grids, the bytes of elements, and its reads."""
+        """Return all facts: of each level the grids, the bytes of elements, and its reads.
+
+        Grids are the boxes of a plotfile, and the sub-boxes of a store.
+        """
         levels = self._facts["levels"]
         sums = {
             key: sum(level["reads"][key] for level in levels)
@@ -100,9 +103,11 @@ class MeshReadPlan:
         ]
         for level in facts["levels"]:
             reads = level["reads"]
+            count = level["grids"]
+            grids = f"{count} {self._grid}" if count == 1 else f"{count} {self._grid}es"
             lines.append(
-                f"level {level['level']:<11} {level['grids']} grids, {level['covered_grids']} more "
-                f"have finer cells: {format_bytes(reads['bytes'])} in {reads['requests']} requests"
+                f"level {level['level']:<11} {grids}, {level['covered_grids']} more have finer "
+                f"cells: {format_bytes(reads['bytes'])} in {reads['requests']} requests"
             )
         return "\n".join(lines)
 
@@ -631,7 +636,7 @@ class MeshComponent:
         *,
         max_bytes: int | str = "4 GiB",
     ) -> list[np.ndarray[Any, Any]]:
-        """Read the elements that a level stores in parts of its grids.
+        """Read the elements that a level stores in parts of its grids: boxes or sub-boxes.
 
         Parameters
         ----------
@@ -664,7 +669,8 @@ class MeshComponent:
         start, stop, _ = self._region(region, level)
         explain = engine_call(self.mesh._inner.explain, self.mesh.path)
         facts = json.loads(explain(self.name, (start, stop), level))
-        return MeshReadPlan(f"{self.mesh.path}/{self.name}", facts)
+        grid: Literal["box", "sub-box"] = "box" if self.mesh._steps is None else "sub-box"
+        return MeshReadPlan(f"{self.mesh.path}/{self.name}", facts, grid)
 
     def slice(
         self, *, axis: SupportsIndex | str, at: float, level: int, fill: float = np.nan

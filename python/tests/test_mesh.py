@@ -425,7 +425,10 @@ def test_an_explained_read_has_the_boxes_and_bytes_of_the_read(seed: int, tmp_pa
         # A piece may be covered by several boxes of the next level together.
         assert found["grids"] <= len(seen)
     assert facts["needed_bytes"] <= sum(piece.data.nbytes for piece in pieces)
-    assert f"level {level}" in str(component.explain(region, level=level))
+    shown = str(component.explain(region, level=level)).splitlines()
+    for number, line in enumerate(shown[-1 - level :]):
+        count = facts["levels"][number]["grids"]
+        assert line.startswith(f"level {number:<11} {count} box{'es' * (count != 1)}, ")
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -108,6 +108,15 @@ def test_sub_boxes_have_each_cell_of_the_boxes_once(tmp_path: Path) -> None:
         assert not counts.any()
 
 
+def test_an_explained_read_of_a_store_counts_sub_boxes(tmp_path: Path) -> None:
+    _, store = converted(any_mesh(0), tmp_path)
+    plan = store["density"].explain(level=store.levels - 1)
+    lines = str(plan).splitlines()[-store.levels :]
+    for level, line in zip(plan.to_dict()["levels"], lines, strict=True):
+        words = "1 sub-box," if level["grids"] == 1 else f"{level['grids']} sub-boxes,"
+        assert words in line
+
+
 def test_commits_over_a_mesh_are_read_before_they_are_settled(tmp_path: Path) -> None:
     mesh = any_mesh(5)
     _, before = converted(mesh, tmp_path, sub_box=[4] * len(mesh.levels[0].shape))
