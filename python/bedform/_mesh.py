@@ -20,6 +20,7 @@ from bedform._errors import (
     engine_call,
 )
 from bedform._integers import byte_count, integer
+from bedform._mesh_sizes import mesh_sizes
 from bedform._remote import is_url
 from bedform._text import format_bytes, format_seconds
 
@@ -342,12 +343,27 @@ class RefinedMesh:
         return {name: _refusal(Path(self._where) / name) for name in names}
 
     def info(self) -> dict[str, Any]:
-        """Return what is known of the mesh, without elements."""
+        """Return what is known of the mesh, without elements.
+
+        ``stored_bytes`` has the bytes of the plotfile, file or store, ``step_bytes`` those in the
+        directory of each step, and ``log_bytes`` those of commits that are not settled. Where files
+        are not counted, at a URL or if they are more than 10,000, ``stored_bytes`` is None and
+        ``not_counted`` has the reason.
+        """
         written = "amrex-plotfile" if self._store is None else "chombo-hdf5"
+        place, paths, log = self._where, [""], 0
         if self._steps is not None:
             store = cast("Store", self._store)
             written = f"zarr v{store._call(store._inner.zarr_format)()}"
+            place, paths = store.store_path, list(self._steps)
+            log = int(json.loads(store._call(store._inner.log_summary)())["bytes"])
+        sizes = mesh_sizes(place, paths)
         known = {"kind": self.kind, "format": written, "steps": self.steps, **self._facts}
+        if sizes.total is None:
+            known |= {"stored_bytes": None, "not_counted": sizes.not_counted}
+        else:
+            by_step = dict(zip(self.steps, sizes.steps.values(), strict=True))
+            known |= {"stored_bytes": sizes.total + log, "log_bytes": log, "step_bytes": by_step}
         return {**known, "refused": self.refused()}
 
     def to_plotfile(
