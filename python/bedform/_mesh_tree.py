@@ -65,10 +65,17 @@ def tree_of(
 ) -> xr.DataTree:
     """Returns a mesh as a tree: see :meth:`RefinedMesh.to_datatree`."""
     chosen = chosen_components(mesh, components)
+    return xr.DataTree.from_dict(level_datasets(mesh, chosen, max_bytes))
+
+
+def level_datasets(
+    mesh: RefinedMesh, components: Iterable[str], max_bytes: int | str = "4 GiB"
+) -> dict[str, xr.Dataset]:
+    """Returns a data set for the root of a tree and one for each level, by their paths."""
+    chosen = {name: mesh[name] for name in components}
     names = flat_names(chosen, mesh.dims)
     limit = byte_count(max_bytes, "max_bytes")
-    root = xr.Dataset(attrs={"time": mesh.time, "levels": mesh.levels})
-    nodes = {"/": root}
+    nodes = {"/": xr.Dataset(attrs={"time": mesh.time, "levels": mesh.levels})}
     for level in range(mesh.levels):
         variables = {
             names[name]: _variable(component, level, limit) for name, component in chosen.items()
@@ -76,7 +83,7 @@ def tree_of(
         nodes[f"/level_{level}"] = xr.Dataset(
             variables, _centres(mesh, level), _attributes(mesh, level)
         )
-    return xr.DataTree.from_dict(nodes)
+    return nodes
 
 
 def _variable(component: MeshComponent, level: int, limit: int) -> xr.Variable:

@@ -477,6 +477,55 @@ def test_a_tree_pickles_while_its_header_is_the_same(
         pickle.loads(pickled)  # noqa: S301 - our own
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_xarray_opens_meshes_as_trees(seed: int, tmp_path: Path) -> None:
+    mesh, plotfile = opened(seed, tmp_path)
+    store = tmp_path / "run.zarr"
+    bf.convert(plotfile.path, store)
+    step = store / os.path.basename(plotfile.path)  # noqa: PTH119
+    expected = plotfile.to_datatree()
+    for place in (plotfile.path, step, store):
+        tree = xr.open_datatree(place, engine="bedform")
+        xr.testing.assert_identical(tree, expected)
+        groups = xr.open_groups(place, engine="bedform")
+        assert list(groups) == ["/", *(f"/level_{level}" for level in range(len(mesh.levels)))]
+    blocks = xr.open_datatree(step, engine="bedform", chunks={"x": 5})
+    fine = blocks[f"level_{len(mesh.levels) - 1}/density"]
+    assert max(fine.chunksizes["x"]) <= 5
+    np.testing.assert_array_equal(fine, uniform(mesh, 0, len(mesh.levels) - 1, np.nan))
+    fewer = xr.open_datatree(plotfile.path, engine="bedform", drop_variables=["density", "x"])
+    assert set(fewer["level_0"].variables) == set(expected["level_0"].variables) - {"density", "x"}
+    # With a group: the arrays as they are stored.
+    stored = xr.open_datatree(step, engine="bedform", group="/")
+    theirs = xr.open_datatree(step, engine="zarr", consolidated=False)
+    xr.testing.assert_identical(stored, theirs)
+    level = xr.open_dataset(step, engine="bedform", group="level_0")
+    assert {"boxes", "sub_boxes"} <= set(level)
+
+
+def test_xarray_is_told_that_a_mesh_is_a_tree(tmp_path: Path) -> None:
+    _, plotfile = opened(seed_of(2, 2), tmp_path)
+    store = tmp_path / "run.zarr"
+    bf.convert(plotfile.path, store)
+    step = str(store / os.path.basename(plotfile.path))  # noqa: PTH119
+    for place, named, group in (
+        (plotfile.path, plotfile.path, None),
+        (plotfile.path, plotfile.path, "level_0"),
+        (step, step, None),
+        (store, step, None),
+    ):
+        with pytest.raises(bf.UnsupportedError) as caught:
+            xr.open_dataset(place, engine="bedform", group=group)
+        assert str(caught.value) == (
+            f"{named} is a refined mesh, not one data set: xr.open_datatree({named!r}, "
+            "engine='bedform'), without group, has a node for each level"
+        )
+    with pytest.raises(bf.UnsupportedError, match="without group"):
+        xr.open_datatree(plotfile.path, engine="bedform", group="level_0")
+    with pytest.raises(bf.UnsupportedError, match="leave out snapshot=True"):
+        xr.open_datatree(step, engine="bedform", snapshot=True)
+
+
 # Pictures -----------------------------------------------------------------------------------------
 
 
