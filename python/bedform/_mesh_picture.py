@@ -16,7 +16,8 @@ from bedform._shown import printable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bedform._mesh import MeshComponent, RefinedMesh
+    from bedform._mesh import RefinedMesh
+    from bedform._mesh_component import MeshComponent
 
     Values = np.ndarray[Any, Any]
     #: The lower and the upper bound along one axis.

@@ -16,7 +16,8 @@ from bedform._mesh_boxes import chosen_components, flat_names
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bedform._mesh import MeshComponent, RefinedMesh
+    from bedform._mesh import RefinedMesh
+    from bedform._mesh_component import MeshComponent
 
 
 class MeshLevelArray(BackendArray):

@@ -135,7 +135,7 @@ def test_means_of_finer_cells_are_those_of_the_finest_array(
 ) -> None:
     mesh = any_mesh(seed)
     component = bf.open(write(mesh, tmp_path / "plt"))[mesh.names[0]]
-    monkeypatch.setattr("bedform._mesh._MEAN_BYTES", 500)
+    monkeypatch.setattr("bedform._mesh_component._MEAN_BYTES", 500)
     for level in range(len(mesh.levels)):
         expected = uniform(mesh, 0, len(mesh.levels) - 1, np.nan).astype("f8")
         ratio = np.array(expected.shape) // mesh.levels[level].shape

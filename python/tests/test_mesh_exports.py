@@ -19,8 +19,9 @@ from plotfiles import any_mesh, uniform, write
 
 import bedform as bf
 from bedform import _mesh_boxes, _mesh_picture, _mesh_plotfile, _mesh_vtkhdf
-from bedform._mesh import MeshComponent, RefinedMesh
+from bedform._mesh import RefinedMesh
 from bedform._mesh_boxes import box_batches, flat_names, parts_of_box
+from bedform._mesh_component import MeshComponent
 from bedform._mesh_plotfile import file_ranges, value_range
 from bedform.cli import run
 

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from .._mesh import RefinedMesh, mesh_in, plotfile_at
+from .._mesh import RefinedMesh
+from .._mesh_opening import mesh_in, plotfile_at
 from .._text import parse_selection
 from ._output import (
     CompatOption,

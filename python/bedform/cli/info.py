@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group
@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from .._errors import BedformError
-from .._mesh import MeshComponent, RefinedMesh, mesh_in, plotfile_at
+from .._mesh import RefinedMesh
+from .._mesh_opening import mesh_in, plotfile_at
 from .._remote import is_url
 from .._text import format_bytes, format_shape
 from .._traces import watch_state
@@ -27,6 +28,9 @@ from ._output import (
     paragraph,
 )
 from .watch import said_of
+
+if TYPE_CHECKING:
+    from .._mesh_component import MeshComponent
 
 _RULE = (
     "taken: fastest to read, of those at most 2 % larger than zstd; encoded: bytes for raw bytes"

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from .._errors import InvalidArgumentError, UnsupportedError
-from .._mesh import mesh_at
+from .._mesh_opening import mesh_at
 from .._mesh_picture import SOFTWARE, MeshPlane, picture_of, read_plane
 from .._output_file import OutputFile
 from .._text import format_bytes, format_shape
