@@ -152,6 +152,14 @@ def only_a_mesh(where: str) -> str:
     )
 
 
+def mesh_is_a_tree(where: str) -> str:
+    """Returns the message for a refined mesh where xarray expects one data set."""
+    return (
+        f"{where} is a refined mesh, not one data set: xr.open_datatree({where!r}, "
+        "engine='bedform'), without group, has a node for each level"
+    )
+
+
 def virtual_variable(name: str) -> str:
     """Returns the message for a variable of VirtualiZarr, which has references for elements."""
     return (

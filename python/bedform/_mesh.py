@@ -5,23 +5,15 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, SupportsIndex, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
-from bedform import _internal
-from bedform._errors import (
-    ConflictError,
-    InvalidArgumentError,
-    InvalidSelectionError,
-    LimitExceededError,
-    NotFoundError,
-    OutOfBoundsError,
-    engine_call,
-)
-from bedform._integers import byte_count, client_count, integer
+from bedform._errors import InvalidArgumentError, NotFoundError, OutOfBoundsError
+from bedform._integers import integer
+from bedform._mesh_component import MeshComponent
+from bedform._mesh_sizes import mesh_sizes
 from bedform._remote import is_url
-from bedform._text import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,83 +21,15 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import xarray as xr
 
+    from bedform import _internal
     from bedform._foreign_store import ForeignStore
     from bedform._store import Store
 
 AXES = ("x", "y", "z")
-#: Cells of a ray that are read at once, by the region that holds them.
-_RAY_CELLS = 32
 #: Names that an error lists.
 _NAMES_SHOWN = 8
-#: Bytes of finer cells whose means are calculated at once, beyond one row.
-_MEAN_BYTES = 64 << 20
-
-
-class MeshPiece(NamedTuple):
-    """The cells of one box of a level that have a part in a region.
-
-    ``start`` is the first cell, in cells of ``level``; ``data`` has an axis for each of x, y, z;
-    ``covered`` is True for cells that a finer level of the read has, too. ``inside`` has, along
-    each axis, the part of each cell that lies in the region: less than 1 for coarse cells at its
-    edge.
-    """
-
-    level: int
-    start: tuple[int, ...]
-    data: np.ndarray[Any, Any]
-    covered: npt.NDArray[np.bool_]
-    inside: tuple[npt.NDArray[np.float64], ...]
-
-    def share(self) -> npt.NDArray[np.float64]:
-        """Return the part of each cell to count in sums over the region.
-
-        It is 0 for covered cells, and else the part of the cell that lies in the region. So
-        ``sum((piece.data * piece.share()).sum() * volume[piece.level] for piece in pieces)`` is an
-        integral, where ``volume`` has the volume of a cell of each level.
-        """
-        found = np.ones(())
-        for along in self.inside:
-            found = np.multiply.outer(found, along)
-        shares: npt.NDArray[np.float64] = np.where(self.covered, 0.0, found)
-        return shares
-
-
-class MeshReadPlan:
-    """The plan of a read of a refined mesh, with its price: ``str`` of it is a table."""
-
-    def __init__(self, name: str, facts: dict[str, Any]) -> None:
-        self._name, self._facts = name, facts
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all facts: of each level the grids, the bytes of elements, and its reads."""
-        levels = self._facts["levels"]
-        sums = {
-            key: sum(level["reads"][key] for level in levels)
-            for key in ("requests", "bytes", "predicted_cold_seconds", "predicted_cached_seconds")
-        }
-        needed = sum(level["needed_bytes"] for level in levels)
-        return {"array": self._name, "needed_bytes": needed, **sums, **self._facts}
-
-    def __str__(self) -> str:
-        facts = self.to_dict()
-        lines = [
-            f"array             {facts['array']}",
-            f"result bytes      {format_bytes(facts['result_bytes'])}",
-            f"bytes of elements {format_bytes(facts['needed_bytes'])}",
-            f"bytes             {format_bytes(facts['bytes'])} in {facts['requests']} requests",
-            f"predicted cold    {format_seconds(facts['predicted_cold_seconds'])}",
-            f"predicted cached  {format_seconds(facts['predicted_cached_seconds'])}",
-        ]
-        if "replica" in facts:
-            without = format_seconds(facts["predicted_cold_seconds_without"])
-            lines.append(f"replica           {facts['replica']}; without it {without} cold")
-        for level in facts["levels"]:
-            reads = level["reads"]
-            lines.append(
-                f"level {level['level']:<11} {level['grids']} grids, {level['covered_grids']} more "
-                f"have finer cells: {format_bytes(reads['bytes'])} in {reads['requests']} requests"
-            )
-        return "\n".join(lines)
+#: The part of a cell within which a coordinate lies on a face: more than floats round.
+_ON_FACE = 1e-6
 
 
 class RefinedMesh:
@@ -168,7 +92,9 @@ class RefinedMesh:
             )
         if self._steps is None:
             return self
-        return _mesh_of(cast("Store", self._store), name, self._steps)
+        from bedform._mesh_opening import mesh_at_step
+
+        return mesh_at_step(cast("Store", self._store), name, self._steps)
 
     @property
     def levels(self) -> int:
@@ -247,6 +173,87 @@ class RefinedMesh:
         """Return the size of a cell of a level along each axis, in the units of the simulation."""
         return tuple(self._level(level)["spacing"])
 
+    def region(
+        self, lower: Sequence[float], upper: Sequence[float], *, level: int
+    ) -> tuple[slice, ...]:
+        """Return the cells of a level that have a part in a box, as slices for reads.
+
+        A part thinner than a millionth of a cell does not count, so that a bound on a face, rounded
+        or not, takes no cell behind it. Where ``lower`` and ``upper`` are equal, the result has the
+        one cell there.
+
+        Parameters
+        ----------
+        lower, upper
+            The corners of the box in the units of the simulation, with a coordinate for each axis.
+            The result ends at the domain; ``-inf`` and ``inf`` take all cells along an axis. For a
+            box outside of the domain it is empty.
+        level
+            The level, 0 for the coarsest.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The rank is wrong, a coordinate is not a number, or ``lower`` is above ``upper``.
+
+        Examples
+        --------
+        >>> import bedform as bf
+        >>> from bedform._mesh_example import plotfile
+        >>> mesh = bf.open(plotfile())
+        >>> region = mesh.region((0.3, 0.5), (0.6, 0.625), level=1)
+        >>> region
+        (slice(2, 5, None), slice(4, 5, None))
+        >>> mesh["density"].read(region, level=1).shape
+        (3, 1)
+        """
+        corners = self._coordinates("lower", lower), self._coordinates("upper", upper)
+        for dim, low, high in zip(self.dims, *corners, strict=True):
+            if low > high:
+                raise InvalidArgumentError(f"{dim}: lower {low} is above upper {high}")
+        counts = self.domain(level)[1]
+        start, stop = (self._faces(corner, level) for corner in corners)
+        first = np.floor(start)
+        # The upper bound of the domain belongs to the last cell, as in `slice`.
+        at_end = (start == stop) & (first == counts)
+        first = np.clip(np.where(at_end, counts - 1, first), 0, counts)
+        last = np.clip(np.maximum(np.ceil(stop), np.floor(start) + 1), first, counts)
+        return tuple(map(slice, first.astype("i8").tolist(), last.astype("i8").tolist()))
+
+    def _faces(self, point: npt.NDArray[np.float64], level: int) -> npt.NDArray[np.float64]:
+        """Returns a point in cells of a level, from the lower corner on; whole on a face."""
+        found = (point - self.bounds[0]) / self.spacing(level)
+        face = np.rint(found)
+        with np.errstate(invalid="ignore"):
+            is_near = np.abs(found - face) <= _ON_FACE
+        whole: npt.NDArray[np.float64] = np.where(is_near, face, found)
+        return whole
+
+    def _cell_at(self, axis: int, at: float, level: int) -> int:
+        """Returns the cell of a level at a coordinate along an axis."""
+        lower, upper = self.bounds
+        if not lower[axis] <= at <= upper[axis]:
+            raise OutOfBoundsError(
+                f"{self.dims[axis]}={at}: the domain reaches from {lower[axis]} to {upper[axis]}"
+            )
+        point = np.array(lower)
+        point[axis] = at
+        return min(int(self._faces(point, level)[axis]), int(self.domain(level)[1, axis]) - 1)
+
+    def _coordinates(self, name: str, given: Sequence[float]) -> npt.NDArray[np.float64]:
+        """Returns a given point: a number for each axis."""
+        try:
+            found = np.asarray(given, "f8")
+        except (TypeError, ValueError):
+            found = np.empty(0)
+        if found.shape != (len(self.dims),):
+            raise InvalidArgumentError(
+                f"{name}={given!r:.100}: a point has {len(self.dims)} coordinates"
+            )
+        if np.isnan(found).any():
+            raise InvalidArgumentError(f"{name}={given!r:.100}: a coordinate is not a number")
+        return found
+
     def refused(self) -> dict[str, str]:
         """Return the reason for each part of a plotfile that is not read, by its name."""
         if self._store is not None:
@@ -257,12 +264,27 @@ class RefinedMesh:
         return {name: _refusal(Path(self._where) / name) for name in names}
 
     def info(self) -> dict[str, Any]:
-        """Return what is known of the mesh, without elements."""
+        """Return what is known of the mesh, without elements.
+
+        ``stored_bytes`` has the bytes of the plotfile, file or store, ``step_bytes`` those in the
+        directory of each step, and ``log_bytes`` those of commits that are not settled. Where files
+        are not counted, at a URL or if they are more than 10,000, ``stored_bytes`` is None and
+        ``not_counted`` has the reason.
+        """
         written = "amrex-plotfile" if self._store is None else "chombo-hdf5"
+        place, paths, log = self._where, [""], 0
         if self._steps is not None:
             store = cast("Store", self._store)
             written = f"zarr v{store._call(store._inner.zarr_format)()}"
+            place, paths = store.store_path, list(self._steps)
+            log = int(json.loads(store._call(store._inner.log_summary)())["bytes"])
+        sizes = mesh_sizes(place, paths)
         known = {"kind": self.kind, "format": written, "steps": self.steps, **self._facts}
+        if sizes.total is None:
+            known |= {"stored_bytes": None, "not_counted": sizes.not_counted}
+        else:
+            by_step = dict(zip(self.steps, sizes.steps.values(), strict=True))
+            known |= {"stored_bytes": sizes.total + log, "log_bytes": log, "step_bytes": by_step}
         return {**known, "refused": self.refused()}
 
     def to_plotfile(
@@ -399,8 +421,10 @@ class RefinedMesh:
             self._store.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
+        from bedform._mesh_opening import opened_again
+
         where = self._where if is_url(self._where) else os.path.abspath(self._where)  # noqa: PTH100
-        return (_opened_again, (where, self._facts))
+        return (opened_again, (where, self._facts))
 
     def __enter__(self) -> Self:
         return self
@@ -445,344 +469,6 @@ class RefinedMesh:
         return levels[level]
 
 
-class MeshComponent:
-    """A component of a refined mesh."""
-
-    def __init__(self, mesh: RefinedMesh, name: str) -> None:
-        self.mesh = mesh
-        self.name = name
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of the elements."""
-        return self.mesh.dtype
-
-    def read(
-        self,
-        region: Any = ...,
-        *,
-        level: int,
-        coarsen: Literal["stored", "mean"] = "stored",
-        fill: float = np.nan,
-        max_bytes: int | str = "4 GiB",
-    ) -> np.ndarray[Any, Any]:
-        """Read a region as a uniform array in cells of a level.
-
-        Each cell has the element of the finest level up to ``level`` that has it; elements of
-        coarser levels are repeated.
-
-        Parameters
-        ----------
-        region
-            Numbers and slices with step 1, as of ``np.s_``, in cells of ``level``; a number drops
-            its axis. Slices end at the domain, as NumPy's do. The default is the domain.
-        level
-            The level, 0 for the coarsest.
-        coarsen
-            Where finer levels have a cell, too: ``"stored"`` takes the element that is stored on
-            ``level``, ``"mean"`` the mean of all finer cells in it, by volume.
-        fill
-            The element where no level has a cell.
-        max_bytes
-            Limit of the result, as a number or a text such as ``"512 MiB"``.
-
-        Raises
-        ------
-        LimitExceededError
-            The result has more bytes than ``max_bytes``.
-        OutOfBoundsError
-            A number leaves the domain.
-        ConflictError
-            A file has changed since the mesh was opened.
-        """
-        start, stop, dropped = self._region(region, level)
-        shape = [to - at for at, to in zip(start, stop, strict=True)]
-        most = byte_count(max_bytes, "max_bytes")
-        size = self.dtype.itemsize * int(np.prod(shape, dtype=object))
-        if size > most:
-            raise LimitExceededError(
-                f"{self.mesh.path}/{self.name}: {' x '.join(map(str, shape))} cells of level "
-                f"{level} take {size} bytes, over max_bytes={max_bytes!r}: read a smaller region, "
-                "or a coarser level"
-            )
-        if coarsen not in ("stored", "mean"):
-            raise InvalidArgumentError(f"coarsen={coarsen!r}: 'stored' or 'mean'")
-        found = np.empty(shape, self.dtype)
-        if found.size and coarsen == "mean" and level + 1 < self.mesh.levels:
-            self._read_mean(start, level, found)
-            found[np.isnan(found)] = fill
-        elif found.size:
-            self._read_into(start, level, fill, found)
-        return found[tuple(0 if drops else slice(None) for drops in dropped)]
-
-    def pieces(
-        self, region: Any = ..., *, level: int, max_bytes: int | str = "4 GiB"
-    ) -> Iterator[MeshPiece]:
-        """Return the cells of each level up to ``level`` that lie in a region, box by box.
-
-        Every cell comes once. ``region`` is in cells of ``level``, as in :meth:`read`; the cells of
-        coarser levels are those with a part in it. For sums multiply by :meth:`MeshPiece.share`.
-        """
-        start, stop, _ = self._region(region, level)
-        most = byte_count(max_bytes, "max_bytes")
-        found = engine_call(self.mesh._inner.pieces, self.mesh.path)(
-            self.name, (start, stop), level, most
-        )
-        for number, (pieces, data, marks) in enumerate(found):
-            ratio = self.mesh._ratio_between(number, level)
-            marked = np.frombuffer(marks, bool) if number < level and pieces else None
-            for first, shape, place in pieces:
-                count = int(np.prod(shape))
-                values = np.frombuffer(data, self.dtype, count, place).reshape(shape)
-                at = place // self.dtype.itemsize
-                if marked is None:
-                    covered = np.zeros(shape, bool)
-                else:
-                    covered = marked[at : at + count].reshape(shape)
-                inside = _inside(first, shape, ratio, (start, stop))
-                yield MeshPiece(number, tuple(first), values, covered, inside)
-
-    def parts(
-        self,
-        level: int,
-        numbers: Sequence[int] | npt.NDArray[np.int64],
-        starts: Sequence[Sequence[int]] | npt.NDArray[np.int64],
-        stops: Sequence[Sequence[int]] | npt.NDArray[np.int64],
-        *,
-        max_bytes: int | str = "4 GiB",
-    ) -> list[np.ndarray[Any, Any]]:
-        """Read the elements that a level stores in parts of its grids.
-
-        Parameters
-        ----------
-        level
-            The level.
-        numbers
-            The number of the grid of each part, as :meth:`RefinedMesh.grids` lists them.
-        starts, stops
-            The first cell of each part and the one after its last, in cells of the level.
-        max_bytes
-            Limit of all elements.
-
-        Raises
-        ------
-        OutOfBoundsError
-            There is no such grid, or it does not have the cells.
-        """
-        self.mesh._level(level)
-        read = engine_call(self.mesh._inner.read_parts, self.mesh.path)
-        grids, low, high = (np.asarray(given, "i8").tolist() for given in (numbers, starts, stops))
-        most = byte_count(max_bytes, "max_bytes")
-        found, data, _ = read(self.name, level, grids, low, high, most)
-        return [
-            np.frombuffer(data, self.dtype, int(np.prod(shape)), place).reshape(shape)
-            for _, shape, place in found
-        ]
-
-    def explain(self, region: Any = ..., *, level: int) -> MeshReadPlan:
-        """Explain :meth:`read` without reading elements: requests, bytes and time, by level."""
-        start, stop, _ = self._region(region, level)
-        explain = engine_call(self.mesh._inner.explain, self.mesh.path)
-        facts = json.loads(explain(self.name, (start, stop), level))
-        return MeshReadPlan(f"{self.mesh.path}/{self.name}", facts)
-
-    def workload(self, region: Any = ..., *, level: int, clients: int = 1) -> dict[str, Any]:
-        """Return the requests of :meth:`read` shared by ``clients``, for :func:`bedform.simulate`.
-
-        The requests are those of the plans that :meth:`explain` prices, level after level; each
-        object of a level is a file.
-
-        Examples
-        --------
-        >>> import bedform as bf
-        >>> from bedform._mesh_example import plotfile
-        >>> requests = bf.open(plotfile())["density"].workload(level=1, clients=2)
-        >>> bf.simulate("spider", requests).to_dict()["seconds"] > 0
-        True
-        """
-        start, stop, _ = self._region(region, level)
-        requests = engine_call(self.mesh._inner.workload, self.mesh.path)
-        text = requests(self.name, (start, stop), level, client_count(clients))
-        found: dict[str, Any] = json.loads(text)
-        return found
-
-    def slice(
-        self, *, axis: SupportsIndex | str, at: float, level: int, fill: float = np.nan
-    ) -> np.ndarray[Any, Any]:
-        """Read the plane of cells at a coordinate along one axis.
-
-        Parameters
-        ----------
-        axis
-            The axis that the plane is normal to, as a number or a name.
-        at
-            A coordinate in the units of the simulation, within the domain.
-        level, fill
-            As in :meth:`read`.
-        """
-        dims = self.mesh.dims
-        if isinstance(axis, str):
-            if axis not in dims:
-                raise InvalidArgumentError(f"axis={axis!r}: the axes are {', '.join(dims)}")
-            number = dims.index(axis)
-        else:
-            number = axis.__index__()
-            if not 0 <= number < len(dims):
-                raise InvalidArgumentError(f"axis={number}: the mesh has {len(dims)} axes")
-        lower, upper = self.mesh.bounds
-        if not lower[number] <= at <= upper[number]:
-            raise OutOfBoundsError(
-                f"{dims[number]}={at}: the domain reaches from {lower[number]} to {upper[number]}"
-            )
-        cells = int(self.mesh.domain(level)[1, number])
-        cell = min(int((at - lower[number]) / self.mesh.spacing(level)[number]), cells - 1)
-        region = [slice(None)] * len(dims)
-        return self.read((*region[:number], cell, *region[number + 1 :]), level=level, fill=fill)
-
-    def ray(
-        self, a: Sequence[float], b: Sequence[float], *, level: int, fill: float = np.nan
-    ) -> tuple[npt.NDArray[np.float64], np.ndarray[Any, Any]]:
-        """Read the cells of a level that the line from ``a`` to ``b`` crosses.
-
-        Parameters
-        ----------
-        a, b
-            Different points of the domain, in the units of the simulation.
-        level, fill
-            As in :meth:`read`.
-
-        Returns
-        -------
-        tuple of numpy.ndarray
-            For each cell in order the length along the line, from ``a`` to the middle of its part
-            in the cell, and the element.
-        """
-        ends = [self._point(a), self._point(b)]
-        length = float(np.linalg.norm(np.subtract(b, a)))
-        if length == 0:
-            raise InvalidArgumentError(f"{tuple(a)} to {tuple(b)}: a line has two different ends")
-        shape = self.mesh.domain(level)[1]
-        first, last = (point / self.mesh.spacing(level) for point in ends)
-        parts = _crossings(first, last)
-        middles = (parts[1:] + parts[:-1]) / 2
-        cells = np.floor(first + middles[:, None] * (last - first)).astype("i8")
-        cells = np.clip(cells, 0, shape - 1)
-        found = np.empty(len(cells), self.dtype)
-        for at in range(0, len(cells), _RAY_CELLS):
-            block = cells[at : at + _RAY_CELLS]
-            low, high = block.min(axis=0), block.max(axis=0) + 1
-            values = self.read(tuple(map(slice, low, high)), level=level, fill=fill)
-            found[at : at + _RAY_CELLS] = values[tuple((block - low).T)]
-        return middles * length, found
-
-    def _point(self, point: Sequence[float]) -> npt.NDArray[np.float64]:
-        """Returns a point of the domain, from the lower corner on."""
-        lower, upper = self.mesh.bounds
-        given = np.asarray(point, "f8")
-        if given.shape != (len(lower),):
-            raise InvalidArgumentError(f"{point!r}: a point has {len(lower)} coordinates")
-        if not ((given >= lower) & (given <= upper)).all():
-            raise OutOfBoundsError(
-                f"{tuple(given.tolist())}: the domain reaches from {lower} to {upper}"
-            )
-        return given - lower
-
-    def __getitem__(self, key: Any) -> Any:
-        finest = self.mesh.levels - 1
-        raise InvalidSelectionError(
-            f"{self.mesh.path}/{self.name}: say the level: read(np.s_[...], level={finest})"
-        )
-
-    def __repr__(self) -> str:
-        return f"<bedform.MeshComponent {self.name!r} of {self.mesh.path}>"
-
-    def _read_into(
-        self, start: list[int], level: int, fill: float, found: np.ndarray[Any, Any]
-    ) -> None:
-        """Reads the region at ``start`` with the shape of ``found``."""
-        stop = [at + length for at, length in zip(start, found.shape, strict=True)]
-        element = np.array(fill, self.dtype).tobytes()
-        read = engine_call(self.mesh._inner.read, self.mesh.path)
-        read(self.name, (start, stop), level, element, found)
-
-    def _read_mean(self, start: list[int], level: int, found: np.ndarray[Any, Any]) -> None:
-        """Reads the mean of the finest cells, some rows at a time; NaN where there are none."""
-        finest = self.mesh.levels - 1
-        ratio = self.mesh._ratio_between(level, finest)
-        row = self.dtype.itemsize * int(np.prod(found.shape[1:])) * int(np.prod(ratio))
-        rows = max(_MEAN_BYTES // row, 1)
-        for at in range(0, len(found), rows):
-            part = found[at : at + rows]
-            fine = np.empty(part.shape * ratio, self.dtype)
-            first = np.multiply([start[0] + at, *start[1:]], ratio).tolist()
-            self._read_into(first, finest, np.nan, fine)
-            pairs = zip(part.shape, ratio, strict=True)
-            cells = fine.reshape([length for pair in pairs for length in pair])
-            part[...] = cells.mean(tuple(range(1, 2 * found.ndim, 2)), dtype="f8")
-
-    def _region(self, region: Any, level: int) -> tuple[list[int], list[int], list[bool]]:
-        """Returns the first cells, those after the last, and whether an axis is dropped."""
-        shape = self.mesh._level(level)["shape"]
-        given = region if isinstance(region, tuple) else (region,)
-        if sum(part is ... for part in given) > 1:
-            raise InvalidSelectionError("a region has at most one '...'")
-        if ... in given:
-            at = given.index(...)
-            missing = max(len(shape) - len(given) + 1, 0)
-            given = (*given[:at], *[slice(None)] * missing, *given[at + 1 :])
-        if len(given) > len(shape):
-            raise InvalidSelectionError(
-                f"a region of {len(given)} axes: {self.mesh.path} has {len(shape)}"
-            )
-        given = (*given, *[slice(None)] * (len(shape) - len(given)))
-        start, stop, dropped = [], [], []
-        for axis, (part, length) in enumerate(zip(given, shape, strict=True)):
-            if isinstance(part, slice):
-                first, end, step = part.indices(length)
-                if step != 1:
-                    raise InvalidSelectionError(f"step {step}: regions of a mesh have step 1")
-                start.append(first)
-                stop.append(max(first, end))
-            elif isinstance(part, SupportsIndex):
-                number = part.__index__()
-                if not -length <= number < length:
-                    raise OutOfBoundsError(
-                        f"cell {number} along {self.mesh.dims[axis]}, which has {length} on level "
-                        f"{level}"
-                    )
-                start.append(number % length)
-                stop.append(number % length + 1)
-            else:
-                raise InvalidSelectionError(f"{part!r}: a region has numbers and slices")
-            dropped.append(not isinstance(part, slice))
-        return start, stop, dropped
-
-
-def _inside(
-    first: list[int], shape: list[int], ratio: npt.NDArray[Any], region: tuple[list[int], list[int]]
-) -> tuple[npt.NDArray[np.float64], ...]:
-    """Returns along each axis the part of each cell of a piece that lies in a region."""
-    found = []
-    for at, length, by, low, high in zip(first, shape, ratio.tolist(), *region, strict=True):
-        edges = np.arange(at, at + length + 1) * by
-        parts = np.minimum(edges[1:], high) - np.maximum(edges[:-1], low)
-        found.append(parts / by)
-    return tuple(found)
-
-
-def _crossings(
-    first: npt.NDArray[np.float64], last: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    """Returns where a line crosses faces of cells, from 0 at its first end to 1 at its last."""
-    parts = [np.array([0.0, 1.0])]
-    for start, end in zip(first, last, strict=True):
-        low, high = min(start, end), max(start, end)
-        if low < high:
-            faces = np.arange(np.floor(low) + 1, np.ceil(high))
-            parts.append((faces - start) / (end - start))
-    return np.unique(np.concatenate(parts))
-
-
 def _refusal(part: Path) -> str:
     """Returns the reason for a directory of a plotfile that is not read."""
     try:
@@ -805,84 +491,3 @@ def _near(name: str, names: list[str]) -> str:
         return f"; near ones: {', '.join(map(repr, found))}"
     more = ", ..." if len(names) > _NAMES_SHOWN else ""
     return f"; it has {', '.join(map(repr, names[:_NAMES_SHOWN]))}{more}"
-
-
-#: The attribute of the root of a store of meshes.
-STEPS_ATTRIBUTE = "bedform_mesh_steps"
-#: The attribute of the group of a mesh.
-MESH_ATTRIBUTE = "bedform_mesh"
-
-
-def plotfile_at(path: str) -> RefinedMesh | None:
-    """Opens the plotfile at a local path; returns None for anything else."""
-    return open_mesh(path, {}) if is_plotfile(path) else None
-
-
-def is_plotfile(path: str) -> bool:
-    """Whether a plotfile lies at a local path."""
-    return kind_at(path) == "plotfile"
-
-
-def mesh_at(path: str) -> RefinedMesh | None:
-    """Opens the mesh at a local path; returns None for anything else."""
-    if kind_at(path) not in ("plotfile", "zarr-v3", "hdf5"):
-        return None
-    import bedform
-
-    opened = bedform.open(path)
-    return opened if isinstance(opened, RefinedMesh) else None
-
-
-def kind_at(path: str) -> str:
-    """Returns the kind of a local path, and nothing for others."""
-    if is_url(path) or not os.path.exists(path):  # noqa: PTH110 - a text, perhaps not a path
-        return ""
-    kind: str = engine_call(_internal.place_kind, path)(path)[0]
-    return kind
-
-
-def _opened_again(where: str, facts: dict[str, Any]) -> RefinedMesh:
-    """Opens a pickled mesh."""
-    import bedform
-
-    mesh = bedform.open(where)
-    if not isinstance(mesh, RefinedMesh) or mesh._facts != facts:
-        raise ConflictError(f"{where}: its Header has changed since it was opened: open it again")
-    return mesh
-
-
-def open_mesh(where: str, options: dict[str, Any]) -> RefinedMesh:
-    """Opens the plotfile at a path."""
-    opened = engine_call(_internal.EngineMesh.open, where)(where, json.dumps(options))
-    return RefinedMesh(opened, where)
-
-
-def mesh_in(opened: Any) -> Any:
-    """Returns the mesh in an opened store or file, or the store or file if there is none."""
-    from bedform._foreign_store import ForeignStore
-    from bedform._store import Store
-
-    if isinstance(opened, Store) and not opened._is_writable:
-        return mesh_of(opened) or opened
-    if isinstance(opened, ForeignStore):
-        from bedform._chombo import chombo_mesh
-
-        return chombo_mesh(opened) or opened
-    return opened
-
-
-def mesh_of(store: Store, step: str | None = None) -> RefinedMesh | None:
-    """Opens a step of a store of meshes, by default the last one; None for another store."""
-    attributes = store._attributes_of("")
-    if MESH_ATTRIBUTE not in attributes and STEPS_ATTRIBUTE not in attributes:
-        return None
-    found = dict(store._call(_internal.EngineMesh.steps)(store._inner))
-    if not found:
-        return None
-    return _mesh_of(store, next(reversed(found)) if step is None else step, found)
-
-
-def _mesh_of(store: Store, step: str, steps: Mapping[str, float]) -> RefinedMesh:
-    opened = store._call(_internal.EngineMesh.of_store)(store._inner, step)
-    where = f"{store.store_path}/{step}" if step else store.store_path
-    return RefinedMesh(opened, where, store, steps)

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from bedform._mesh import MeshComponent, RefinedMesh
+    from bedform._mesh import RefinedMesh
+    from bedform._mesh_component import MeshComponent
 
     Bounds = npt.NDArray[np.int64]
 

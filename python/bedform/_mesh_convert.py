@@ -22,21 +22,15 @@ from bedform._errors import (
     engine_call,
 )
 from bedform._location import location
-from bedform._mesh import (
-    STEPS_ATTRIBUTE,
-    RefinedMesh,
-    is_plotfile,
-    mesh_at,
-    mesh_of,
-    open_mesh,
-)
 from bedform._mesh_boxes import cell_count, chosen_components, ordered_parts, stored_parts
+from bedform._mesh_opening import STEPS_ATTRIBUTE, is_plotfile, mesh_at, mesh_of, open_mesh
 from bedform._paths import paths_of
 from bedform._remote import is_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from bedform._mesh import RefinedMesh
     from bedform._store import Store
 
 #: Errors of a plotfile that cannot be read, perhaps not yet.

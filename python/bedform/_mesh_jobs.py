@@ -9,7 +9,8 @@ from bedform import _internal, _sidecar
 from bedform._ahead import UNFOLLOWED
 from bedform._catalogue import is_count, is_counts, is_seconds
 from bedform._errors import UnsupportedError, engine_call
-from bedform._mesh import RefinedMesh, kind_at, open_mesh
+from bedform._mesh import RefinedMesh
+from bedform._mesh_opening import kind_at, open_mesh
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

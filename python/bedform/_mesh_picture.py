@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+import math
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -13,9 +14,14 @@ from bedform._errors import InvalidArgumentError, UnsupportedError
 from bedform._shown import printable
 
 if TYPE_CHECKING:
-    from bedform._mesh import MeshComponent, RefinedMesh
+    from collections.abc import Sequence
+
+    from bedform._mesh import RefinedMesh
+    from bedform._mesh_component import MeshComponent
 
     Values = np.ndarray[Any, Any]
+    #: The lower and the upper bound along one axis.
+    Reach = tuple[float, float]
 
 #: The most cells of a picture whose level nobody has named.
 CELLS_MAX: Final = 4_000_000
@@ -38,7 +44,7 @@ _BOXES_MANY: Final = 200
 
 @dataclass(frozen=True)
 class MeshPlane:
-    """A plane of a component: elements with two axes, and the place of the plane."""
+    """A plane of a component, or a part of it: elements with two axes, and their place."""
 
     component: MeshComponent
     level: int
@@ -49,20 +55,30 @@ class MeshPlane:
     normal: int | None
     at: float | None
     values: Values
+    #: The bounds of the cells of ``values`` across and up, in the units of the simulation.
+    cells: tuple[Reach, Reach]
+    #: The bounds of the picture across and up.
+    shown: tuple[Reach, Reach]
 
 
 def read_plane(
-    component: MeshComponent, axis: str | None, at: float | None, level: int | None
+    component: MeshComponent,
+    axis: str | None,
+    at: float | None,
+    level: int | None,
+    zoom: tuple[Reach, Reach] | None = None,
 ) -> MeshPlane:
-    """Reads a plane of a mesh of three axes, or the whole of one of two.
+    """Reads a plane of a mesh of three axes, or a mesh of two, or the part of it in ``zoom``.
 
     Without ``axis`` and ``at`` it is the plane in the middle of the last axis; without ``level``
-    the finest one with ``CELLS_MAX`` cells at most, or else level 0.
+    the finest one with ``CELLS_MAX`` cells at most, or else level 0. ``zoom`` has the bounds across
+    and up, which may be infinite.
 
     Raises
     ------
     InvalidArgumentError
-        A mesh of two axes has no plane to choose, or the mesh lacks the axis.
+        A mesh of two axes has no plane to choose, or the mesh lacks the axis, or ``zoom`` has no
+        cells.
     OutOfBoundsError
         The domain does not reach ``at``.
     UnsupportedError
@@ -78,13 +94,42 @@ def read_plane(
         )
     normal = _normal(mesh, axis) if rank == 3 else None
     across, up = (number for number in range(rank) if number != normal)
-    chosen = finest_level(mesh, across, up) if level is None else level
-    if normal is None:
-        return MeshPlane(component, chosen, across, up, None, None, component.read(level=chosen))
-    lower, upper = (corner[normal] for corner in mesh.bounds)
-    place = (lower + upper) / 2 if at is None else at
-    values = component.slice(axis=normal, at=place, level=chosen)
-    return MeshPlane(component, chosen, across, up, normal, place, values)
+    lower, upper = map(list, mesh.bounds)
+    for number, reach in zip((across, up), zoom or (), strict=False):
+        lower[number], upper[number] = _reach_within(mesh, number, reach)
+    shown = ((lower[across], upper[across]), (lower[up], upper[up]))
+    place = None
+    if normal is not None:
+        place = (lower[normal] + upper[normal]) / 2 if at is None else at
+        # Fails outside of the domain.
+        mesh._cell_at(normal, place, 0)
+        lower[normal] = upper[normal] = place
+    chosen = finest_level(mesh, lower, upper) if level is None else level
+    region = mesh.region(lower, upper, level=chosen)
+    values = component.read(region, level=chosen)
+    if normal is not None:
+        values = values.squeeze(normal)
+    bounds = tuple(_reach_of(mesh, number, chosen, region[number]) for number in (across, up))
+    cells = (bounds[0], bounds[1])
+    return MeshPlane(component, chosen, across, up, normal, place, values, cells, shown)
+
+
+def _reach_within(mesh: RefinedMesh, axis: int, reach: Reach) -> Reach:
+    """Returns the part of a range of coordinates that lies in the domain."""
+    domain = mesh.bounds[0][axis], mesh.bounds[1][axis]
+    low, high = max(reach[0], domain[0]), min(reach[1], domain[1])
+    if not low < high:
+        raise InvalidArgumentError(
+            f"--region: {mesh.dims[axis]} from {reach[0]:g} to {reach[1]:g}: give a lower and an "
+            f"upper bound in the domain, which reaches from {domain[0]:g} to {domain[1]:g}"
+        )
+    return low, high
+
+
+def _reach_of(mesh: RefinedMesh, axis: int, level: int, cells: slice) -> Reach:
+    """Returns the coordinates of the first and the last face of cells of a level."""
+    lower, spacing = mesh.bounds[0][axis], mesh.spacing(level)[axis]
+    return lower + cells.start * spacing, lower + cells.stop * spacing
 
 
 def _normal(mesh: RefinedMesh, axis: str | None) -> int:
@@ -96,24 +141,36 @@ def _normal(mesh: RefinedMesh, axis: str | None) -> int:
     return mesh.dims.index(axis)
 
 
-def finest_level(mesh: RefinedMesh, across: int, up: int) -> int:
-    """Returns the finest level of which a plane has ``CELLS_MAX`` cells at most, or else 0."""
-    shapes = (mesh.domain(level)[1] for level in range(mesh.levels))
-    fitting = [
-        level for level, shape in enumerate(shapes) if shape[across] * shape[up] <= CELLS_MAX
-    ]
+def finest_level(mesh: RefinedMesh, lower: Sequence[float], upper: Sequence[float]) -> int:
+    """Returns the finest level of which a box has ``CELLS_MAX`` cells at most, or else 0."""
+    fitting = []
+    for level in range(mesh.levels):
+        region = mesh.region(lower, upper, level=level)
+        if math.prod(part.stop - part.start for part in region) <= CELLS_MAX:
+            fitting.append(level)
     return max(fitting, default=0)
 
 
-def picture_of(plane: MeshPlane, *, log: bool, cmap: str, boxes: bool) -> bytes:
+def picture_of(
+    plane: MeshPlane,
+    *,
+    log: bool,
+    cmap: str,
+    boxes: bool,
+    limits: tuple[float | None, float | None] = (None, None),
+) -> bytes:
     """Draws a plane as a PNG.
+
+    ``limits`` are the elements of the first and the last colour; without them the least and the
+    greatest element of the plane.
 
     Raises
     ------
     UnsupportedError
         matplotlib is missing.
     InvalidArgumentError
-        There is no such colour map, or ``log`` is given and no element is above zero.
+        There is no such colour map, the limits are no range of colours, or ``log`` is given and no
+        element is above zero.
     """
     try:
         import matplotlib as mpl
@@ -134,7 +191,7 @@ def picture_of(plane: MeshPlane, *, log: bool, cmap: str, boxes: bool) -> bytes:
         size, sides = _sizes(plane)
         figure = Figure(size)
         FigureCanvasAgg(figure)
-        _draw(plane, figure, (size, sides), _norm(plane, log=log), colours)
+        _draw(plane, figure, (size, sides), _norm(plane, limits, log=log), colours)
         if boxes:
             _draw_boxes(plane, figure.axes[0])
         dpi = min(max(_DPI, *(np.array(plane.values.shape) / sides)), _DPI_MAX)
@@ -143,10 +200,12 @@ def picture_of(plane: MeshPlane, *, log: bool, cmap: str, boxes: bool) -> bytes:
     return file.getvalue()
 
 
-def _norm(plane: MeshPlane, *, log: bool) -> Any:
+def _norm(plane: MeshPlane, limits: tuple[float | None, float | None], *, log: bool) -> Any:
     """Returns the range of the colours."""
     from matplotlib.colors import LogNorm, Normalize
 
+    least, most = limits
+    _check_limits(least, most, log=log)
     finite = plane.values[np.isfinite(plane.values)]
     if log:
         finite = finite[finite > 0]
@@ -154,21 +213,46 @@ def _norm(plane: MeshPlane, *, log: bool) -> Any:
             raise InvalidArgumentError(
                 f"{plane.component.name}: no element of the plane is above zero: leave out --log"
             )
-    if not finite.size:
-        return Normalize(0, 1)
-    least, most = float(finite.min()), float(finite.max())
-    return (LogNorm if log else Normalize)(least, most)
+    if finite.size:
+        lowest, highest = float(finite.min()), float(finite.max())
+    else:
+        # Any range does, but a limit that is given is kept.
+        lowest, highest = (0.0 if most is None else most - 1), (1.0 if least is None else least + 1)
+    if least is not None and most is None and least >= highest:
+        raise InvalidArgumentError(
+            f"--vmin {least:g} is not below the greatest element, {highest:g}: give --vmax, too"
+        )
+    if most is not None and least is None and most <= lowest:
+        raise InvalidArgumentError(
+            f"--vmax {most:g} is not above the least element, {lowest:g}: give --vmin, too"
+        )
+    lowest, highest = (lowest if least is None else least), (highest if most is None else most)
+    return (LogNorm if log else Normalize)(lowest, highest)
 
 
-def _extents(plane: MeshPlane) -> list[tuple[float, float]]:
-    """Returns the bounds of the domain across and up."""
-    lower, upper = plane.component.mesh.bounds
-    return [(lower[axis], upper[axis]) for axis in (plane.across, plane.up)]
+def _check_limits(least: float | None, most: float | None, *, log: bool) -> None:
+    """Fails for limits that are no range of colours for any plane."""
+    for name, limit in (("--vmin", least), ("--vmax", most)):
+        if limit is not None and not math.isfinite(limit):
+            raise InvalidArgumentError(f"{name} {limit} is not a finite number")
+        if limit is not None and log and limit <= 0:
+            raise InvalidArgumentError(f"{name} {limit:g}: with --log colours begin above 0")
+    if least is not None and most is not None and least >= most:
+        raise InvalidArgumentError(f"--vmin {least:g} is not below --vmax {most:g}")
+
+
+def _cut_ends(plane: MeshPlane, norm: Any) -> Literal["neither", "both", "min", "max"]:
+    """Returns the ends of the colour bar behind which the plane has elements."""
+    finite = plane.values[np.isfinite(plane.values)]
+    has_lower, has_higher = bool((finite < norm.vmin).any()), bool((finite > norm.vmax).any())
+    if has_lower and has_higher:
+        return "both"
+    return "min" if has_lower else "max" if has_higher else "neither"
 
 
 def _sizes(plane: MeshPlane) -> tuple[tuple[float, float], tuple[float, float]]:
     """Returns the inches of the figure, and of the plane in it, across and up."""
-    width, height = (high - low for low, high in _extents(plane))
+    width, height = (high - low for low, high in plane.shown)
     scale = _SIDE / max(width, height)
     # A long and thin plane is drawn wider than it is.
     sides = (max(width * scale, _SIDE_MIN), max(height * scale, _SIDE_MIN))
@@ -187,11 +271,10 @@ def _draw(
     mesh = plane.component.mesh
     left, bottom = _MARGIN + (width - across - 2.3) / 2, 0.6
     axes = figure.add_axes((left / width, bottom / height, across / width, up / height))
-    bounds = _extents(plane)
     image = axes.imshow(
         np.ma.masked_invalid(plane.values.T),
         origin="lower",
-        extent=(*bounds[0], *bounds[1]),
+        extent=(*plane.cells[0], *plane.cells[1]),
         aspect="auto",
         # Larger planes than the picture are averaged, smaller ones keep their cells.
         interpolation="auto",
@@ -200,12 +283,13 @@ def _draw(
         norm=norm,
     )
     axes.set(xlabel=mesh.dims[plane.across], ylabel=mesh.dims[plane.up])
+    axes.set(xlim=plane.shown[0], ylim=plane.shown[1])
     axes.ticklabel_format(style="sci", scilimits=(-3, 4), useMathText=False)
     axes.tick_params(direction="out", labelsize=9)
     bar = figure.add_axes(
         ((left + across + 0.12) / width, bottom / height, 0.16 / width, up / height)
     )
-    figure.colorbar(image, cax=bar)
+    figure.colorbar(image, cax=bar, extend=_cut_ends(plane, norm))
     bar.tick_params(which="both", labelsize=9)
     bar.yaxis.set_offset_position("left")
     _write_titles(plane, figure, bottom + up)
@@ -242,7 +326,7 @@ def _subtitle(plane: MeshPlane) -> str:
 
 
 def _draw_boxes(plane: MeshPlane, axes: Any) -> None:
-    """Draws the outlines of the boxes that the plane cuts, coarsest first, with a legend."""
+    """Draws the outlines of the boxes in the picture, coarsest first, with a legend."""
     from matplotlib.collections import PolyCollection
     from matplotlib.patheffects import Normal, Stroke
 
@@ -276,15 +360,16 @@ def _draw_boxes(plane: MeshPlane, axes: Any) -> None:
 
 
 def _outlines(plane: MeshPlane, level: int) -> Values:
-    """Returns the corners of a level's boxes that the plane cuts, of shape ``(n, 4, 2)``."""
+    """Returns the corners of a level's boxes that the picture shows, of shape ``(n, 4, 2)``."""
     mesh = plane.component.mesh
     lower, spacing, boxes = mesh.bounds[0], mesh.spacing(level), mesh.boxes(level)
     if plane.normal is not None and plane.at is not None:
-        cells = int(mesh.domain(level)[1, plane.normal])
-        cell = min(int((plane.at - lower[plane.normal]) / spacing[plane.normal]), cells - 1)
+        cell = mesh._cell_at(plane.normal, plane.at, level)
         cut = (boxes[:, 0, plane.normal] <= cell) & (cell < boxes[:, 1, plane.normal])
         boxes = boxes[cut]
-    edges = np.add(lower, boxes * spacing)
-    (left, bottom), (right, top) = (edges[:, end][:, [plane.across, plane.up]].T for end in (0, 1))
+    edges = np.add(lower, boxes * spacing)[:, :, [plane.across, plane.up]]
+    first, last = np.transpose(plane.shown)
+    edges = edges[((edges[:, 0] < last) & (edges[:, 1] > first)).all(axis=1)]
+    (left, bottom), (right, top) = (edges[:, end].T for end in (0, 1))
     corners = [(left, bottom), (right, bottom), (right, top), (left, top)]
     return np.array(corners).transpose(2, 0, 1)

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import BinaryIO
 
-    from bedform._mesh import MeshComponent, RefinedMesh
+    from bedform._mesh import RefinedMesh
     from bedform._mesh_boxes import Bounds
+    from bedform._mesh_component import MeshComponent
 
     Progress = Callable[[int, int], object]
     Values = np.ndarray[Any, Any]

@@ -16,7 +16,8 @@ from bedform._mesh_boxes import chosen_components, flat_names
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bedform._mesh import MeshComponent, RefinedMesh
+    from bedform._mesh import RefinedMesh
+    from bedform._mesh_component import MeshComponent
 
 
 class MeshLevelArray(BackendArray):
@@ -65,10 +66,17 @@ def tree_of(
 ) -> xr.DataTree:
     """Returns a mesh as a tree: see :meth:`RefinedMesh.to_datatree`."""
     chosen = chosen_components(mesh, components)
+    return xr.DataTree.from_dict(level_datasets(mesh, chosen, max_bytes))
+
+
+def level_datasets(
+    mesh: RefinedMesh, components: Iterable[str], max_bytes: int | str = "4 GiB"
+) -> dict[str, xr.Dataset]:
+    """Returns a data set for the root of a tree and one for each level, by their paths."""
+    chosen = {name: mesh[name] for name in components}
     names = flat_names(chosen, mesh.dims)
     limit = byte_count(max_bytes, "max_bytes")
-    root = xr.Dataset(attrs={"time": mesh.time, "levels": mesh.levels})
-    nodes = {"/": root}
+    nodes = {"/": xr.Dataset(attrs={"time": mesh.time, "levels": mesh.levels})}
     for level in range(mesh.levels):
         variables = {
             names[name]: _variable(component, level, limit) for name, component in chosen.items()
@@ -76,7 +84,7 @@ def tree_of(
         nodes[f"/level_{level}"] = xr.Dataset(
             variables, _centres(mesh, level), _attributes(mesh, level)
         )
-    return xr.DataTree.from_dict(nodes)
+    return nodes
 
 
 def _variable(component: MeshComponent, level: int, limit: int) -> xr.Variable:

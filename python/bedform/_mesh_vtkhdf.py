@@ -39,8 +39,9 @@ from bedform._mesh_boxes import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from bedform._mesh import MeshComponent, RefinedMesh
+    from bedform._mesh import RefinedMesh
     from bedform._mesh_boxes import Bounds
+    from bedform._mesh_component import MeshComponent
 
     Progress = Callable[[int, int], object]
     Flat = np.ndarray[Any, Any]

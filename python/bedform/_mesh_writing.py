@@ -9,7 +9,7 @@ import numpy as np
 from bedform import _internal, _json
 from bedform._errors import InvalidArgumentError, NotFoundError
 from bedform._integers import integer, integers
-from bedform._mesh import MESH_ATTRIBUTE, STEPS_ATTRIBUTE
+from bedform._mesh_opening import MESH_ATTRIBUTE, STEPS_ATTRIBUTE
 from bedform._new_array import described_codecs
 
 if TYPE_CHECKING:

@@ -27,7 +27,8 @@ from bedform._hints import (
 )
 from bedform._integers import byte_count
 from bedform._location import check_new_store, location
-from bedform._mesh import RefinedMesh, mesh_in, open_mesh
+from bedform._mesh import RefinedMesh
+from bedform._mesh_opening import mesh_in, open_mesh
 from bedform._paths import paths_of, shown_paths
 from bedform._references import (
     ParquetReferences,

@@ -24,12 +24,13 @@ import bedform as bf
 from bedform import _accessor, _selection
 from bedform._array import Array
 from bedform._dataset_encoding import signed_fill
-from bedform._errors import BedformError, NotFoundError, WrongTypeError
+from bedform._errors import BedformError, NotFoundError, UnsupportedError, WrongTypeError
 from bedform._group import Group
-from bedform._hints import name_of_place
+from bedform._hints import mesh_is_a_tree, name_of_place
 from bedform._hot_blocks import hot_blocks, hot_replicas
 from bedform._left_out import LeftOutWarning as LeftOutWarning
 from bedform._left_out import reasons_of, said_by_caller, warn_once
+from bedform._mesh import RefinedMesh
 from bedform._opening import CACHE, open_place, without_mesh
 from bedform._store import Store
 from bedform._zarr_encoding import ZarrView
@@ -340,7 +341,11 @@ class BedformBackendEntrypoint(BackendEntrypoint):
             "allow_external": allow_external,
             "storage_options": storage_options,
         }
-        opened = _group_at(filename_or_obj, group, snapshot, cache=chunk_cache, **how)
+        inner = _group_path(group)
+        place = _opened_at(filename_or_obj, cache=chunk_cache, **how)
+        if group is None and isinstance(place, RefinedMesh):
+            raise UnsupportedError(mesh_is_a_tree(place.path))
+        opened = _group_of(place, filename_or_obj, inner, snapshot)
         return _decoded(
             BedformDataStore(
                 opened,
@@ -374,7 +379,11 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         compat: Literal["equals", "override"] = "equals",
         **decoding: Any,
     ) -> dict[str, Dataset]:
-        """Opens every group as a data set, by its absolute path below ``group``."""
+        """Opens every group as a data set, by its absolute path below ``group``.
+
+        Of a refined mesh the groups are its levels. With ``group``, which may be ``"/"``, they are
+        those of the store or file in which the mesh lies.
+        """
         how = {
             "concat_dim": concat_dim,
             "compat": compat,
@@ -385,7 +394,13 @@ class BedformBackendEntrypoint(BackendEntrypoint):
             "allow_external": allow_external,
             "storage_options": storage_options,
         }
-        parent = _group_at(filename_or_obj, group, snapshot, cache=chunk_cache, **how)
+        path = _group_path(group)
+        place = _opened_at(filename_or_obj, cache=chunk_cache, **how)
+        if group is None and isinstance(place, RefinedMesh):
+            if snapshot:
+                raise UnsupportedError(f"{place.path} is a refined mesh: leave out snapshot=True")
+            return _levels_of(place, decoding.get("drop_variables"))
+        parent = _group_of(place, filename_or_obj, path, snapshot)
         inner = {} if isinstance(parent, Array) else parent.groups()
         groups = {"/": parent, **{f"/{path}": below for path, below in inner.items()}}
         return {
@@ -401,7 +416,7 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         }
 
     def open_datatree(self, filename_or_obj: Any, **options: Any) -> DataTree:
-        """Opens every group as a node of a tree."""
+        """Opens every group, or every level of a refined mesh, as a node of a tree."""
         from xarray import DataTree
 
         groups = self.open_groups_as_dict(filename_or_obj, **options)
@@ -433,20 +448,40 @@ def _group_path(group: Any) -> str:
     return "/".join(filter(None, (group or "").split("/")))
 
 
-def _group_at(place: Any, path: str | None, snapshot: bool, **options: Any) -> Group | Array:
-    """Opens the group at ``path`` of the store at ``place``, or of its snapshot.
+def _opened_at(place: Any, **options: Any) -> Any:
+    """Opens the store, file or mesh at ``place``."""
+    with said_by_caller():
+        return bf.open(place, **options)
+
+
+def _levels_of(mesh: RefinedMesh, dropped: str | Iterable[str] | None) -> dict[str, Dataset]:
+    """Returns a data set for each level of a mesh, without the variables that are dropped."""
+    from bedform._mesh_tree import level_datasets
+
+    names = [dropped] if isinstance(dropped, str) else list(dropped or ())
+    levels = level_datasets(mesh, mesh)
+    return {path: level.drop_vars(names, errors="ignore") for path, level in levels.items()}
+
+
+def _group_of(place: Any, given: Any, inner: str, snapshot: bool) -> Group | Array:
+    """Returns the group at the path ``inner`` of an opened store, or of its snapshot.
 
     If the place is a single array, returns that array.
+
+    Raises
+    ------
+    UnsupportedError
+        The place is a refined mesh without groups.
     """
-    inner = _group_path(path)
-    with said_by_caller():
-        opened: Any = without_mesh(bf.open(place, **options))
+    if isinstance(place, RefinedMesh) and place._store is None:
+        raise UnsupportedError(mesh_is_a_tree(place.path))
+    opened: Any = without_mesh(place)
     if snapshot:
         opened = _held(opened)
     if not inner:
         return cast("Group | Array", opened)
     if isinstance(opened, Array):
-        raise NotFoundError(f"{place} is an array, and has no group {inner!r}")
+        raise NotFoundError(f"{given} is an array, and has no group {inner!r}")
     groups: dict[str, Group] = opened.groups()
     if inner not in groups:
         kind = "is an array, not a group" if inner in opened else "does not exist"

@@ -135,7 +135,7 @@ def test_means_of_finer_cells_are_those_of_the_finest_array(
 ) -> None:
     mesh = any_mesh(seed)
     component = bf.open(write(mesh, tmp_path / "plt"))[mesh.names[0]]
-    monkeypatch.setattr("bedform._mesh._MEAN_BYTES", 500)
+    monkeypatch.setattr("bedform._mesh_component._MEAN_BYTES", 500)
     for level in range(len(mesh.levels)):
         expected = uniform(mesh, 0, len(mesh.levels) - 1, np.nan).astype("f8")
         ratio = np.array(expected.shape) // mesh.levels[level].shape
@@ -172,6 +172,79 @@ def test_a_ray_has_the_cells_that_many_points_of_the_line_lie_in(seed: int, tmp_
         middle = np.floor((a + lengths[:, None] / np.linalg.norm(b - a) * (b - a)) * whole.shape)
         middle = np.clip(middle.astype(int), 0, np.array(whole.shape) - 1)
         np.testing.assert_array_equal(values, whole[tuple(middle.T)])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_widths_of_a_ray_are_the_lengths_of_the_line_in_its_cells(
+    seed: int, tmp_path: Path
+) -> None:
+    mesh, numbers = any_mesh(seed), np.random.default_rng(seed)
+    opened = bf.open(write(mesh, tmp_path / "plt"))
+    component, rank = opened[mesh.names[0]], len(mesh.corner)
+    for level in range(len(mesh.levels)):
+        for a, b in numbers.random((5, 2, rank)):
+            lengths, values, widths = component.ray(a, b, level=level, fill=-1, widths=True)
+            distance = np.linalg.norm(b - a)
+            np.testing.assert_allclose(widths.sum(), distance)
+            np.testing.assert_allclose(lengths, np.cumsum(widths) - widths / 2)
+            # By very many points of the line: its integral is the mean element, times its length.
+            along = (np.arange(100_000) + 0.5) / 100_000
+            whole = uniform(mesh, 0, level, -1).astype("f8")
+            cells = np.floor((a + along[:, None] * (b - a)) * whole.shape).astype(int)
+            expected = whole[tuple(cells.T)].mean() * distance
+            found = (values.astype("f8") * widths).sum()
+            np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+            assert len(component.ray(a, b, level=level, fill=-1)) == 2
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_region_has_the_cells_with_a_part_in_a_box_of_coordinates(
+    seed: int, tmp_path: Path
+) -> None:
+    mesh, numbers = any_mesh(seed), np.random.default_rng(seed)
+    opened = bf.open(write(mesh, tmp_path / "plt"))
+    for level, kept in enumerate(mesh.levels):
+        edges = [np.arange(length + 1) / length for length in kept.shape]
+        for box in numbers.uniform(-0.3, 1.3, (20, 2, len(kept.shape))):
+            lower, upper = np.sort(box, axis=0)
+            region = opened.region(lower, upper, level=level)
+            for along, low, high, part in zip(edges, lower, upper, region, strict=True):
+                has_part = (along[:-1] < high) & (along[1:] > low)
+                assert list(range(part.start, part.stop)) == np.flatnonzero(has_part).tolist()
+                assert 0 <= part.start <= part.stop <= len(along) - 1
+        # Faces, as they are rounded: no cell behind them.
+        for _ in range(20):
+            cells = [sorted(numbers.choice(len(along), 2, replace=False)) for along in edges]
+            corners = [
+                [along[pair[end]] for along, pair in zip(edges, cells, strict=True)]
+                for end in (0, 1)
+            ]
+            for by in (1, 1 + 2e-15, 1 - 2e-15):
+                lower, upper = np.multiply(corners, by)
+                expected = tuple(slice(int(first), int(last)) for first, last in cells)
+                assert opened.region(lower, upper, level=level) == expected
+
+
+def test_a_region_of_coordinates_has_a_cell_unless_it_lies_outside(plotfile: Path) -> None:
+    opened = bf.open(plotfile)
+    component = opened["density"]
+    whole = component.read(level=1, fill=-1)
+    count, other = whole.shape
+    infinite = np.inf, np.inf
+    assert opened.region(np.negative(infinite), infinite, level=1) == np.s_[0:count, 0:other]
+    for at, cell in ((0.0, 0), (1 / count, 1), (1.5 / count, 1), (1.0, count - 1)):
+        region = opened.region((at, 0), (at, 1), level=1)
+        assert region == (slice(cell, cell + 1), slice(0, other))
+        np.testing.assert_array_equal(
+            component.read(region, level=1, fill=-1)[0],
+            component.slice(axis="x", at=at, level=1, fill=-1),
+        )
+    for low, high in ((-2, -1), (-2, 0), (1, 2), (2, 3), (2, 2), (-1, -1)):
+        region = opened.region((low, 0), (high, 1), level=1)
+        assert component.read(region, level=1).shape == (0, other)
+        assert list(component.pieces(region, level=1)) == []
+    region = opened.region((0.2, 0.3), (0.6, 0.5), level=1)
+    np.testing.assert_array_equal(component.read(region, level=1, fill=-1), whole[region])
 
 
 @pytest.mark.parametrize(
@@ -220,6 +293,36 @@ def test_a_ray_has_the_cells_that_many_points_of_the_line_lie_in(seed: int, tmp_
             lambda mesh: mesh["density"].ray((0, 0), (0, 2), level=0),
             bf.OutOfBoundsError,
             "the domain reaches from",
+        ),
+        (
+            lambda mesh: mesh["density"].ray((0, 0), "up", level=0),
+            bf.InvalidArgumentError,
+            "b='up': a point has 2 coordinates",
+        ),
+        (
+            lambda mesh: mesh.region((0, 0, 0), (1, 1, 1), level=0),
+            bf.InvalidArgumentError,
+            r"lower=\(0, 0, 0\): a point has 2 coordinates",
+        ),
+        (
+            lambda mesh: mesh.region((0, 0), ("a", 1), level=0),
+            bf.InvalidArgumentError,
+            r"upper=\('a', 1\): a point has 2 coordinates",
+        ),
+        (
+            lambda mesh: mesh.region((0, 0), (1, np.nan), level=0),
+            bf.InvalidArgumentError,
+            "a coordinate is not a number",
+        ),
+        (
+            lambda mesh: mesh.region((0, 0.6), (1, 0.5), level=0),
+            bf.InvalidArgumentError,
+            "y: lower 0.6 is above upper 0.5",
+        ),
+        (
+            lambda mesh: mesh.region((0, 0), (1, 1), level=2),
+            bf.InvalidArgumentError,
+            "its levels are 0 to 1",
         ),
     ],
 )
@@ -322,7 +425,10 @@ def test_an_explained_read_has_the_boxes_and_bytes_of_the_read(seed: int, tmp_pa
         # A piece may be covered by several boxes of the next level together.
         assert found["grids"] <= len(seen)
     assert facts["needed_bytes"] <= sum(piece.data.nbytes for piece in pieces)
-    assert f"level {level}" in str(component.explain(region, level=level))
+    shown = str(component.explain(region, level=level)).splitlines()
+    for number, line in enumerate(shown[-1 - level :]):
+        count = facts["levels"][number]["grids"]
+        assert line.startswith(f"level {number:<11} {count} box{'es' * (count != 1)}, ")
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import h5py
 import numpy as np
 import pytest
+import xarray as xr
 from plotfiles import Mesh, any_mesh, uniform
 from test_mesh import any_region
 
@@ -111,6 +112,17 @@ def test_a_mesh_becomes_a_step_of_a_store(tmp_path: Path) -> None:
     path = write_chombo(mesh, tmp_path / "plot.hdf5")
     bf.convert(path, tmp_path / "run.zarr", verify=True)
     assert list(bf.open(tmp_path / "run.zarr").steps) == ["plot.hdf5"]
+
+
+def test_xarray_opens_the_file_as_a_tree(tmp_path: Path) -> None:
+    mesh = any_chombo(1)
+    path = write_chombo(mesh, tmp_path / "plot.hdf5")
+    tree = xr.open_datatree(path, engine="bedform")
+    xr.testing.assert_identical(tree, bf.open(path).to_datatree())
+    with pytest.raises(bf.UnsupportedError, match="has a node for each level"):
+        xr.open_dataset(path, engine="bedform")
+    arrays = xr.open_dataset(path, engine="bedform", group="level_0", drop_variables="boxes")
+    assert "data:datatype=0" in arrays
 
 
 def test_the_file_is_a_file_for_the_calls_on_files(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import pickle
 import re
@@ -18,8 +19,9 @@ from plotfiles import any_mesh, uniform, write
 
 import bedform as bf
 from bedform import _mesh_boxes, _mesh_picture, _mesh_plotfile, _mesh_vtkhdf
-from bedform._mesh import MeshComponent, RefinedMesh
+from bedform._mesh import RefinedMesh
 from bedform._mesh_boxes import box_batches, flat_names, parts_of_box
+from bedform._mesh_component import MeshComponent
 from bedform._mesh_plotfile import file_ranges, value_range
 from bedform.cli import run
 
@@ -89,8 +91,9 @@ def test_a_written_plotfile_has_the_boxes_and_elements_of_the_mesh(
 
 
 def facts_of(mesh: RefinedMesh) -> dict[str, Any]:
-    """Returns the facts of a mesh without its place."""
-    return {name: value for name, value in mesh.info().items() if name not in ("steps", "format")}
+    """Returns the facts of a mesh without its place and the files there."""
+    of_files = ("steps", "format", "stored_bytes", "step_bytes", "log_bytes")
+    return {name: value for name, value in mesh.info().items() if name not in of_files}
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -475,6 +478,55 @@ def test_a_tree_pickles_while_its_header_is_the_same(
         pickle.loads(pickled)  # noqa: S301 - our own
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_xarray_opens_meshes_as_trees(seed: int, tmp_path: Path) -> None:
+    mesh, plotfile = opened(seed, tmp_path)
+    store = tmp_path / "run.zarr"
+    bf.convert(plotfile.path, store)
+    step = store / os.path.basename(plotfile.path)  # noqa: PTH119
+    expected = plotfile.to_datatree()
+    for place in (plotfile.path, step, store):
+        tree = xr.open_datatree(place, engine="bedform")
+        xr.testing.assert_identical(tree, expected)
+        groups = xr.open_groups(place, engine="bedform")
+        assert list(groups) == ["/", *(f"/level_{level}" for level in range(len(mesh.levels)))]
+    blocks = xr.open_datatree(step, engine="bedform", chunks={"x": 5})
+    fine = blocks[f"level_{len(mesh.levels) - 1}/density"]
+    assert max(fine.chunksizes["x"]) <= 5
+    np.testing.assert_array_equal(fine, uniform(mesh, 0, len(mesh.levels) - 1, np.nan))
+    fewer = xr.open_datatree(plotfile.path, engine="bedform", drop_variables=["density", "x"])
+    assert set(fewer["level_0"].variables) == set(expected["level_0"].variables) - {"density", "x"}
+    # With a group: the arrays as they are stored.
+    stored = xr.open_datatree(step, engine="bedform", group="/")
+    theirs = xr.open_datatree(step, engine="zarr", consolidated=False)
+    xr.testing.assert_identical(stored, theirs)
+    level = xr.open_dataset(step, engine="bedform", group="level_0")
+    assert {"boxes", "sub_boxes"} <= set(level)
+
+
+def test_xarray_is_told_that_a_mesh_is_a_tree(tmp_path: Path) -> None:
+    _, plotfile = opened(seed_of(2, 2), tmp_path)
+    store = tmp_path / "run.zarr"
+    bf.convert(plotfile.path, store)
+    step = str(store / os.path.basename(plotfile.path))  # noqa: PTH119
+    for place, named, group in (
+        (plotfile.path, plotfile.path, None),
+        (plotfile.path, plotfile.path, "level_0"),
+        (step, step, None),
+        (store, step, None),
+    ):
+        with pytest.raises(bf.UnsupportedError) as caught:
+            xr.open_dataset(place, engine="bedform", group=group)
+        assert str(caught.value) == (
+            f"{named} is a refined mesh, not one data set: xr.open_datatree({named!r}, "
+            "engine='bedform'), without group, has a node for each level"
+        )
+    with pytest.raises(bf.UnsupportedError, match="without group"):
+        xr.open_datatree(plotfile.path, engine="bedform", group="level_0")
+    with pytest.raises(bf.UnsupportedError, match="leave out snapshot=True"):
+        xr.open_datatree(step, engine="bedform", snapshot=True)
+
+
 # Pictures -----------------------------------------------------------------------------------------
 
 
@@ -520,6 +572,97 @@ def test_a_plane_is_in_the_middle_and_of_the_finest_level_that_is_small_enough(
         assert ((corners >= 0) & (corners <= 1 + 1e-12)).all()
 
 
+@pytest.mark.parametrize("rank", [2, 3])
+def test_a_part_of_a_plane_has_the_cells_and_boxes_in_its_bounds(
+    rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mesh, refined = opened(seed_of(rank, 3), tmp_path)
+    component, numbers = refined["density"], np.random.default_rng(rank)
+    for level in range(3):
+        whole = component.read(level=level)
+        whole = whole[:, whole.shape[1] // 2] if rank == 3 else whole
+        across, up = whole.shape
+        plane = ("y", 0.5) if rank == 3 else (None, None)
+        for ends in numbers.uniform((-0.2, 0.1), (0.9, 0.6), (10, 2, 2)):
+            zoom = tuple((low, max(low, 0) + length) for low, length in ends.tolist())
+            found = _mesh_picture.read_plane(component, *plane, level, zoom)
+            shown = [(max(low, 0), min(high, 1)) for low, high in zoom]
+            np.testing.assert_allclose(found.shown, shown)
+            inside = [
+                [cell for cell in range(count) if low < (cell + 1) / count and cell / count < high]
+                for count, (low, high) in zip((across, up), shown, strict=True)
+            ]
+            np.testing.assert_array_equal(found.values, whole[np.ix_(*inside)])
+            bounds = [(cells[0], cells[-1] + 1) for cells in inside]
+            np.testing.assert_allclose(found.cells, np.divide(bounds, [[across], [up]]))
+            axes = [axis for axis in range(rank) if axis != 1 or rank == 2]
+            boxes = np.array(mesh.levels[level].boxes) / mesh.levels[level].shape
+            in_view = [
+                all(
+                    box[0, axis] < high and box[1, axis] > low
+                    for axis, (low, high) in zip(axes, shown, strict=True)
+                )
+                and (rank == 2 or box[0, 1] <= 0.5 < box[1, 1])
+                for box in boxes
+            ]
+            assert len(_mesh_picture._outlines(found, level)) == sum(in_view)
+    # A part has fewer cells, so that it may have finer ones.
+    monkeypatch.setattr(_mesh_picture, "CELLS_MAX", 4)
+    zoom = ((0.5, 0.51), (0.5, 0.51))
+    assert _mesh_picture.read_plane(component, None, None, None).level == 0
+    assert _mesh_picture.read_plane(component, None, None, None, zoom).level == 2
+
+
+def test_limits_of_the_colours_are_the_given_ones_or_those_of_the_elements(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("matplotlib")
+    _, refined = opened(seed_of(2, 2), tmp_path)
+    plane = _mesh_picture.read_plane(refined["density"], None, None, None)
+    plane = dataclasses.replace(plane, values=np.array([[1.0, 2.0], [np.nan, 5.0]]))
+    for limits, expected, ends in (
+        ((None, None), (1, 5), "neither"),
+        ((2, None), (2, 5), "min"),
+        ((None, 4), (1, 4), "max"),
+        ((2, 4), (2, 4), "both"),
+        ((7, 9), (7, 9), "min"),
+        ((0.5, 9), (0.5, 9), "neither"),
+    ):
+        for log in (False, True):
+            norm = _mesh_picture._norm(plane, limits, log=log)
+            assert (norm.vmin, norm.vmax) == expected
+            assert _mesh_picture._cut_ends(plane, norm) == ends
+    drawn = {
+        limits: _mesh_picture.picture_of(plane, log=False, cmap="gray", boxes=False, limits=limits)
+        for limits in ((None, None), (2, 4), (None, 4), (1, 5))
+    }
+    assert len(set(drawn.values())) == 3
+    assert drawn[None, None] == drawn[1, 5]
+    empty = dataclasses.replace(plane, values=np.full((2, 2), np.nan))
+    for limits in ((7, None), (None, -7), (3, 9)):
+        norm = _mesh_picture._norm(empty, limits, log=False)
+        assert norm.vmin < norm.vmax
+        assert limits[0] in (None, norm.vmin)
+        assert limits[1] in (None, norm.vmax)
+
+
+def test_the_command_shows_the_named_part_of_a_plane(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    _, mesh = opened(seed_of(3, 2), tmp_path)
+    command = ["render", mesh.path, "density", "-o", str(tmp_path / "a.png"), "--json", "--boxes"]
+    for text, shown in (
+        ("0:0.5,0.2:0.8", [[0, 0.5], [0.2, 0.8]]),
+        (" 0.25 : , :0.75", [[0.25, 1], [0, 0.75]]),
+        ("-1:9,:", [[0, 1], [0, 1]]),
+    ):
+        assert run([*command, "--axis", "y", "--region", text, "--vmax", "0.9"]) == 0
+        facts = json.loads(capsys.readouterr().out)
+        assert facts["region"] == shown
+        assert facts["axis"] == "y"
+
+
 def test_planes_without_numbers_and_with_strange_names_are_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     _, refined = opened(seed_of(2, 2, names=["density"]), tmp_path)
@@ -556,6 +699,19 @@ def test_the_default_name_of_a_picture_is_that_of_mesh_and_component(
         (["density", "--at", "7"], "z=7.0: the domain reaches from 0.0 to 1.0"),
         (["density", "--level", "9"], "its levels are 0 to 1"),
         (["density", "--cmap", "none"], "no colour map 'none'"),
+        (["density", "--vmin", "2", "--vmax", "1"], "--vmin 2 is not below --vmax 1"),
+        (["density", "--vmin", "1", "--vmax", "1"], "--vmin 1 is not below --vmax 1"),
+        (["density", "--vmin", "50"], "--vmin 50 is not below the greatest element"),
+        (["density", "--vmax", "-50"], "--vmax -50 is not above the least element"),
+        (["density", "--vmax", "nan"], "--vmax nan is not a finite number"),
+        (["density", "--vmin", "0", "--log"], "--vmin 0: with --log colours begin above 0"),
+        (["density", "--region", "0:1"], "--region '0:1': give the bounds of both axes"),
+        (["density", "--region", "0:1,a:1"], "give the bounds of both axes"),
+        (["density", "--region", "0:1,0:1,0:1"], "give the bounds of both axes"),
+        (["density", "--region", "0,1"], "give the bounds of both axes"),
+        (["density", "--region", "0.5:0.2,:"], "--region: x from 0.5 to 0.2: give a lower and"),
+        (["density", "--region", ":,1:2"], "--region: y from 1 to 2: give a lower and an upper"),
+        (["density", "--region", ":,nan:2"], "--region: y from nan to 2: give a lower and an"),
         (["density", "-o", "a.pdf"], "the picture is a PNG"),
         (["density", "-o", "none/a.png"], "no such directory"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,10 @@ from plotfiles import any_mesh, uniform, write
 from test_mesh import any_region
 
 import bedform as bf
+from bedform import _mesh_sizes
 from bedform._mesh_convert import MeshConversion
+from bedform._text import format_bytes
+from bedform.cli import run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,6 +110,15 @@ def test_sub_boxes_have_each_cell_of_the_boxes_once(tmp_path: Path) -> None:
         for start, stop in store.boxes(level):
             counts[tuple(map(slice, start, stop))] -= 1
         assert not counts.any()
+
+
+def test_an_explained_read_of_a_store_counts_sub_boxes(tmp_path: Path) -> None:
+    _, store = converted(any_mesh(0), tmp_path)
+    plan = store["density"].explain(level=store.levels - 1)
+    lines = str(plan).splitlines()[-store.levels :]
+    for level, line in zip(plan.to_dict()["levels"], lines, strict=True):
+        words = "1 sub-box," if level["grids"] == 1 else f"{level['grids']} sub-boxes,"
+        assert words in line
 
 
 def test_commits_over_a_mesh_are_read_before_they_are_settled(tmp_path: Path) -> None:
@@ -375,6 +388,89 @@ def test_two_conversions_into_one_store_take_turns(tmp_path: Path) -> None:
     bf.convert(second, tmp_path / "run.zarr")
     assert list(bf.open(tmp_path / "run.zarr").steps) == ["plt0", "plt1"]
     assert not (tmp_path / ".run.zarr.bedform-partial").exists()
+
+
+def bytes_below(place: Path) -> int:
+    return sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
+
+
+def test_bytes_of_steps_and_store_are_those_of_their_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, count = tmp_path / "run.zarr", 23
+    for number in range(count):
+        write(any_mesh(number % 3), tmp_path / f"plt{number:02}")
+    bf.convert(sorted(tmp_path.glob("plt*")), target)
+    mesh = bf.open(target)
+    known = mesh.info()
+    assert known["stored_bytes"] == bytes_below(target)
+    assert known["step_bytes"] == {name: bytes_below(target / name) for name in mesh.steps}
+    assert known["log_bytes"] == 0
+    plotfile = bf.open(tmp_path / "plt00").info()
+    size = bytes_below(tmp_path / "plt00")
+    assert (plotfile["stored_bytes"], plotfile["step_bytes"]) == (size, {"plt00": size})
+    step = bf.open(target / "plt03").info()
+    assert step["stored_bytes"] == known["step_bytes"]["plt03"]
+
+    assert run(["info", str(target)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert f"stored  {format_bytes(known['stored_bytes'])}" in map(str.strip, lines)
+    at = next(number for number, line in enumerate(lines) if line.startswith("step "))
+    for line, name in zip(lines[at + 1 : at + 21], list(mesh.steps)[:20], strict=True):
+        assert line.split(None, 2) == [name, "0.25", format_bytes(known["step_bytes"][name])]
+    assert lines[at + 21] == "and 3 more"
+
+    # No program waits for the sizes of a large store.
+    monkeypatch.setattr(_mesh_sizes, "FILES_MAX", 30)
+    known = bf.open(target).info()
+    assert (known["stored_bytes"], known["not_counted"]) == (None, "more than 30 files")
+    assert "step_bytes" not in known
+    assert run(["info", str(target)]) == 0
+    lines = list(map(str.strip, capsys.readouterr().out.splitlines()))
+    assert "stored  not counted: more than 30 files" in lines
+    assert lines[at + 1].split() == ["plt00", "0.25"]
+
+
+def test_bytes_of_commits_in_the_log_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "sim.zarr"
+    store = bf.create(place)
+    store.create_mesh(components=["rho"], shape=(64, 64), lower=(0, 0), upper=(1, 1))
+    with store.session(settle="later") as session:
+        session.write_boxes("rho", [np.ones((64, 64))], [[0, 0]], [[64, 64]], level=0)
+    known = bf.open(place).info()
+    assert known["log_bytes"] == bf.open(place, "r+").info()["log"]["bytes"] >= 64 * 64 * 8
+    assert known["stored_bytes"] == bytes_below(place) + known["log_bytes"]
+    assert run(["info", str(place)]) == 0
+    assert f"{format_bytes(known['log_bytes'])} of them in the log" in capsys.readouterr().out
+
+
+def test_sizes_are_counted_past_files_that_vanish_and_not_at_a_url(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a/b/c", "a/d", "e"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(name.encode())
+    (tmp_path / "a/loop").symlink_to(tmp_path)
+    loop = (tmp_path / "a/loop").lstat().st_size
+    found = _mesh_sizes.mesh_sizes(str(tmp_path), ["a", "a/b", "none", ""])
+    assert found.steps == {"a": 8 + loop, "a/b": 5, "none": 0, "": 9 + loop}
+    assert found.total == 9 + loop
+    assert _mesh_sizes.mesh_sizes(str(tmp_path / "e"), [""]) == (1, {"": 1}, "")
+    assert _mesh_sizes.mesh_sizes("s3://bucket/run.zarr", ["a"]).total is None
+    gone = _mesh_sizes.mesh_sizes(str(tmp_path / "gone"), ["a"])
+    assert gone.total is None
+    assert "No such file" in gone.not_counted
+    scandir = os.scandir
+
+    def without_a_directory(path: str) -> Any:
+        if path.endswith("/b"):
+            raise FileNotFoundError(path)
+        return scandir(path)
+
+    monkeypatch.setattr(_mesh_sizes.os, "scandir", without_a_directory)
+    assert _mesh_sizes.mesh_sizes(str(tmp_path), ["a"]).total == 4 + loop
 
 
 def test_xarray_opens_the_groups_of_a_store(tmp_path: Path) -> None:

@@ -39,7 +39,11 @@ def register(app: typer.Typer) -> None:
 
 def convert(
     source: Annotated[
-        str, typer.Argument(help='A store, file or plotfile; or many: "era5_*.nc", "plt*".')
+        str,
+        typer.Argument(
+            help="A store, file or plotfile, or a step of meshes: run.zarr/plt00010; or many: "
+            '"era5_*.nc", "plt*".'
+        ),
     ],
     target: Annotated[
         str, typer.Argument(help="The store to make, a path or URL; only of meshes may it exist.")

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from .._mesh import RefinedMesh, mesh_in, plotfile_at
+from .._mesh import RefinedMesh
+from .._mesh_opening import mesh_in, plotfile_at
 from .._text import parse_selection
 from ._output import (
     CompatOption,
@@ -27,7 +28,11 @@ def register(app: typer.Typer) -> None:
 
 def explain(
     path: Annotated[
-        str, typer.Argument(help='A store, file or plotfile; or files as one: "era5_*.nc".')
+        str,
+        typer.Argument(
+            help="A store, file or plotfile, or a step of meshes: run.zarr/plt00010; or files as "
+            'one: "era5_*.nc".'
+        ),
     ],
     array: Annotated[str, typer.Argument(help="The array to read.")],
     selection: Annotated[

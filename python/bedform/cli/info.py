@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group
@@ -11,7 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from .._errors import BedformError
-from .._mesh import MeshComponent, RefinedMesh, mesh_in, plotfile_at
+from .._mesh import RefinedMesh
+from .._mesh_opening import mesh_in, plotfile_at
+from .._remote import is_url
 from .._text import format_bytes, format_shape
 from .._traces import watch_state
 from ._output import (
@@ -27,11 +29,17 @@ from ._output import (
 )
 from .watch import said_of
 
+if TYPE_CHECKING:
+    from .._mesh_component import MeshComponent
+
 _RULE = (
     "taken: fastest to read, of those at most 2 % larger than zstd; encoded: bytes for raw bytes"
 )
 # Number of an archive's files that are named.
 _FILES_SHOWN = 12
+# Number of steps of meshes in a table.
+_STEPS_SHOWN = 20
+_MESH_FORMATS = {"amrex-plotfile": "AMReX plotfile", "chombo-hdf5": "Chombo HDF5"}
 _ARRAY_COLUMNS = ("shape", "dtype", "dims", "chunks", "shards", "order", "codecs", "bytes")
 
 
@@ -42,7 +50,11 @@ def register(app: typer.Typer) -> None:
 
 def info(
     path: Annotated[
-        str, typer.Argument(help='A store, file or plotfile; or files as one: "era5_*.nc".')
+        str,
+        typer.Argument(
+            help="A store, file or plotfile, or a step of meshes: run.zarr/plt00010; or files as "
+            'one: "era5_*.nc".'
+        ),
     ],
     array: Annotated[str | None, typer.Argument(help="Tell about this array only.")] = None,
     concat_dim: ConcatOption = None,
@@ -113,28 +125,26 @@ def _render_store(path: str, facts: dict[str, Any], arrays: dict[str, dict[str, 
 
 def _emit_mesh(mesh: RefinedMesh, array: str | None, *, as_json: bool) -> None:
     component = None if array is None else mesh[array]
-    emit(mesh.info(), _render_mesh(mesh, component), as_json)
+    known = mesh.info()
+    emit(known, _render_mesh(mesh, component, known), as_json)
 
 
-_MESH_FORMATS = {"amrex-plotfile": "AMReX plotfile", "chombo-hdf5": "Chombo HDF5"}
-
-
-def _render_mesh(mesh: RefinedMesh, component: MeshComponent | None) -> Group:
-    """Renders a refined mesh: its levels, and the components or one of them."""
+def _render_mesh(
+    mesh: RefinedMesh, component: MeshComponent | None, known: dict[str, Any]
+) -> Group:
+    """Renders a refined mesh: its levels, its steps, and the components or one of them."""
     lower, upper = mesh.bounds
     reach = (
         f"{name} {low:g} to {high:g}"
         for name, low, high in zip(mesh.dims, lower, upper, strict=True)
     )
-    known = mesh.info()
     facts = {
-        "format": {"amrex-plotfile": "AMReX plotfile", "chombo-hdf5": "Chombo HDF5"}.get(
-            known["format"], known["format"]
-        ),
-        **({} if len(mesh.steps) == 1 else {"steps": _show_order(list(mesh.steps))}),
+        "format": _MESH_FORMATS.get(known["format"], known["format"]),
+        **({} if len(mesh.steps) == 1 else {"steps": len(mesh.steps)}),
         "time": mesh.time,
         "domain": ", ".join(reach),
         "dtype": str(mesh.dtype),
+        **_stored(mesh, known),
         **({} if component is None else {"component": component.name}),
     }
     components = f"components: {', '.join(mesh)}" if component is None else ""
@@ -145,9 +155,33 @@ def _render_mesh(mesh: RefinedMesh, component: MeshComponent | None) -> Group:
         size = " x ".join(f"{length:g}" for length in level["spacing"])
         ratio = " x ".join(map(str, level["ratio"])) or "-"
         table.add_row(str(number), format_shape(level["shape"]), str(level["boxes"]), size, ratio)
+    steps = _render_steps(known) if len(mesh.steps) > 1 and component is None else []
     refused = [paragraph(f"{name}: {reason}") for name, reason in known["refused"].items()]
     named = [Text(""), paragraph(components)] if components else []
-    return Group(_render_facts(mesh.path, facts), Text(""), table, *named, *refused)
+    return Group(_render_facts(mesh.path, facts), Text(""), table, *steps, *named, *refused)
+
+
+def _stored(mesh: RefinedMesh, known: dict[str, Any]) -> dict[str, str]:
+    """Returns the line about the bytes of all steps; at a URL there is none."""
+    if known["stored_bytes"] is None:
+        return {} if is_url(mesh.path) else {"stored": f"not counted: {known['not_counted']}"}
+    total, log = format_bytes(known["stored_bytes"]), known["log_bytes"]
+    return {"stored": f"{total}, {format_bytes(log)} of them in the log" if log else total}
+
+
+def _render_steps(known: dict[str, Any]) -> list[Any]:
+    """Renders the first steps of a store: names, times and bytes."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("step")
+    table.add_column("time", justify="right")
+    sizes = known.get("step_bytes", {})
+    if sizes:
+        table.add_column("stored", justify="right")
+    for name, time in list(known["steps"].items())[:_STEPS_SHOWN]:
+        size = [format_bytes(sizes[name])] if sizes else []
+        table.add_row(cell(name), f"{time:.10g}", *size)
+    left = len(known["steps"]) - _STEPS_SHOWN
+    return [Text(""), table, *([paragraph(f"and {left} more")] if left > 0 else [])]
 
 
 def _show_order(paths: list[str]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from .._errors import InvalidArgumentError, UnsupportedError
-from .._mesh import mesh_at
+from .._mesh_opening import mesh_at
 from .._mesh_picture import SOFTWARE, MeshPlane, picture_of, read_plane
 from .._output_file import OutputFile
 from .._text import format_bytes, format_shape
@@ -27,7 +27,11 @@ def register(app: typer.Typer) -> None:
 
 def render(
     path: Annotated[
-        str, typer.Argument(help="A refined mesh: a plotfile of AMReX, or a store of meshes.")
+        str,
+        typer.Argument(
+            help="A refined mesh: a plotfile of AMReX, a file of Chombo, a store of meshes, or a "
+            "step of it: run.zarr/plt00010."
+        ),
     ],
     component: Annotated[str, typer.Argument(help="The component to show.")],
     axis: Annotated[
@@ -63,6 +67,22 @@ def render(
     cmap: Annotated[
         str, typer.Option(help="A colour map of matplotlib.", metavar="NAME")
     ] = "viridis",
+    vmin: Annotated[
+        float | None,
+        typer.Option(help="The element of the first colour. Without it the least of the picture."),
+    ] = None,
+    vmax: Annotated[
+        float | None,
+        typer.Option(help="The element of the last colour. Without it the greatest."),
+    ] = None,
+    region: Annotated[
+        str | None,
+        typer.Option(
+            help="The part of the plane to show, as coordinates of its two axes: 0:0.5,0.2:0.8. A "
+            "bound that is left out is that of the domain.",
+            metavar="BOUNDS",
+        ),
+    ] = None,
     boxes: Annotated[
         bool, typer.Option("--boxes", help="Draw the outlines of the boxes of each level.")
     ] = False,
@@ -90,11 +110,26 @@ def render(
         raise InvalidArgumentError(f"-o {target!r}: the picture is a PNG: name it with .png")
     file = OutputFile(target, "picture of 'bedform render'", _is_own, "--force", replaces_any=force)
     file.check()
-    plane = read_plane(shown, axis, at, level)
-    picture = picture_of(plane, log=log, cmap=cmap, boxes=boxes)
+    zoom = None if region is None else _zoom(region)
+    plane = read_plane(shown, axis, at, level, zoom)
+    picture = picture_of(plane, log=log, cmap=cmap, boxes=boxes, limits=(vmin, vmax))
     file.write_bytes(picture)
     facts = _facts(plane, target)
     emit(facts, paragraph(_said(facts, len(picture))), as_json)
+
+
+def _zoom(text: str) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Parses the bounds of a picture across and up."""
+    pairs = [part.split(":") for part in text.split(",")]
+    try:
+        across, up = (
+            (float(low.strip() or "-inf"), float(high.strip() or "inf")) for low, high in pairs
+        )
+    except ValueError:
+        raise InvalidArgumentError(
+            f"--region {text!r}: give the bounds of both axes of the picture, as 0:0.5,0.2:0.8"
+        ) from None
+    return across, up
 
 
 def _default_output(path: str, component: str) -> str:
@@ -119,6 +154,7 @@ def _facts(plane: MeshPlane, target: str) -> dict[str, Any]:
         "at": plane.at,
         "level": plane.level,
         "levels": mesh.levels,
+        "region": [list(reach) for reach in plane.shown],
         "shape": list(plane.values.shape),
         "min": float(finite.min()) if finite.size else None,
         "max": float(finite.max()) if finite.size else None,

@@ -113,7 +113,7 @@ pub struct PlannedMeshReplica {
     /// Names of the axes.
     pub dims: Vec<String>,
     /// The part of the domain that it has, in cells of its finest level.
-    pub held: HeldPart,
+    pub held: HeldDomainPart,
     /// True if it has all cells of the boxes.
     pub is_whole: bool,
     /// The cells of that part along each axis.
@@ -134,7 +134,7 @@ pub struct PlannedMeshReplica {
 
 /// A part of a domain: along each axis one run, its first cell and its length.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct HeldPart {
+pub struct HeldDomainPart {
     /// The runs of each axis.
     pub runs: Vec<[(u64, u64); 1]>,
 }
@@ -187,7 +187,7 @@ pub struct MadeMeshReplica {
 }
 
 /// An opened mesh with its sidecar.
-struct MeshSource<'a> {
+struct OptimizedMesh<'a> {
     mesh: &'a Mesh,
     place: SourcePlace,
     sidecar: Option<Sidecar>,
@@ -200,7 +200,7 @@ struct MeshSource<'a> {
     dead: Vec<String>,
 }
 
-impl<'a> MeshSource<'a> {
+impl<'a> OptimizedMesh<'a> {
     fn open(mesh: &'a Mesh, path: &Path, options: &MeshOptimizeOptions) -> Result<Self> {
         let place = SourcePlace::One(path.to_owned());
         let Some(files) = mesh.files(usize::MAX)? else {
@@ -381,7 +381,7 @@ impl<'a> MeshSource<'a> {
             levels: layout.levels,
             dims: kinds.first().map(|kind| kind.priced.dims.clone()).unwrap_or_default(),
             shape: held.iter().map(|[(_, length)]| *length).collect(),
-            held: HeldPart { runs: held },
+            held: HeldDomainPart { runs: held },
             is_whole: layout.held.is_none(),
             chunks: layout.sub_box.clone(),
             order: layout.order.name().to_owned(),
@@ -478,7 +478,7 @@ struct ReplicaLayout {
 
 /// The forecasts of layouts, which do not depend on the component.
 struct Forecasts<'a> {
-    source: &'a MeshSource<'a>,
+    source: &'a OptimizedMesh<'a>,
     made: BTreeMap<String, Rc<MeshForecast>>,
 }
 
@@ -560,10 +560,10 @@ pub fn plan_mesh(
     path: &Path,
     options: &MeshOptimizeOptions,
 ) -> Result<MeshOptimizePlan> {
-    planned(&MeshSource::open(mesh, path, options)?, options)
+    planned(&OptimizedMesh::open(mesh, path, options)?, options)
 }
 
-fn planned(source: &MeshSource<'_>, options: &MeshOptimizeOptions) -> Result<MeshOptimizePlan> {
+fn planned(source: &OptimizedMesh<'_>, options: &MeshOptimizeOptions) -> Result<MeshOptimizePlan> {
     let mut notes = Vec::new();
     let kinds = source.kinds(&options.reads, &mut notes)?;
     let existing: u64 = source.replicas.iter().map(|(one, _)| one.stored_bytes).sum();

@@ -91,7 +91,7 @@ pub use building::{Optimized, OptimizedIndexes, build, build_by};
 pub use conditions::{ReplicaCondition, ReplicaState, conditions};
 pub use layouts::{LayoutPlan, PlannedLayout, Reorganized, plan_layouts, reorganize};
 pub use meshes::{
-    HeldPart, MadeMeshReplica, MeshOptimizeOptions, MeshOptimizePlan, MeshOptimized,
+    HeldDomainPart, MadeMeshReplica, MeshOptimizeOptions, MeshOptimizePlan, MeshOptimized,
     PlannedMeshReplica, optimize_mesh, plan_mesh,
 };
 pub use place::SourcePlace;
