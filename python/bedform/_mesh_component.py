@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex, overload
 
 import numpy as np
@@ -186,18 +187,26 @@ class MeshComponent:
             self.name, (start, stop), level, most
         )
         for number, (pieces, data, marks) in enumerate(found):
-            ratio = self.mesh._ratio_between(number, level)
-            marked = np.frombuffer(marks, bool) if number < level and pieces else None
+            ratio = self.mesh._ratio_between(number, level).tolist()
+            insides = [_Insides(*sides) for sides in zip(ratio, start, stop, strict=True)]
+            values = np.frombuffer(data, self.dtype)
+            if number < level and pieces:
+                marked = np.frombuffer(marks, bool)
+            else:
+                # All pieces share it.
+                marked = np.broadcast_to(False, values.shape)
+            item = self.dtype.itemsize
             for first, shape, place in pieces:
-                count = int(np.prod(shape))
-                values = np.frombuffer(data, self.dtype, count, place).reshape(shape)
-                at = place // self.dtype.itemsize
-                if marked is None:
-                    covered = np.zeros(shape, bool)
-                else:
-                    covered = marked[at : at + count].reshape(shape)
-                inside = _inside(first, shape, ratio, (start, stop))
-                yield MeshPiece(number, tuple(first), values, covered, inside)
+                at = place // item
+                cells = slice(at, at + math.prod(shape))
+                inside = tuple(map(_Insides.of, insides, first, shape))
+                yield MeshPiece(
+                    number,
+                    tuple(first),
+                    values[cells].reshape(shape),
+                    marked[cells].reshape(shape),
+                    inside,
+                )
 
     def parts(
         self,
@@ -450,16 +459,27 @@ class MeshComponent:
         return start, stop, dropped
 
 
-def _inside(
-    first: list[int], shape: list[int], ratio: npt.NDArray[Any], region: tuple[list[int], list[int]]
-) -> tuple[npt.NDArray[np.float64], ...]:
-    """Returns along each axis the part of each cell of a piece that lies in a region."""
-    found = []
-    for at, length, by, low, high in zip(first, shape, ratio.tolist(), *region, strict=True):
-        edges = np.arange(at, at + length + 1) * by
-        parts = np.minimum(edges[1:], high) - np.maximum(edges[:-1], low)
-        found.append(parts / by)
-    return tuple(found)
+class _Insides:
+    """The parts of cells that lie in a region, along one axis: made once for all alike pieces."""
+
+    def __init__(self, ratio: int, low: int, high: int) -> None:
+        self._ratio, self._low, self._high = ratio, low, high
+        self._known: dict[tuple[int, int], npt.NDArray[np.float64]] = {}
+
+    def of(self, first: int, length: int) -> npt.NDArray[np.float64]:
+        """Returns the parts of `length` cells from `first` on."""
+        # Cells wholly inside are alike, wherever they are.
+        last = (first + length) * self._ratio
+        is_whole = first * self._ratio >= self._low and last <= self._high
+        key = (-1, length) if is_whole else (first, length)
+        found = self._known.get(key)
+        if found is None:
+            edges = np.arange(first, first + length + 1) * self._ratio
+            parts = np.minimum(edges[1:], self._high) - np.maximum(edges[:-1], self._low)
+            found = parts / self._ratio
+            found.flags.writeable = False
+            self._known[key] = found
+        return found
 
 
 def _crossings(
