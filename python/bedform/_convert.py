@@ -170,7 +170,8 @@ def convert(
         For refined meshes, the order of the parts of boxes in the store: ``"hilbert"``, ``"z"``,
         ``"clusters"``, ``"given"``, or ``"auto"``, the default, which compares predicted reads.
         Each mesh becomes a step of a store of meshes; a target that is such a store gets the steps
-        that it lacks. Of the other options, meshes take ``codecs``, ``verify`` and ``dry_run``.
+        that it lacks. Of the other options, meshes take ``reads``, which also choose ``sub_box``,
+        ``codecs``, ``verify`` and ``dry_run``.
     sub_box
         For refined meshes, the most cells along each axis of the parts into which boxes are cut;
         16 of three axes by default, 64 of two.
@@ -212,7 +213,6 @@ def convert(
     if (meshes := meshes_of(name, paths)) is not None:
         given_arrays = {
             "concat_dim": concat_dim,
-            "reads": reads,
             "profile": profile,
             "exclude": tuple(exclude),
             "restart": restart,
@@ -225,8 +225,9 @@ def convert(
             name,
             meshes,
             where,
-            order=order or "auto",
+            order=order,
             sub_box=sub_box,
+            reads=check_mapping(reads or {}, "reads", '{"y,z": 1}'),
             components=components,
             codecs=described_codecs(codecs, codecs_beyond_zarr),
             verify=verify,

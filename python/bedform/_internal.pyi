@@ -77,6 +77,7 @@ def optimize(
     progress: Callable[[int, int], object] | None = None,
     exchange: Callable[[str, list[str]], tuple[list[int], list[str], int]] | None = None,
 ) -> str: ...
+def mesh_layout(mesh: EngineMesh, reads: list[_ExpectedRead]) -> str: ...
 def optimize_mesh(
     mesh: EngineMesh,
     path: str,

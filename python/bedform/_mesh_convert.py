@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -109,8 +110,9 @@ def convert_meshes(
     meshes: dict[str, Callable[[], RefinedMesh]],
     target: str,
     *,
-    order: Order,
+    order: Order | None,
     sub_box: Sequence[int] | None,
+    reads: Mapping[Any, float],
     components: str | Sequence[str] | None,
     codecs: Mapping[str, Any],
     verify: bool,
@@ -144,7 +146,8 @@ def convert_meshes(
         if dry_run:
             planned = (shown, target, tuple(new), tuple(kept), total)
             return MeshConversion(*planned, skipped=skipped)
-        cut = None if sub_box is None else list(sub_box)
+        given = (order, None if sub_box is None else list(sub_box))
+        chosen, cut = _layout(next(iter(new.values()), None), given, reads)
         done, stored = 0, []
         for name, mesh in new.items():
 
@@ -152,7 +155,7 @@ def convert_meshes(
                 if progress is not None:
                     progress(before + bytes_done, total)
 
-            how = (order, cut, _numbers(mesh, components), _json.dump(codecs), tell)
+            how = (chosen, cut, _numbers(mesh, components), _json.dump(codecs), tell)
             try:
                 if store is None:
                     store = _with_first_step(target, name, mesh, how)
@@ -172,6 +175,28 @@ def convert_meshes(
             store.close()
     total = sum(byte_count_of(new[name], components) for name in stored)
     return MeshConversion(shown, target, tuple(stored), tuple(kept), total, True, verify, skipped)
+
+
+def _layout(
+    mesh: RefinedMesh | None,
+    given: tuple[Order | None, list[int] | None],
+    reads: Mapping[Any, float],
+) -> tuple[str, list[int] | None]:
+    """Returns the order and the sub-boxes of new steps: what is given, or what suits the reads.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Reads that no component can have.
+    """
+    order, sub_box = given
+    if mesh is None or not reads:
+        return order or "auto", sub_box
+    from bedform._optimize import expected_reads
+
+    text = engine_call(_internal.mesh_layout, mesh.path)(mesh._inner, expected_reads(reads, {}))
+    found = json.loads(text)
+    return order or found["order"], sub_box or found["sub_box"]
 
 
 def _opened(

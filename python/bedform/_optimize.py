@@ -287,7 +287,7 @@ def optimize(
     selections = check_mapping(selections or {}, "selections", '{"t": [rows]}')
     paths = paths_of(path)
     where = location(path) if paths is None else shown_paths(path, paths)
-    expected = _expected(reads, region)
+    expected = expected_reads(reads, region)
     given_budget = None if budget is None else budget_text(budget)
     place = where if paths is None else paths
     if paths is None and (mesh := mesh_for_jobs(where)) is not None:
@@ -383,7 +383,7 @@ def _exact(
     return exact
 
 
-def _expected(
+def expected_reads(
     reads: Mapping[Any, float], region: Mapping[str, tuple[int, int]]
 ) -> list[tuple[list[str], float, list[tuple[str, int, int]], str | None]]:
     """Returns the expected reads of all arrays in the engine's form."""

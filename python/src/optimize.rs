@@ -117,6 +117,17 @@ pub(crate) fn optimize(
     ended(outcome)
 }
 
+/// Returns the sub-boxes and the order of a store of a mesh for expected reads, as JSON.
+#[pyfunction]
+pub(crate) fn mesh_layout(
+    py: Python<'_>,
+    mesh: &EngineMesh,
+    reads: Vec<GivenRead>,
+) -> PyResult<String> {
+    let reads: Vec<ExpectedRead> = reads.into_iter().map(expected_read).collect();
+    ended(detached(py, || to_json(&bedform::optimize::layout_for_reads(&mesh.inner, &reads)?)))
+}
+
 /// Chooses the replicas of a refined mesh, opened without replicas and records, and makes them unless
 /// it is a dry run. Returns the plan and the outcome, as [`optimize`] does.
 #[pyfunction]

@@ -314,6 +314,9 @@ def test_the_command_line_watches_learns_optimizes_and_reports(plotfile: Path) -
     assert len(json.loads(made.output)["done"]["made"]) == 1
     shown = run.invoke(app, ["optimize", str(plotfile), "--budget", "200%"])
     assert "1 kept" in shown.output
+    told = run.invoke(app, ["info", str(plotfile)]).output
+    assert "replicas  1, " in told
+    assert "watch     reads are recorded" in told
     page = plotfile.parent / "page.html"
     reported = run.invoke(app, ["report", str(plotfile), "--output", str(page)])
     assert reported.exit_code == 0, reported.output

@@ -14,6 +14,7 @@ import xarray as xr
 import zarr
 from plotfiles import any_mesh, uniform, write
 from test_mesh import any_region
+from test_mesh_replicas import boxes_mesh
 
 import bedform as bf
 from bedform import _mesh_sizes
@@ -497,4 +498,40 @@ def test_a_store_has_the_chosen_components_in_their_order(tmp_path: Path) -> Non
         bf.convert(source, target)
     with pytest.raises(bf.NotFoundError, match="no component"):
         bf.convert(source, tmp_path / "other.zarr", components="entropy")
+    assert not (tmp_path / "other.zarr").exists()
+
+
+@pytest.mark.parametrize(
+    ("reads", "thin"), [({("y", "z"): 1}, [0]), ({("x",): 3, ("x", "z"): 1}, [1])]
+)
+def test_expected_reads_choose_the_sub_boxes(
+    reads: dict[Any, float], thin: list[int], tmp_path: Path
+) -> None:
+    mesh = boxes_mesh()
+    path = write(mesh, tmp_path / "plt00007")
+    bf.convert(path, tmp_path / "run.zarr", reads=reads)
+    store = bf.open(tmp_path / "run.zarr")
+    record = zarr.open_group(tmp_path / "run.zarr", mode="r")["plt00007"].attrs["bedform_mesh"]
+    for axis in thin:
+        assert record["sub_box"][axis] < 16
+    region = np.s_[30:70, 5:9, 60]
+    for number, name in enumerate(mesh.names):
+        expected = uniform(mesh, number, 1, -1)[region]
+        np.testing.assert_array_equal(store[name].read(region, level=1, fill=-1), expected)
+    plane = np.s_[50] if thin == [0] else np.s_[:, 50, 50]
+    cubes = tmp_path / "cubes.zarr"
+    bf.convert(path, cubes)
+    ours, theirs = (
+        one["density"].explain(plane, level=1).to_dict() for one in (store, bf.open(cubes))
+    )
+    assert ours["bytes"] < theirs["bytes"]
+
+
+def test_given_sub_boxes_count_before_expected_reads(tmp_path: Path) -> None:
+    path = write(boxes_mesh(), tmp_path / "plt00007")
+    bf.convert(path, tmp_path / "run.zarr", reads={("y", "z"): 1}, sub_box=[4, 4, 4], order="given")
+    record = zarr.open_group(tmp_path / "run.zarr", mode="r")["plt00007"].attrs["bedform_mesh"]
+    assert (record["sub_box"], record["order"]) == ([4, 4, 4], "given")
+    with pytest.raises(bf.InvalidArgumentError, match="the dimensions are x, y, z"):
+        bf.convert(path, tmp_path / "other.zarr", reads={("time",): 1})
     assert not (tmp_path / "other.zarr").exists()

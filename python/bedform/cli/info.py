@@ -125,7 +125,7 @@ def _render_store(path: str, facts: dict[str, Any], arrays: dict[str, dict[str, 
 
 def _emit_mesh(mesh: RefinedMesh, array: str | None, *, as_json: bool) -> None:
     component = None if array is None else mesh[array]
-    known = mesh.info()
+    known = {**mesh.info(), **_watched(mesh.path)}
     emit(known, _render_mesh(mesh, component, known), as_json)
 
 
@@ -145,6 +145,7 @@ def _render_mesh(
         "domain": ", ".join(reach),
         "dtype": str(mesh.dtype),
         **_stored(mesh, known),
+        **_served(known),
         **({} if component is None else {"component": component.name}),
     }
     components = f"components: {', '.join(mesh)}" if component is None else ""
@@ -167,6 +168,17 @@ def _stored(mesh: RefinedMesh, known: dict[str, Any]) -> dict[str, str]:
         return {} if is_url(mesh.path) else {"stored": f"not counted: {known['not_counted']}"}
     total, log = format_bytes(known["stored_bytes"]), known["log_bytes"]
     return {"stored": f"{total}, {format_bytes(log)} of them in the log" if log else total}
+
+
+def _served(known: dict[str, Any]) -> dict[str, str]:
+    """Returns the lines about recorded reads and replicas; none without them."""
+    lines = {}
+    if replicas := known.get("replicas"):
+        size = format_bytes(sum(replica["stored_bytes"] for replica in replicas))
+        lines["replicas"] = f"{len(replicas)}, {size}"
+    if "watch" in known:
+        lines["watch"] = f"reads {said_of(known['watch'])}"
+    return lines
 
 
 def _render_steps(known: dict[str, Any]) -> list[Any]:

@@ -350,13 +350,16 @@ impl Mesh {
         if candidates.is_empty() || shape.contains(&0) {
             return None;
         }
-        let candidates = candidates.into_iter().filter(|one| one.opened(self).is_some());
-        let candidates: Vec<_> = candidates.collect();
+        // Only those are opened that may serve the read: opening reads all their sub-boxes.
         let made = candidates.iter().filter(|one| one.holds(self, region, level));
         let made = made.filter_map(|one| Some((one.gain_for(level, &shape)?, one)));
-        if let Some((_, found)) = made.max_by(|a, b| a.0.total_cmp(&b.0)) {
+        let mut made: Vec<_> = made.collect();
+        made.sort_by(|a, b| b.0.total_cmp(&a.0));
+        if let Some((_, found)) = made.into_iter().find(|(_, one)| one.opened(self).is_some()) {
             return Some(Arc::clone(found));
         }
+        let candidates = candidates.into_iter().filter(|one| one.opened(self).is_some());
+        let candidates: Vec<_> = candidates.collect();
         let choice = self.cheapest(component, region, level, &candidates);
         let mut seen = replicas.seen();
         if seen.choices.len() < CHOICES_MAX {

@@ -231,8 +231,7 @@ impl<'a> OptimizedMesh<'a> {
     /// Returns the kinds of reads that count.
     fn kinds(&self, expected: &[ExpectedRead], notes: &mut Vec<String>) -> Result<Vec<MeshKind>> {
         let mesh = self.mesh;
-        let dims: Vec<String> =
-            ["x", "y", "z"].iter().take(mesh.lower().len()).map(|&name| name.to_owned()).collect();
+        let dims = axes_of(mesh);
         let mut found = Vec::new();
         let finest = mesh.levels().len() - 1;
         if expected.is_empty() {
@@ -313,7 +312,7 @@ impl<'a> OptimizedMesh<'a> {
             let mut regions = vec![None];
             regions.extend(self.hot_region(&own, levels - 1).map(Some));
             for held in &regions {
-                for sub_box in self.sub_boxes(&own, levels - 1) {
+                for sub_box in sub_boxes(self.mesh, &own, levels - 1) {
                     for order in [BoxOrder::Hilbert, BoxOrder::Z, BoxOrder::Given] {
                         check_cancelled("the plan was stopped")?;
                         let layout = ReplicaLayout {
@@ -430,28 +429,27 @@ impl<'a> OptimizedMesh<'a> {
         let share = cells(&around.shape()) / cells(&mesh.levels()[level].shape);
         (share < PART_MAX).then_some((level, around))
     }
+}
 
-    /// Returns shapes of sub-boxes: the default one, and those that the dearest reads suggest.
-    fn sub_boxes(&self, kinds: &[&MeshKind], level: usize) -> Vec<Vec<u64>> {
-        let boxes = &self.mesh.levels()[level].boxes;
-        let rank = boxes.rank();
-        let sides: Vec<u64> = (0..rank)
-            .map(|axis| {
-                let mut lengths: Vec<u64> =
-                    boxes.iter().filter_map(|one| one.shape().nth(axis)).collect();
-                lengths.sort_unstable();
-                lengths.get(lengths.len() / 2).copied().unwrap_or(1).max(1)
-            })
-            .collect();
-        let mut found = vec![crate::mesh::default_sub_box(rank)];
-        for kind in kinds {
-            let shape = sub_box_for(&kind.priced.counts, &sides);
-            if found.len() <= SHAPES_MAX && !found.contains(&shape) {
-                found.push(shape);
-            }
+/// Returns shapes of sub-boxes: the default one, and those that the dearest reads suggest.
+fn sub_boxes(mesh: &Mesh, kinds: &[&MeshKind], level: usize) -> Vec<Vec<u64>> {
+    let boxes = &mesh.levels()[level].boxes;
+    let rank = boxes.rank();
+    let side = |axis: usize| {
+        let lengths = boxes.iter().filter_map(|one| one.shape().nth(axis));
+        let mut lengths: Vec<u64> = lengths.collect();
+        lengths.sort_unstable();
+        lengths.get(lengths.len() / 2).copied().unwrap_or(1).max(1)
+    };
+    let sides: Vec<u64> = (0..rank).map(side).collect();
+    let mut found = vec![crate::mesh::default_sub_box(rank)];
+    for kind in kinds {
+        let shape = sub_box_for(&kind.priced.counts, &sides);
+        if found.len() <= SHAPES_MAX && !found.contains(&shape) {
+            found.push(shape);
         }
-        found
     }
+    found
 }
 
 /// Returns the shape of sub-boxes for reads of `counts` cells, in boxes with these sides: no longer
@@ -547,6 +545,56 @@ fn region_of(selection: &Selection) -> CellRegion {
 /// The options of the replicas of a mesh that is optimized.
 fn reading_options() -> OpenOptions {
     OpenOptions { replicas: false, records: false, ..OpenOptions::default() }
+}
+
+/// The sub-boxes of a store that suit expected reads.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MeshLayout {
+    /// The most cells of a sub-box along each axis.
+    pub sub_box: Vec<u64>,
+    /// The name of their order.
+    pub order: String,
+    /// Predicted seconds of the reads, by their weights.
+    pub seconds: f64,
+}
+
+/// Chooses the sub-boxes and the order in which a store of `mesh` takes the fewest predicted seconds
+/// for reads of its finest level.
+///
+/// # Errors
+/// `InvalidArgument` for reads that no component can have; those of finding boxes.
+pub fn layout_for_reads(mesh: &Mesh, reads: &[ExpectedRead]) -> Result<MeshLayout> {
+    let tuning = Tuning::with(&OpenOptions::default());
+    let (levels, place) = (mesh.levels().len(), SourcePlace::One(mesh.name().into()));
+    let dims = axes_of(mesh);
+    let kinds = expected_kinds_of(reads, (&mesh.levels()[levels - 1].shape, &dims), &place)?;
+    let component = mesh.components().first().map_or("", String::as_str);
+    let kinds: Vec<MeshKind> =
+        kinds.into_iter().map(|kind| MeshKind::new((component, levels - 1), kind, &dims)).collect();
+    let mut best: Option<MeshLayout> = None;
+    for sub_box in sub_boxes(mesh, &kinds.iter().collect::<Vec<_>>(), levels - 1) {
+        for order in [BoxOrder::Hilbert, BoxOrder::Z, BoxOrder::Given] {
+            check_cancelled("the choice was stopped")?;
+            let of = (&sub_box[..], MeshOrder::Fixed(order));
+            let forecast = MeshForecast::new(mesh, (levels, None), of, &tuning.profile)?;
+            let mut seconds = 0.0;
+            for kind in &kinds {
+                let one =
+                    kind.seconds(|region| forecast.seconds(mesh, (region, levels - 1), &tuning))?;
+                seconds += kind.priced.reads * one;
+            }
+            if best.as_ref().is_none_or(|best| seconds < best.seconds) {
+                let (sub_box, order) = (sub_box.clone(), order.name().to_owned());
+                best = Some(MeshLayout { sub_box, order, seconds });
+            }
+        }
+    }
+    best.ok_or_else(|| Error::invalid("no reads are given"))
+}
+
+/// Returns the names of the axes of a mesh.
+fn axes_of(mesh: &Mesh) -> Vec<String> {
+    ["x", "y", "z"].iter().take(mesh.lower().len()).map(|&name| name.to_owned()).collect()
 }
 
 /// Decides which replicas the mesh at `path` should have; writes nothing. The mesh is opened without

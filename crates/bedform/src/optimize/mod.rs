@@ -91,8 +91,8 @@ pub use building::{Optimized, OptimizedIndexes, build, build_by};
 pub use conditions::{ReplicaCondition, ReplicaState, conditions};
 pub use layouts::{LayoutPlan, PlannedLayout, Reorganized, plan_layouts, reorganize};
 pub use meshes::{
-    HeldDomainPart, MadeMeshReplica, MeshOptimizeOptions, MeshOptimizePlan, MeshOptimized,
-    PlannedMeshReplica, optimize_mesh, plan_mesh,
+    HeldDomainPart, MadeMeshReplica, MeshLayout, MeshOptimizeOptions, MeshOptimizePlan,
+    MeshOptimized, PlannedMeshReplica, layout_for_reads, optimize_mesh, plan_mesh,
 };
 pub use place::SourcePlace;
 pub use policy::{policy_state, run_at_low_priority, run_policy, set_policy};
