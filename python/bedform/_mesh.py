@@ -19,7 +19,7 @@ from bedform._errors import (
     OutOfBoundsError,
     engine_call,
 )
-from bedform._integers import byte_count, integer
+from bedform._integers import byte_count, client_count, integer
 from bedform._remote import is_url
 from bedform._text import format_bytes, format_seconds
 
@@ -582,6 +582,26 @@ class MeshComponent:
         explain = engine_call(self.mesh._inner.explain, self.mesh.path)
         facts = json.loads(explain(self.name, (start, stop), level))
         return MeshReadPlan(f"{self.mesh.path}/{self.name}", facts)
+
+    def workload(self, region: Any = ..., *, level: int, clients: int = 1) -> dict[str, Any]:
+        """Return the requests of :meth:`read` shared by ``clients``, for :func:`bedform.simulate`.
+
+        The requests are those of the plans that :meth:`explain` prices, level after level; each
+        object of a level is a file.
+
+        Examples
+        --------
+        >>> import bedform as bf
+        >>> from bedform._mesh_example import plotfile
+        >>> requests = bf.open(plotfile())["density"].workload(level=1, clients=2)
+        >>> bf.simulate("spider", requests).to_dict()["seconds"] > 0
+        True
+        """
+        start, stop, _ = self._region(region, level)
+        requests = engine_call(self.mesh._inner.workload, self.mesh.path)
+        text = requests(self.name, (start, stop), level, client_count(clients))
+        found: dict[str, Any] = json.loads(text)
+        return found
 
     def slice(
         self, *, axis: SupportsIndex | str, at: float, level: int, fill: float = np.nan
