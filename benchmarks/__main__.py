@@ -38,6 +38,7 @@ NAMES = {
     "query": "benchmarks.query",
     "h5-read": "benchmarks.h5_read",
     "amr-layout": "benchmarks.amr_layout",
+    "amr-simulated": "benchmarks.amr_simulated",
     "advice-commands": "benchmarks.advice_commands",
     "prefetch": "benchmarks.prefetch",
     "replica-series": "benchmarks.replicas.series",

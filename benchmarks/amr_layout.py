@@ -12,6 +12,11 @@ with the others. "Contiguous" is one read of as many elements that follow each o
 the same store. Bytes are those that the process read from files, over those of the elements of the
 region.
 
+In processes of their own, after `bf.calibrate`, the regions are read once more, and the times
+compared with the predictions of `explain`. Then the orders are read from a device of 250 MB/s that
+takes 8 ms for each request. `BEDFORM_THROTTLE` charges requests and not seeks: the next byte costs
+as much as a far one, and requests in flight wait together.
+
 The plotfile and the store as `bf.convert` makes it are then read by yt's own frontend and by ours:
 a slice along each axis, a region of 10 %, a ray, each in a fresh process, with the index that they
 build counted. yt is left out where it is not installed.
@@ -45,14 +50,17 @@ LEVELS, TILE, BASE = 5, 16, 128
 FIELD = "density"
 FASTER, SLOWER, SHARE, NEAR_BEST = 3.0, 1.05, 0.94, 0.95
 STORE_BYTES, PLOTFILE_BYTES = 1.6, 2.0
+ERROR_MAX, ERROR_SHARE = 0.15, 0.90
+#: The bandwidth of a target of Spider, and its seek as the time of a request.
+THROTTLE = "250 MB/s, 8 ms"
 YT_BYTES, YT_FASTER = 5.0, 3.0
 YT_DRIVER = Path(__file__).parent / "drivers" / "yt_slice.py"
 YT_READS = ("slice-x", "slice-y", "slice-z", "region", "ray")
 
 
-def tiles_of(levels: int, base: int) -> list[np.ndarray[Any, Any]]:
-    """Returns for each level the tiles of 16 cells that it refines, properly nested."""
-    side = base // TILE
+def tiles_of(levels: int, base: int, tile: int = TILE) -> list[np.ndarray[Any, Any]]:
+    """Returns for each level the tiles of `tile` cells that it refines, properly nested."""
+    side = base // tile
     tiles = [np.argwhere(np.ones((side,) * 3, bool))]
     turns = np.linspace(0, 2 * np.pi, 400)
     curves = np.concatenate(
@@ -72,8 +80,10 @@ def tiles_of(levels: int, base: int) -> list[np.ndarray[Any, Any]]:
     return tiles
 
 
-def boxes_of(tiles: np.ndarray[Any, Any], level: int) -> list[tuple[list[int], list[int]]]:
-    """Joins tiles along x into boxes of up to four, so that sizes vary."""
+def boxes_of(
+    tiles: np.ndarray[Any, Any], level: int, cells: int = TILE
+) -> list[tuple[list[int], list[int]]]:
+    """Joins tiles of `cells` cells along x into boxes of up to four, so that sizes vary."""
     random, left = np.random.default_rng(level), {tuple(tile) for tile in tiles.tolist()}
     boxes = []
     for tile in sorted(left):
@@ -83,12 +93,12 @@ def boxes_of(tiles: np.ndarray[Any, Any], level: int) -> list[tuple[list[int], l
         while length < random.integers(1, 5) and (tile[0] + length, *tile[1:]) in left:
             length += 1
         left -= {(tile[0] + at, *tile[1:]) for at in range(length)}
-        start = [at * TILE for at in tile]
-        boxes.append((start, [start[0] + length * TILE, start[1] + TILE, start[2] + TILE]))
+        start = [at * cells for at in tile]
+        boxes.append((start, [start[0] + length * cells, start[1] + cells, start[2] + cells]))
     return boxes
 
 
-def write_plotfile(path: Path, levels: int, base: int, ranks: int = 32) -> None:
+def write_plotfile(path: Path, levels: int, base: int, ranks: int = 32, tile: int = TILE) -> None:
     """Writes a plotfile, the boxes of each level dealt to the files of ranks."""
     domains = " ".join(
         f"((0,0,0) ({n},{n},{n}) (0,0,0))" for n in (base * 2**at - 1 for at in range(levels))
@@ -97,8 +107,8 @@ def write_plotfile(path: Path, levels: int, base: int, ranks: int = 32) -> None:
     lines += [" ".join(["2"] * (levels - 1)), domains, " ".join(["7"] * levels)]
     lines += [" ".join([str(1 / (base * 2**at))] * 3) for at in range(levels)] + ["0", "0"]
     real = "((8, (64 11 52 0 1 12 0 1023)),(8, (8 7 6 5 4 3 2 1)))"
-    for level, tiles in enumerate(tiles_of(levels, base)):
-        boxes = boxes_of(tiles, level)
+    for level, tiles in enumerate(tiles_of(levels, base, tile)):
+        boxes = boxes_of(tiles, level, tile)
         lines += [f"{level} {len(boxes)} 0.5", "7"]
         size = 1 / (base * 2**level)
         for start, stop in boxes:
@@ -249,9 +259,9 @@ def layouts(options: Options, report: Report, plotfile: Path, stores: dict[str, 
             ]
         )
         report.samples[name] = times
-    report.tables.append(table)
     if not shares:
         return
+    report.tables.append(table)
     middle = median(shares)
     for promise, measured, holds in (
         (f"{FASTER:.0f} times over the writer's order at the best", f"{best:.2f}", best >= FASTER),
@@ -269,6 +279,70 @@ def layouts(options: Options, report: Report, plotfile: Path, stores: dict[str, 
         promise = f"boxes from {name}: at most {limit} bytes for a byte needed"
         found = wasted[order]
         report.verdicts.append(Verdict(promise, f"{found:.2f}", found <= limit))
+
+
+def model(options: Options, report: Report, stores: dict[str, Path]) -> None:
+    """Compares the predictions of `explain` with cold reads, after a calibration."""
+    from benchmarks.harness import mesh_reads
+
+    places = {order: stores[order] for order in ("given", "hilbert", "auto")}
+    columns = ["region", "store", "requests", "predicted", "measured", "predicted / measured"]
+    table = Table("The model: milliseconds cold", columns)
+    ratios = []
+    for one in mesh_reads.measure(places, options.rounds):
+        took = median(one.seconds)
+        ratios.append(one.predicted / took)
+        called = "as converted" if one.order == "auto" else one.order
+        times = [milliseconds(one.predicted), milliseconds(took)]
+        table.rows.append([one.region, called, str(one.requests), *times, f"{ratios[-1]:.2f}"])
+        report.samples[f"model: {one.region}, {one.order}"] = one.seconds
+    near = float(np.mean(np.abs(np.array(ratios) - 1) < ERROR_MAX))
+    report.tables.append(table)
+    report.verdicts.append(
+        Verdict(
+            f"model: error under {ERROR_MAX:.0%} for {ERROR_SHARE:.0%} of regions",
+            f"{near:.0%}; predicted / measured {min(ratios):.2f} to {max(ratios):.2f}",
+            near >= ERROR_SHARE,
+        )
+    )
+
+
+def slow_device(options: Options, report: Report, stores: dict[str, Path]) -> None:
+    """Reads all regions from storage that takes as long for a request as a disk for a seek."""
+    from benchmarks.harness import mesh_reads
+
+    places = {order: stores[order] for order in ORDERS}
+    columns = ["region", *ORDERS, "best / given", "requests: given", "of the best"]
+    table = Table(f"A device of {THROTTLE} a request: milliseconds", columns)
+    found: dict[str, dict[str, mesh_reads.Read]] = {}
+    for one in mesh_reads.measure(places, max(options.rounds // 3, 1), THROTTLE):
+        found.setdefault(one.region, {})[one.order] = one
+        report.samples[f"{THROTTLE}: {one.region}, {one.order}"] = one.seconds
+    gains = []
+    for name, reads in found.items():
+        times = {order: median(one.seconds) for order, one in reads.items()}
+        chosen = min(ORDERS[1:], key=lambda order: times[order])
+        gains.append(times["given"] / times[chosen])
+        table.rows.append(
+            [
+                name,
+                *(milliseconds(times[order]) for order in ORDERS),
+                f"{gains[-1]:.2f}",
+                *(str(reads[order].requests) for order in ("given", chosen)),
+            ]
+        )
+    report.tables.append(table)
+    for promise, measured, holds in (
+        (
+            f"{FASTER:.0f} times over the writer's order at the best",
+            max(gains),
+            max(gains) >= FASTER,
+        ),
+        ("never slower than it by 5 %", 1 / min(gains), 1 / min(gains) <= SLOWER),
+    ):
+        report.verdicts.append(
+            Verdict(f"{THROTTLE} a request: {promise}", f"{measured:.2f}", holds)
+        )
 
 
 def yt_reads(options: Options, report: Report, plotfile: Path, store: Path) -> None:
@@ -332,6 +406,8 @@ def yt_reads(options: Options, report: Report, plotfile: Path, store: Path) -> N
 def run(options: Options) -> Report:
     """Writes the mesh in all orders, and reads it."""
     report = Report(NAME, options.command, {"rounds": str(options.rounds)})
+    if options.only:
+        report.settings["lines"] = ", ".join(options.only)
     root = data.ROOT / "amr-layout"
     data.remove(root)
     root.mkdir(parents=True)
@@ -361,6 +437,10 @@ def run(options: Options) -> Report:
     report.settings["boxes"] = ", ".join(str(len(mesh.boxes(at))) for at in range(LEVELS))
     report.settings["sub-boxes"] = ", ".join(str(len(mesh.grids(at))) for at in range(LEVELS))
     layouts(options, report, plotfile, stores)
+    if options.wants("model"):
+        model(options, report, stores)
+    if options.wants("slow device"):
+        slow_device(options, report, stores)
     if importlib.util.find_spec("yt") is not None:
         yt_reads(options, report, plotfile, stores["auto"])
     data.remove(root)

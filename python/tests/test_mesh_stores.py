@@ -222,7 +222,7 @@ def test_targets_that_are_no_stores_of_meshes_are_refused(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"reads": {"x": 1}}, "reads is for arrays"),
+        ({"exclude": ["x"]}, "exclude is for arrays"),
         ({"order": "spiral"}, "order \"spiral\": 'auto'"),
         ({"sub_box": [0] * 3}, "sub_box"),
         ({"sub_box": [4] * 4}, "sub-boxes of 4 axes"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import bedform as bf
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import chunk_simulated, log_simulated, simulate_check  # noqa: E402
+from benchmarks import amr_layout, amr_simulated, chunk_simulated, log_simulated, simulate_check  # noqa: E402
 from benchmarks.replicas import placement  # noqa: E402
 
 pytestmark = pytest.mark.night
@@ -160,3 +161,43 @@ def test_a_placed_replica_has_fewer_processes_on_a_target_and_as_many_shards() -
     assert sum(found.placed.stored) == sum(found.spread.stored) == 64 * 16 * 16
     assert max(found.placed.stored) <= max(found.spread.stored)
     assert found.placed.seconds <= found.spread.seconds
+
+
+def test_steps_of_boxes_are_counted_in_the_object_of_each_target() -> None:
+    stripe, targets = amr_simulated.STRIPE, 3
+    # Target 0 has stripes 0, 9 and 48, which are 0, 3 and 16 in its object; target 1 has stripe 1.
+    stripes = [0, 1, 9, 48]
+    reads = [[(0, at * stripe, stripe) for at in stripes[one::2]] for one in range(2)]
+    counts = amr_simulated.steps_of(reads, targets)
+    assert counts.tolist() == [[0, 1, 1], [0, 0, 0], [0, 0, 0]]
+    # A gap within a stripe, then another level on the same target.
+    apart = amr_simulated.APART * 2 % targets
+    reads = [[(0, 0, 10), (0, 20, 10), (2, (targets - apart) % targets * stripe, 5)]]
+    assert amr_simulated.steps_of(reads, targets)[0].tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize("clients", [1, 3, 16])
+def test_clients_share_a_contiguous_read_of_levels(clients: int) -> None:
+    lengths = [5, 0, 1000, 77]
+    reads = amr_simulated.contiguous_reads(lengths, clients)
+    pieces = sorted(one for client in reads for one in client)
+    for file, length in enumerate(lengths):
+        own = [(at, at + n) for number, at, n in pieces if number == file]
+        assert sum(end - begin for begin, end in own) == length
+        assert all(before[1] == after[0] for before, after in itertools.pairwise(own))
+    assert max(sum(n for _, _, n in client) for client in reads) <= -(-sum(lengths) // clients)
+
+
+def test_a_read_of_a_store_of_meshes_takes_its_sub_boxes_once(tmp_path: Path) -> None:
+    amr_layout.write_plotfile(tmp_path / "plt00000", amr_layout.LEVELS, 32)
+    place = tmp_path / "z.zarr"
+    bf.convert(tmp_path / "plt00000", place, order="z", codecs=[])
+    stored, mesh = amr_simulated.Stored(place), bf.open(place)
+    for region in list(amr_simulated.regions_of(mesh, amr_layout.TILE).values())[::5]:
+        sub_boxes = amr_simulated.sub_boxes_of(mesh, region, amr_layout.TILE)
+        for clients in (1, 5):
+            reads = stored.reads(region, sub_boxes, clients)
+            assert len(reads) == clients
+            # A sub-box has a checksum of 4 bytes.
+            needed = sum(map(len, sub_boxes.values())) * (amr_layout.TILE**3 * 8 + 4)
+            assert sum(n for client in reads for _, _, n in client) == needed
