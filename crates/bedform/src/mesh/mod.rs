@@ -546,7 +546,10 @@ impl Mesh {
         }
         let parts = LevelParts { pieces, bytes: data.len() as u64 };
         self.with_plan(reading.component, level, parts, &mut |plan| {
-            execute(plan, Deliver::Buffer(CopyTarget::new(data))).map(drop)
+            let began = Instant::now();
+            let done = execute(plan, Deliver::Buffer(CopyTarget::new(data)))?;
+            plan.learn(&done, began.elapsed().as_secs_f64());
+            Ok(())
         })
     }
 
