@@ -119,7 +119,7 @@ class MeshComponent:
         self,
         region: Any = ...,
         *,
-        level: int,
+        level: int | None = None,
         coarsen: Literal["stored", "mean"] = "stored",
         fill: float = np.nan,
         max_bytes: int | str = "4 GiB",
@@ -135,7 +135,7 @@ class MeshComponent:
             Numbers and slices with step 1, as of ``np.s_``, in cells of ``level``; a number drops
             its axis. Slices end at the domain, as NumPy's do. The default is the domain.
         level
-            The level, 0 for the coarsest.
+            The level, 0 for the coarsest; the finest by default.
         coarsen
             Where finer levels have a cell, too: ``"stored"`` takes the element that is stored on
             ``level``, ``"mean"`` the mean of all finer cells in it, by volume.
@@ -153,6 +153,7 @@ class MeshComponent:
         ConflictError
             A file has changed since the mesh was opened.
         """
+        level = self._or_finest(level)
         start, stop, dropped = self._region(region, level)
         shape = [to - at for at, to in zip(start, stop, strict=True)]
         most = byte_count(max_bytes, "max_bytes")
@@ -174,13 +175,14 @@ class MeshComponent:
         return found[tuple(0 if drops else slice(None) for drops in dropped)]
 
     def pieces(
-        self, region: Any = ..., *, level: int, max_bytes: int | str = "4 GiB"
+        self, region: Any = ..., *, level: int | None = None, max_bytes: int | str = "4 GiB"
     ) -> Iterator[MeshPiece]:
         """Return the cells of each level up to ``level`` that lie in a region, box by box.
 
         Every cell comes once. ``region`` is in cells of ``level``, as in :meth:`read`; the cells of
         coarser levels are those with a part in it. For sums multiply by :meth:`MeshPiece.share`.
         """
+        level = self._or_finest(level)
         start, stop, _ = self._region(region, level)
         most = byte_count(max_bytes, "max_bytes")
         found = engine_call(self.mesh._inner.pieces, self.mesh.path)(
@@ -245,15 +247,18 @@ class MeshComponent:
             for _, shape, place in found
         ]
 
-    def explain(self, region: Any = ..., *, level: int) -> MeshReadPlan:
+    def explain(self, region: Any = ..., *, level: int | None = None) -> MeshReadPlan:
         """Explain :meth:`read` without reading elements: requests, bytes and time, by level."""
+        level = self._or_finest(level)
         start, stop, _ = self._region(region, level)
         explain = engine_call(self.mesh._inner.explain, self.mesh.path)
         facts = json.loads(explain(self.name, (start, stop), level))
         grid: Literal["box", "sub-box"] = "box" if self.mesh._steps is None else "sub-box"
         return MeshReadPlan(f"{self.mesh.path}/{self.name}", facts, grid)
 
-    def workload(self, region: Any = ..., *, level: int, clients: int = 1) -> dict[str, Any]:
+    def workload(
+        self, region: Any = ..., *, level: int | None = None, clients: int = 1
+    ) -> dict[str, Any]:
         """Return the requests of :meth:`read` shared by ``clients``, for :func:`bedform.simulate`.
 
         The requests are those of the plans that :meth:`explain` prices, level after level; each
@@ -267,6 +272,7 @@ class MeshComponent:
         >>> bf.simulate("spider", requests).to_dict()["seconds"] > 0
         True
         """
+        level = self._or_finest(level)
         start, stop, _ = self._region(region, level)
         requests = engine_call(self.mesh._inner.workload, self.mesh.path)
         text = requests(self.name, (start, stop), level, client_count(clients))
@@ -274,7 +280,12 @@ class MeshComponent:
         return found
 
     def slice(
-        self, *, axis: SupportsIndex | str, at: float, level: int, fill: float = np.nan
+        self,
+        *,
+        axis: SupportsIndex | str,
+        at: float,
+        level: int | None = None,
+        fill: float = np.nan,
     ) -> np.ndarray[Any, Any]:
         """Read the plane of cells at a coordinate along one axis.
 
@@ -287,7 +298,7 @@ class MeshComponent:
         level, fill
             As in :meth:`read`.
         """
-        dims = self.mesh.dims
+        dims, level = self.mesh.dims, self._or_finest(level)
         if isinstance(axis, str):
             if axis not in dims:
                 raise InvalidArgumentError(f"axis={axis!r}: the axes are {', '.join(dims)}")
@@ -306,7 +317,7 @@ class MeshComponent:
         a: Sequence[float],
         b: Sequence[float],
         *,
-        level: int,
+        level: int | None = None,
         widths: Literal[False] = False,
         fill: float = np.nan,
     ) -> tuple[npt.NDArray[np.float64], np.ndarray[Any, Any]]: ...
@@ -317,7 +328,7 @@ class MeshComponent:
         a: Sequence[float],
         b: Sequence[float],
         *,
-        level: int,
+        level: int | None = None,
         widths: Literal[True],
         fill: float = np.nan,
     ) -> tuple[npt.NDArray[np.float64], np.ndarray[Any, Any], npt.NDArray[np.float64]]: ...
@@ -327,7 +338,7 @@ class MeshComponent:
         a: Sequence[float],
         b: Sequence[float],
         *,
-        level: int,
+        level: int | None = None,
         widths: bool = False,
         fill: float = np.nan,
     ) -> tuple[np.ndarray[Any, Any], ...]:
@@ -358,6 +369,7 @@ class MeshComponent:
         >>> values, widths, float((values * widths).sum())
         (array([0., 1.]), array([0.25, 0.25]), 0.25)
         """
+        level = self._or_finest(level)
         ends = [self._point(name, point) for name, point in (("a", a), ("b", b))]
         length = float(np.linalg.norm(ends[1] - ends[0]))
         if length == 0:
@@ -377,6 +389,9 @@ class MeshComponent:
         if widths:
             return middles * length, found, np.diff(parts) * length
         return middles * length, found
+
+    def _or_finest(self, level: int | None) -> int:
+        return self.mesh.levels - 1 if level is None else level
 
     def _point(self, name: str, point: Sequence[float]) -> npt.NDArray[np.float64]:
         """Returns a point of the domain, from the lower corner on."""

@@ -464,3 +464,17 @@ def test_the_level_of_a_read_is_named(plotfile: Path) -> None:
         component.read(level=1.0)
     with pytest.raises(bf.NotFoundError, match="no step 'plt9'; near ones: 'plt'"):
         opened.step("plt9")
+
+
+def test_reads_without_a_level_are_of_the_finest(tmp_path: Path) -> None:
+    seed = next(seed for seed in range(99) if len(any_mesh(seed).levels) == 3)
+    mesh = any_mesh(seed)
+    component = bf.open(write(mesh, tmp_path / "plt"))[mesh.names[0]]
+    whole = component.read(level=2, fill=-1)
+    np.testing.assert_array_equal(component.read(fill=-1), whole)
+    plane = component.slice(axis=0, at=0.5, level=2, fill=-1)
+    np.testing.assert_array_equal(component.slice(axis=0, at=0.5, fill=-1), plane)
+    ends = [0.0] * whole.ndim, [1.0] * whole.ndim
+    np.testing.assert_array_equal(component.ray(*ends), component.ray(*ends, level=2))
+    assert component.explain().to_dict()["result_bytes"] == whole.nbytes
+    assert len(list(component.pieces())) == len(list(component.pieces(level=2)))
