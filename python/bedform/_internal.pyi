@@ -78,8 +78,8 @@ def optimize(
     exchange: Callable[[str, list[str]], tuple[list[int], list[str], int]] | None = None,
 ) -> str: ...
 def mesh_layout(mesh: EngineMesh, reads: list[_ExpectedRead]) -> str: ...
-def optimize_mesh(
-    mesh: EngineMesh,
+def optimize_meshes(
+    meshes: list[EngineMesh],
     path: str,
     budget: str | None,
     reads: list[_ExpectedRead],

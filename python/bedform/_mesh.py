@@ -270,7 +270,7 @@ class RefinedMesh:
         directory of each step, and ``log_bytes`` those of commits that are not settled. Where files
         are not counted, at a URL or if they are more than 10,000, ``stored_bytes`` is None and
         ``not_counted`` has the reason. ``replicas`` has those that :func:`bedform.optimize` has
-        made of a plotfile or HDF5 file.
+        made.
         """
         written = "amrex-plotfile" if self._store is None else "chombo-hdf5"
         place, paths, log = self._where, [""], 0
@@ -286,10 +286,9 @@ class RefinedMesh:
         else:
             by_step = dict(zip(self.steps, sizes.steps.values(), strict=True))
             known |= {"stored_bytes": sizes.total + log, "log_bytes": log, "step_bytes": by_step}
-        if self._steps is None:
-            from bedform._mesh_jobs import mesh_replicas_of
+        from bedform._mesh_jobs import mesh_replicas_of
 
-            known["replicas"] = mesh_replicas_of(self._where)
+        known["replicas"] = mesh_replicas_of(place)
         return {**known, "refused": self.refused()}
 
     def to_plotfile(

@@ -53,15 +53,29 @@ def optimize_mesh(
     Raises
     ------
     UnsupportedError
-        An option of ``refused`` is given, or the mesh lies in a store.
+        An option of ``refused`` is given.
     """
     for name in (name for name, given in refused.items() if given):
         raise UnsupportedError(f"{where}: {name} is for arrays, and this is a refined mesh")
-    text = engine_call(_internal.optimize_mesh, where)(
-        mesh._inner, where, budget, expected, sidecar, dry_run, progress
+    meshes = [mesh.step(step)._inner for step in _steps(mesh, where, is_learnt=not expected)]
+    text = engine_call(_internal.optimize_meshes, where)(
+        meshes, where, budget, expected, sidecar, dry_run, progress
     )
     plan, done = json.loads(text)
     return plan, done
+
+
+def _steps(mesh: RefinedMesh, where: str, *, is_learnt: bool) -> list[str]:
+    """Returns the steps to optimize: those with learnt reads or replicas, or else the last one."""
+    steps = list(mesh.steps)
+    if not is_learnt or len(steps) == 1:
+        return steps[-1:]
+    knowledge = _sidecar.newest_of(where, "knowledge", _BYTES_MAX)
+    arrays = knowledge.get("arrays") if isinstance(knowledge, dict) else None
+    names = list(arrays) if isinstance(arrays, dict) else []
+    names += [one["array"] for one in mesh_replicas_of(where)]
+    read = {name.partition("/level_")[0] for name in names}
+    return [step for step in steps if step in read] or steps[-1:]
 
 
 def source_facts(mesh: RefinedMesh, stored_bytes: int | None) -> dict[str, Any]:
@@ -119,7 +133,10 @@ def _replica(entry: Any) -> dict[str, Any] | None:
     if not isinstance(entry, dict) or not is_counts(entry.get("sub_box")):
         return None
     name, component, levels = (entry.get(key) for key in ("id", "component", "levels"))
-    if not (isinstance(name, str) and isinstance(component, str) and is_count(levels)):
+    step = entry.get("step", "")
+    if not (isinstance(name, str) and isinstance(component, str) and isinstance(step, str)):
+        return None
+    if not is_count(levels):
         return None
     if not all(is_count(entry.get(key)) for key in ("stored_bytes", "raw_bytes", "made")):
         return None
@@ -138,7 +155,7 @@ def _replica(entry: Any) -> dict[str, Any] | None:
         part = [[[a, b - a]] for a, b in zip(held["start"], held["stop"], strict=False)]
     return {
         "id": name,
-        "array": traced_path(levels - 1, component),
+        "array": f"{step}/{traced_path(levels - 1, component)}".lstrip("/"),
         "held": part,
         "chunks": entry["sub_box"],
         "shards": None,

@@ -137,7 +137,6 @@ def gather_facts(
     facts: dict[str, Any] = {"path": without_query(where), "made": int(time.time())}
     mesh = mesh_for_jobs(source)
     facts.update(_source_facts(source, join, notes) if mesh is None else _mesh_facts(mesh, where))
-    facts["is_mesh_in_store"] = mesh is not None and not facts["is_file"]
     steps.done()
     known, facts["queries"] = _learnt(source, notes)
     facts["recording"] = _sidecar.is_watched(source)
@@ -514,12 +513,6 @@ class _Commands:
 
 def _next_without_plan(facts: dict[str, Any], commands: _Commands) -> dict[str, str | None]:
     """Returns the next step for a store, which has no replicas: a layout that fits."""
-    if facts["is_mesh_in_store"]:
-        text = (
-            "Replicas are made of plotfiles and HDF5 files. Compare a store in another order, or "
-            "in other sub-boxes: bedform convert makes one, with --order or --sub-box."
-        )
-        return {"text": text, "command": None}
     hottest = next((array for array in facts["reads"] if array["kinds"]), None)
     options = "" if hottest is None else _reads_options(hottest)
     if facts["is_file"] or not options:

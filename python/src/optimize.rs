@@ -6,9 +6,10 @@ use bedform::Error;
 use bedform::convert::{RegionTask, TargetPlace, TaskExchange};
 use bedform::foreign::JoinOptions;
 use bedform::layout::readers::readers_named;
+use bedform::mesh::Mesh;
 use bedform::optimize::{
     ExpectedRead, ListedRead, MeshOptimizeOptions, OptimizeOptions, ReplicaBudget, SourcePlace,
-    plan, plan_layouts, plan_mesh, reorganize, run_at_low_priority,
+    plan, plan_layouts, plan_meshes, reorganize, run_at_low_priority,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -128,14 +129,14 @@ pub(crate) fn mesh_layout(
     ended(detached(py, || to_json(&bedform::optimize::layout_for_reads(&mesh.inner, &reads)?)))
 }
 
-/// Chooses the replicas of a refined mesh, opened without replicas and records, and makes them unless
-/// it is a dry run. Returns the plan and the outcome, as [`optimize`] does.
+/// Chooses the replicas of refined meshes of one place, opened without replicas and records, and makes
+/// them unless it is a dry run. Returns the plan and the outcome, as [`optimize`] does.
 #[pyfunction]
-#[pyo3(signature = (mesh, path, budget, reads, sidecars, dry_run, progress=None))]
+#[pyo3(signature = (meshes, path, budget, reads, sidecars, dry_run, progress=None))]
 #[expect(clippy::too_many_arguments, reason = "plain arguments of one call")]
-pub(crate) fn optimize_mesh(
+pub(crate) fn optimize_meshes(
     py: Python<'_>,
-    mesh: &EngineMesh,
+    meshes: Vec<PyRef<'_, EngineMesh>>,
     path: PathBuf,
     budget: Option<&str>,
     reads: Vec<GivenRead>,
@@ -144,14 +145,15 @@ pub(crate) fn optimize_mesh(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let reads = reads.into_iter().map(expected_read).collect();
+    let meshes: Vec<Mesh> = meshes.iter().map(|mesh| mesh.inner.clone()).collect();
     let outcome = detached(py, || {
         let budget = budget.map_or(Ok(ReplicaBudget::Default), ReplicaBudget::parse)?;
         let options = MeshOptimizeOptions { budget, reads, sidecars };
         if dry_run {
-            return to_json(&(plan_mesh(&mesh.inner, &path, &options)?, ()));
+            return to_json(&(plan_meshes(&meshes, &path, &options)?, ()));
         }
         let tell = telling(progress.as_ref());
-        to_json(&bedform::optimize::optimize_mesh(&mesh.inner, &path, &options, &tell)?)
+        to_json(&bedform::optimize::optimize_meshes(&meshes, &path, &options, &tell)?)
     });
     ended(outcome)
 }

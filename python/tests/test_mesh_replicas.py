@@ -176,7 +176,7 @@ def test_reads_with_replicas_have_the_elements_of_any_plotfile(seed: int, tmp_pa
                 for one, other in zip(ours, plain[name].pieces(part, level=level), strict=True):
                     assert (one.level, one.start) == (other.level, other.start)
                     np.testing.assert_array_equal(one.data, other.data)
-    assert bool(used) == bool(done.made)
+    assert done.made or not used
 
 
 def test_a_file_that_has_changed_since_is_not_read_from_a_replica(plotfile: Path) -> None:
@@ -273,18 +273,79 @@ def test_options_for_arrays_are_refused(plotfile: Path) -> None:
         bf.watch(plotfile, optimize_after=10)
 
 
-def test_a_store_of_meshes_is_watched_and_gets_no_replicas(plotfile: Path, tmp_path: Path) -> None:
-    store = tmp_path / "run.zarr"
-    bf.convert(plotfile, store)
+def stored_steps(tmp_path: Path) -> Path:
+    """Converts two steps, each with elements of its own."""
+    for seed, name in ((0, "plt00010"), (3, "plt00020")):
+        write(boxes_mesh(seed=seed), tmp_path / name)
+    bf.convert([tmp_path / "plt00010", tmp_path / "plt00020"], tmp_path / "run.zarr")
+    return tmp_path / "run.zarr"
+
+
+def test_steps_of_a_store_get_replicas_of_what_is_read_of_them(tmp_path: Path) -> None:
+    store = stored_steps(tmp_path)
     bf.watch(store)
-    bf.open(store)["density"].read(np.s_[3], level=1)
+    density = bf.open(store).step("plt00010")["density"]
+    for at in range(0, 128, 8):
+        density.read(np.s_[at], level=1)
     learned = bf.learn(store)["knowledge"]["arrays"]
     assert list(learned) == ["plt00010/level_1/density"]
-    with pytest.raises(bf.UnsupportedError, match="bedform convert"):
-        bf.optimize(store)
-    page = bf.report(store)
-    assert "plt00010/level_1/density" in page
-    assert "--sub-box" in page
+    done = bf.optimize(store, "200%")
+    assert [one["array"] for one in done.made] == ["plt00010/level_1/density"]
+    run = bf.open(store)
+    for seed, step in ((0, "plt00010"), (3, "plt00020")):
+        found = run.step(step)["density"]
+        facts = found.explain(70, level=1).to_dict()
+        assert ("replica" in facts) == (step == "plt00010")
+        expected = uniform(boxes_mesh(seed=seed), 0, 1, np.nan)
+        for part in (np.s_[70], np.s_[3:99, 50], np.s_[40:50, 40:50, 40:50]):
+            np.testing.assert_array_equal(found.read(part, level=1), expected[part])
+    assert "plt00010/level_1/density" in bf.report(store)
+    assert len(run.info()["replicas"]) == 1
+    expected_of_last = bf.optimize(store, "900%", reads=PLANES)
+    assert {one["step"] for one in expected_of_last.plan["make"]} == {"plt00020"}
+    assert len(bf.open(store).info()["replicas"]) == 3
+
+
+def test_a_step_that_was_written_since_is_not_read_from_its_replica(tmp_path: Path) -> None:
+    store = stored_steps(tmp_path)
+    bf.optimize(store, "900%", reads=PLANES)
+    assert "replica" in bf.open(store)["density"].explain(9, level=1).to_dict()
+    held = bf.open(store)
+    writable = bf.open(store, "r+")
+    array = writable["plt00020/level_1/density"]
+    array[:] = array[:] + 1
+    expected = uniform(boxes_mesh(seed=3), 0, 1, np.nan)
+    # Cells that level 0 alone has keep their elements.
+    fine = np.zeros(expected.shape, bool)
+    fine[32:96, 32:96, 32:96] = True
+    expected[fine] += 1
+    for mesh in (held, bf.open(store)):
+        np.testing.assert_array_equal(mesh["density"].read(np.s_[40], level=1), expected[40])
+    with writable.session(settle="later") as session:
+        session.write("plt00020/level_1/density", array[:] + 1, start=(0,))
+    expected[fine] += 1
+    for mesh in (held, bf.open(store)):
+        np.testing.assert_array_equal(mesh["density"].read(np.s_[40], level=1), expected[40])
+    assert "is being written, or its commits are not settled" in str(
+        bf.optimize(store, "900%", reads=PLANES, dry_run=True)
+    )
+
+
+def test_a_step_that_was_deleted_and_stored_again_is_not_read_from_its_replica(
+    tmp_path: Path,
+) -> None:
+    store = stored_steps(tmp_path)
+    bf.optimize(store, "900%", reads=PLANES)
+    writable = bf.open(store, "r+")
+    del writable["plt00020"]
+    writable.close()
+    shutil.rmtree(tmp_path / "plt00020")
+    write(boxes_mesh(seed=4), tmp_path / "plt00020")
+    bf.convert(tmp_path / "plt00020", store)
+    found = bf.open(store)["density"]
+    assert "replica" not in found.explain(9, level=1).to_dict()
+    expected = uniform(boxes_mesh(seed=4), 0, 1, np.nan)
+    np.testing.assert_array_equal(found.read(np.s_[40], level=1), expected[40])
 
 
 def test_a_report_shows_reads_replicas_and_coordinates(plotfile: Path) -> None:

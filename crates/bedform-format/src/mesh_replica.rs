@@ -48,6 +48,9 @@ pub struct MeshCatalogue {
 pub struct MeshReplica {
     /// The name of the replica and of its directory.
     pub id: String,
+    /// The path of the mesh in its store; empty for a plotfile or an HDF5 file.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub step: String,
     /// The name of the component.
     pub component: String,
     /// The number of levels that it has, from the coarsest on.
@@ -173,6 +176,7 @@ mod tests {
             |path: &str| MeshFile { path: path.to_owned(), version: SourceVersion::default() };
         MeshReplica {
             id: "0a1b".to_owned(),
+            step: "plt00010".to_owned(),
             component: "density, g/cm^3".to_owned(),
             levels: 2,
             held: Some(HeldCells { level: 1, start: vec![0; 3], stop: vec![8, 64, 64] }),

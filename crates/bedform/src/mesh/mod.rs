@@ -85,10 +85,12 @@ pub use writing::{MeshWriter, NewMesh};
 pub struct Mesh {
     facts: Arc<MeshFacts>,
     source: Arc<dyn MeshSource>,
+    /// The path of the mesh in its store; empty for a file.
+    step: String,
     /// Replicas of its components, if there may be some.
     replicas: Option<Arc<MeshReplicas>>,
-    /// The recorder of its reads, and the path of the mesh in records.
-    recorder: Option<(Arc<HandleReads>, String)>,
+    /// The recorder of its reads.
+    recorder: Option<Arc<HandleReads>>,
 }
 
 /// The facts of a mesh without its elements.
@@ -141,15 +143,17 @@ trait MeshSource: std::fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Returns the present versions of the files with elements of these pieces of a level; `None`
-    /// for a mesh whose files have no such versions, of which no replicas are made.
+    /// Returns the present versions of the files with elements of a component in these pieces of a
+    /// level; `None` while they are being written, and where they have no versions.
     ///
     /// # Errors
     /// Those of storage.
-    fn versions(&self, level: usize, pieces: &[LevelPiece]) -> Result<Option<Vec<MeshFile>>> {
-        let (_, _) = (level, pieces);
-        Ok(None)
-    }
+    fn versions(
+        &self,
+        component: usize,
+        level: usize,
+        pieces: &[LevelPiece],
+    ) -> Result<Option<Vec<MeshFile>>>;
 
     /// Calls `act` with the plan that reads parts of the grids of a level, each to its place among
     /// `bytes` bytes of elements in the machine's byte order. It is called again if the data move
@@ -270,8 +274,8 @@ impl Mesh {
         let replicas = MeshReplicas::new(options.sidecar.as_ref(), &options).map(Arc::new);
         // Nothing is read ahead of a mesh.
         options.prefetch = Prefetch::Off;
-        let recorder = HandleReads::new(&options).map(|recorder| (recorder, String::new()));
-        Ok(Self { facts, source: Arc::new(plotfile), replicas, recorder })
+        let recorder = HandleReads::new(&options);
+        Ok(Self { facts, source: Arc::new(plotfile), step: String::new(), replicas, recorder })
     }
 
     /// Opens the mesh in the group `path` of a store. Reads its boxes, and no elements.
@@ -281,10 +285,11 @@ impl Mesh {
     /// of reading arrays.
     pub fn of_store(store: &Store, path: &ObjectPath) -> Result<Self> {
         let (facts, stored) = StoredMesh::open(store, path)?;
-        let before = if path.is_root() { String::new() } else { format!("{path}/") };
-        let recorder = store.recorder().map(|recorder| (recorder, before));
+        let options = store.options();
+        let replicas = MeshReplicas::new(options.sidecar.as_ref(), options).map(Arc::new);
         let (facts, source) = (Arc::new(facts), Arc::new(stored));
-        Ok(Self { facts, source, replicas: None, recorder })
+        let (step, recorder) = (path.to_string(), store.recorder());
+        Ok(Self { facts, source, step, replicas, recorder })
     }
 
     /// Makes a mesh of arrays of one axis in a store or foreign file, one for each level, in which
@@ -300,11 +305,11 @@ impl Mesh {
         levels: Vec<RowLevel>,
     ) -> Result<Self> {
         let (facts, rows) = RowMesh::open(store, name, record, levels)?;
-        let recorder = store.recorder().map(|recorder| (recorder, String::new()));
+        let (step, recorder) = (String::new(), store.recorder());
         let file = store.file().filter(|file| file.replicas.is_some());
         let sidecar = file.and_then(|file| file.sidecar.as_ref());
         let replicas = MeshReplicas::new(sidecar, store.options()).map(Arc::new);
-        Ok(Self { facts: Arc::new(facts), source: Arc::new(rows), replicas, recorder })
+        Ok(Self { facts: Arc::new(facts), source: Arc::new(rows), step, replicas, recorder })
     }
 
     /// The path, for messages.
@@ -443,12 +448,9 @@ impl Mesh {
         bytes: u64,
         took: Duration,
     ) {
-        let recorder = self.recorder.as_ref().filter(|(recorder, _)| recorder.records());
-        let (Some((recorder, before)), Some(selection)) = (recorder, region.selection()) else {
-            return;
-        };
-        let component = &self.components()[reading.component];
-        let path = format!("{before}{}", traced_path(level, component));
+        let recorder = self.recorder.as_ref().filter(|recorder| recorder.records());
+        let (Some(recorder), Some(selection)) = (recorder, region.selection()) else { return };
+        let path = self.traced_path(level, &self.components()[reading.component]);
         let array = (path.as_str(), &self.levels()[level].shape[..], self.facts.item() as u64);
         let replicas: Vec<_> = reading.taken().into_iter().collect();
         let made = MadeRead { bytes, took, was_ahead: false, replicas: &replicas };
@@ -591,7 +593,7 @@ impl Mesh {
             let (grids, needed_bytes) = (list.pieces.len(), list.bytes);
             levels.push(LevelExplanation { level: at, grids, covered_grids, needed_bytes, reads });
         }
-        let served = match &reading.replica {
+        let served = match reading.served() {
             None => None,
             Some(replica) => Some(ServedMeshRead {
                 replica: replica.id().to_owned(),
@@ -686,19 +688,43 @@ impl Mesh {
         })
     }
 
-    /// Returns all files of the first `levels` levels, with their versions: those of the texts as they
-    /// were read, the others as they are. `None` for a mesh of which no replicas are made.
+    /// Returns the path by which records and plans name a component of a level.
+    pub(crate) fn traced_path(&self, level: usize, component: &str) -> String {
+        let path = format!("level_{level}/{component}");
+        if self.step.is_empty() { path } else { format!("{}/{path}", self.step) }
+    }
+
+    /// Returns the level and the component that such a path names; `None` for the path of another
+    /// mesh.
+    pub(crate) fn traced_component<'a>(&self, path: &'a str) -> Option<(usize, &'a str)> {
+        let own = match self.step.as_str() {
+            "" => path,
+            step => path.strip_prefix(step)?.strip_prefix('/')?,
+        };
+        let (level, component) = own.strip_prefix("level_")?.split_once('/')?;
+        let level = level.parse().ok().filter(|level| *level < self.levels().len())?;
+        Some((level, component))
+    }
+
+    /// The path of the mesh in its store; empty for a file.
+    pub(crate) fn step(&self) -> &str {
+        &self.step
+    }
+
+    /// Returns all files of a component of the first `levels` levels, with their versions: those of the texts as they
+    /// were read, the others as they are. `None` while they are being written.
     ///
     /// # Errors
     /// Those of storage.
-    pub(crate) fn files(&self, levels: usize) -> Result<Option<Vec<MeshFile>>> {
+    pub(crate) fn files(&self, component: usize, levels: usize) -> Result<Option<Vec<MeshFile>>> {
         let mut files = self.source.texts();
         let mut known = HashSet::new();
         for (number, level) in self.levels().iter().enumerate().take(levels) {
             let stop = level.shape.iter().map(|n| i64::try_from(*n).unwrap_or(i64::MAX));
             let all = CellRegion { start: vec![0; level.shape.len()], stop: stop.collect() };
             let pieces = pieces_of(level, &all, 1, u64::MAX)?.pieces;
-            let Some(found) = self.source.versions(number, &pieces)? else { return Ok(None) };
+            let found = self.source.versions(component, number, &pieces)?;
+            let Some(found) = found else { return Ok(None) };
             // Levels may share a file.
             files.extend(found.into_iter().filter(|file| known.insert(file.path.clone())));
         }
@@ -729,15 +755,4 @@ impl Mesh {
             .unzip();
         CellRegion { start, stop }
     }
-}
-
-/// Returns the level and the component that such a path names.
-pub(crate) fn traced_component(path: &str) -> Option<(usize, &str)> {
-    let (level, component) = path.strip_prefix("level_")?.split_once('/')?;
-    Some((level.parse().ok()?, component))
-}
-
-/// Returns the path by which records and plans name a component of a level.
-pub(crate) fn traced_path(level: usize, component: &str) -> String {
-    format!("level_{level}/{component}")
 }

@@ -245,7 +245,12 @@ impl MeshSource for Plotfile {
         self.texts.clone()
     }
 
-    fn versions(&self, level: usize, pieces: &[LevelPiece]) -> Result<Option<Vec<MeshFile>>> {
+    fn versions(
+        &self,
+        _: usize,
+        level: usize,
+        pieces: &[LevelPiece],
+    ) -> Result<Option<Vec<MeshFile>>> {
         let LevelText { text, files, .. } = &*self.stored[level].of;
         let files = pieces.iter().map(|piece| &files[text.locations[piece.number].file as usize]);
         let files: BTreeSet<&ObjectPath> = files.collect();

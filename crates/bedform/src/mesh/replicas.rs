@@ -97,13 +97,26 @@ pub(crate) struct OpenMeshReplica {
 pub(super) struct MeshReading {
     pub(super) component: usize,
     pub(super) replica: Option<Arc<OpenMeshReplica>>,
+    /// True once a plan of the replica was made: its files, and those of the mesh, are the recorded
+    /// ones.
+    is_served: AtomicBool,
     taken: AtomicU64,
 }
 
 impl MeshReading {
     /// A read of the mesh itself.
     pub(super) fn of_mesh(component: usize) -> Self {
-        Self { component, replica: None, taken: AtomicU64::new(0) }
+        Self {
+            component,
+            replica: None,
+            is_served: AtomicBool::new(false),
+            taken: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns the replica, if the read can be planned by it.
+    pub(super) fn served(&self) -> Option<&OpenMeshReplica> {
+        self.replica.as_deref().filter(|_| self.is_served.load(Ordering::Relaxed))
     }
 
     /// Returns the name of the replica that has supplied elements, and their bytes.
@@ -166,7 +179,7 @@ impl OpenMeshReplica {
     /// Those of looking up the files.
     pub(crate) fn is_current(&self, mesh: &Mesh) -> Result<bool> {
         let levels = usize::try_from(self.record.levels).unwrap_or(usize::MAX);
-        let files = mesh.files(levels)?;
+        let files = mesh.files(mesh.component(&self.record.component)?, levels)?;
         let are_same = files.is_some_and(|files| files.iter().all(|file| self.is_of(file)));
         Ok(are_same && self.opened(mesh).is_some())
     }
@@ -234,7 +247,9 @@ impl OpenMeshReplica {
         act: PlanAct<'_>,
     ) -> Result<bool> {
         let Some(own) = self.opened(mesh) else { return Ok(false) };
-        let Some(files) = mesh.source.versions(level, parts.pieces)? else { return Ok(false) };
+        let component = mesh.component(&self.record.component)?;
+        let files = mesh.source.versions(component, level, parts.pieces)?;
+        let Some(files) = files else { return Ok(false) };
         if level >= own.levels().len() || !files.iter().all(|file| self.is_of(file)) {
             return Ok(false);
         }
@@ -343,7 +358,10 @@ impl Mesh {
             }
             let may_serve = |one: &&Arc<OpenMeshReplica>| {
                 let record = &one.record;
-                record.component == *name && level < record.levels as usize && !one.is_broken()
+                record.step == self.step()
+                    && record.component == *name
+                    && (level as u64) < record.levels
+                    && !one.is_broken()
             };
             seen.all.iter().filter(may_serve).cloned().collect()
         };
@@ -438,7 +456,10 @@ impl Mesh {
     ) -> Result<()> {
         let served = reading.replica.as_ref().map(|one| one.with_plan(self, level, parts, act));
         match served {
-            Some(Ok(true)) => Ok(()),
+            Some(Ok(true)) => {
+                reading.is_served.store(true, Ordering::Relaxed);
+                Ok(())
+            }
             Some(Err(error)) if error.kind() == ErrorKind::Interrupted => Err(error),
             _ => self.with_plan(reading.component, level, parts, act),
         }

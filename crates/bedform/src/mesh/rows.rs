@@ -117,7 +117,7 @@ impl StoredRow {
 }
 
 impl MeshSource for RowMesh {
-    fn versions(&self, _: usize, _: &[LevelPiece]) -> Result<Option<Vec<MeshFile>>> {
+    fn versions(&self, _: usize, _: usize, _: &[LevelPiece]) -> Result<Option<Vec<MeshFile>>> {
         let Some(file) = &self.file else { return Ok(None) };
         Ok(Some(vec![MeshFile { path: String::new(), version: file.present_version()? }]))
     }

@@ -6,14 +6,16 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
+use bedform_format::chunk_map::SourceVersion;
 use bedform_format::mesh::{BOXES_ARRAY, MESH_ATTRIBUTE, MeshRecord, SUB_BOXES_ARRAY};
+use bedform_format::mesh_replica::MeshFile;
 use bedform_format::{DataType, Limits, ObjectPath};
 use bedform_geometry::{BoxList, CellBox, Selection};
 
 use super::level::MeshLevel;
-use super::pieces::{FastestAxis, copy_of};
+use super::pieces::{FastestAxis, LevelPiece, copy_of};
 use super::{LevelParts, MeshFacts, MeshSource, PlanAct};
-use crate::array::Array;
+use crate::array::{Array, BoundObjects};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
 use crate::zarr::nodes::NodeKind;
@@ -151,6 +153,28 @@ impl StoredMesh {
 }
 
 impl MeshSource for StoredMesh {
+    fn versions(
+        &self,
+        component: usize,
+        level: usize,
+        _: &[LevelPiece],
+    ) -> Result<Option<Vec<MeshFile>>> {
+        let array = self.array(level, component)?;
+        let objects = array.settled_versions(&Selection::all(&array.shape()?))?;
+        let Some(BoundObjects { meaning, of }) = objects else { return Ok(None) };
+        let path = format!("level_{level}/{}", self.arrays[component]);
+        // The array itself: another one at its path has another key.
+        let always = SourceVersion { size: 1, modified_ns: 1, ..SourceVersion::default() };
+        let own = MeshFile { path: format!("{path}/{}-{meaning}", of.key), version: always };
+        let shards = of.objects.into_iter().map(|object| {
+            let at: Vec<String> = object.at.iter().map(u64::to_string).collect();
+            let version = object.version.unwrap_or_default();
+            let commit = object.commit;
+            MeshFile { path: format!("{path}/{}-{commit}", at.join(".")), version }
+        });
+        Ok(Some(std::iter::once(own).chain(shards).collect()))
+    }
+
     fn with_plan(
         &self,
         facts: &MeshFacts,

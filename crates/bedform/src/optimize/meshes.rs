@@ -1,4 +1,5 @@
-//! Replicas of refined meshes: which to make of a plotfile or a file of Chombo, and their making.
+//! Replicas of refined meshes: which to make of a plotfile, a file of Chombo, or the steps of a store,
+//! and their making.
 //!
 //! A replica has one component of the mesh in other sub-boxes. Their shapes follow the reads: cubes
 //! for boxes, flat ones for planes, long ones for pencils. Every shape is ordered along both curves
@@ -9,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime};
 
 use bedform_format::ObjectPath;
 use bedform_format::mesh_replica::{
@@ -31,7 +33,7 @@ use super::{ExpectedRead, PlannedIndexes, PlannedQuery, PlannedRead, ReplicaBudg
 use crate::error::{Error, ErrorKind, Result};
 use crate::mesh::{
     CellRegion, GAIN_MIN, MESH_CATALOGUE, Mesh, MeshForecast, MeshOrder, MeshStorage,
-    OpenMeshReplica, mesh_replicas_in, traced_component, traced_path,
+    OpenMeshReplica, mesh_replicas_in,
 };
 use crate::opening::add_kept_profile;
 use crate::options::{OpenOptions, ProgressCallback};
@@ -54,10 +56,12 @@ const SUB_BOX_CELLS: u64 = 4096;
 const PART_MAX: f64 = 0.8;
 /// The share of the reads of a kind that lie in its hot region.
 const HOT_SHARE: f64 = 0.9;
+/// The longest step of a file system's clock.
+const CLOCK_STEP: Duration = Duration::from_millis(20);
 /// The bytes that making a replica moves for each of its bytes: read, written, and encoded.
 const BUILDING_BYTES: f64 = 3.0;
 
-/// Settings of [`plan_mesh`] and [`optimize_mesh`].
+/// Settings of [`plan_meshes`] and [`optimize_meshes`].
 #[derive(Debug, Clone)]
 pub struct MeshOptimizeOptions {
     /// The limit on the bytes of all replicas of the mesh together.
@@ -106,6 +110,8 @@ pub struct PlannedMeshReplica {
     pub id: String,
     /// Its finest level and its component, as records name them.
     pub array: String,
+    /// The path of the mesh in its store; empty for a file.
+    pub step: String,
     /// The name of the component.
     pub component: String,
     /// The number of levels, from the coarsest on.
@@ -152,7 +158,7 @@ impl PlannedMeshReplica {
     }
 }
 
-/// The outcome of [`optimize_mesh`].
+/// The outcome of [`optimize_meshes`].
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct MeshOptimized {
     /// The replicas that were made.
@@ -201,35 +207,33 @@ struct OptimizedMesh<'a> {
 }
 
 impl<'a> OptimizedMesh<'a> {
-    fn open(mesh: &'a Mesh, path: &Path, options: &MeshOptimizeOptions) -> Result<Self> {
+    /// Looks at a mesh; `None` for one that is being written, or whose commits are not settled.
+    fn open(mesh: &'a Mesh, path: &Path, options: &MeshOptimizeOptions) -> Result<Option<Self>> {
         let place = SourcePlace::One(path.to_owned());
-        let Some(files) = mesh.files(usize::MAX)? else {
-            let text = format!(
-                "{}: replicas are made of plotfiles and HDF5 files; a store of meshes gets another \
-                 order or other sub-boxes by 'bedform convert' to a new store",
-                place.shown()
-            );
-            return Err(Error::new(ErrorKind::Unsupported, text));
-        };
+        let Some(bytes) = bytes_of_files(mesh)? else { return Ok(None) };
         let sidecar = Sidecar::find(&SidecarName::of_path(path), options.sidecars.as_deref())?;
         let (mut replicas, mut dead) = (Vec::new(), Vec::new());
         for (sidecar, record) in sidecar.iter().flat_map(|sidecar| {
             mesh_replicas_in(sidecar).into_iter().map(move |record| (sidecar, record))
         }) {
+            if record.step != mesh.step() {
+                continue;
+            }
             let own = OpenMeshReplica::new(record.clone(), sidecar, &reading_options());
-            match own.is_current(mesh)? {
+            // A component may be gone.
+            match own.is_current(mesh).unwrap_or(false) {
                 true => replicas.push((record, Arc::new(own))),
                 false => dead.push(record.id),
             }
         }
         let mut opening = OpenOptions::default();
         add_kept_profile(&mut opening, path);
-        let bytes = files.iter().map(|file| file.version.size).sum();
-        Ok(Self { mesh, place, sidecar, tuning: Tuning::with(&opening), bytes, replicas, dead })
+        let tuning = Tuning::with(&opening);
+        Ok(Some(Self { mesh, place, sidecar, tuning, bytes, replicas, dead }))
     }
 
     /// Returns the kinds of reads that count.
-    fn kinds(&self, expected: &[ExpectedRead], notes: &mut Vec<String>) -> Result<Vec<MeshKind>> {
+    fn kinds(&self, expected: &[ExpectedRead]) -> Result<Vec<MeshKind>> {
         let mesh = self.mesh;
         let dims = axes_of(mesh);
         let mut found = Vec::new();
@@ -247,22 +251,19 @@ impl<'a> OptimizedMesh<'a> {
                 Error::new(ErrorKind::NotFound, text)
             })?;
             for (path, kind) in learnt_kinds_of(&knowledge, |path, learned| {
-                let (level, component) = traced_component(path)?;
+                let (level, component) = mesh.traced_component(path)?;
                 let known =
                     mesh.levels().get(level).filter(|_| mesh.component(component).is_ok())?;
                 (known.shape == learned).then(|| known.shape.clone())
             }) {
-                let Some((level, component)) = traced_component(&path) else { continue };
-                found.push(MeshKind::new((component, level), kind, &dims));
-            }
-            if found.is_empty() {
-                notes.push("no learnt read is of a part of a component of this mesh".to_owned());
+                let Some((level, component)) = mesh.traced_component(&path) else { continue };
+                found.push(MeshKind::new(mesh, (component, level), kind, &dims));
             }
         } else {
             let shape = &mesh.levels()[finest].shape;
             for kind in expected_kinds_of(expected, (shape, &dims), &self.place)? {
                 for component in mesh.components() {
-                    found.push(MeshKind::new((component, finest), kind.clone(), &dims));
+                    found.push(MeshKind::new(mesh, (component, finest), kind.clone(), &dims));
                 }
             }
         }
@@ -271,11 +272,6 @@ impl<'a> OptimizedMesh<'a> {
             kind.priced.seconds = kind
                 .seconds(|region| mesh.cold_seconds(&kind.component, (region, kind.level), None))?;
         }
-        found.sort_by(|a, b| {
-            let cost = |kind: &MeshKind| kind.priced.seconds * kind.priced.reads;
-            cost(b).total_cmp(&cost(a))
-        });
-        found.truncate(super::reads::KINDS_MAX);
         Ok(found)
     }
 
@@ -352,6 +348,7 @@ impl<'a> OptimizedMesh<'a> {
             return Ok(None);
         }
         let (bytes, id) = (forecast.bytes(), self.id_of(component, layout)?);
+        let Some(id) = id else { return Ok(None) };
         if self.replicas.iter().any(|(record, _)| record.id == id) {
             return Ok(None);
         }
@@ -375,7 +372,8 @@ impl<'a> OptimizedMesh<'a> {
         });
         let planned = PlannedMeshReplica {
             id: id.clone(),
-            array: traced_path(layout.levels - 1, component),
+            array: self.mesh.traced_path(layout.levels - 1, component),
+            step: self.mesh.step().to_owned(),
             component: component.to_owned(),
             levels: layout.levels,
             dims: kinds.first().map(|kind| kind.priced.dims.clone()).unwrap_or_default(),
@@ -401,14 +399,19 @@ impl<'a> OptimizedMesh<'a> {
         }))
     }
 
-    /// Returns the name of a replica: the same of the same files in the same layout.
-    fn id_of(&self, component: &str, layout: &ReplicaLayout) -> Result<String> {
+    /// Returns the name of a replica: the same of the same files in the same layout. `None` while the
+    /// files are being written.
+    fn id_of(&self, component: &str, layout: &ReplicaLayout) -> Result<Option<String>> {
         let ReplicaLayout { levels, held, sub_box, order } = layout;
-        let files = self.mesh.files(*levels)?.unwrap_or_default();
-        let text = format!("{component} {levels} {held:?} {sub_box:?} {} {files:?}", order.name());
-        let mut id = meaning_of(&text);
-        id.truncate(ID_DIGITS);
-        Ok(id)
+        let files = self.mesh.files(self.mesh.component(component)?, *levels)?;
+        let of = |files| {
+            let path = self.mesh.traced_path(*levels, component);
+            let text = format!("{path} {held:?} {sub_box:?} {} {files:?}", order.name());
+            let mut id = meaning_of(&text);
+            id.truncate(ID_DIGITS);
+            id
+        };
+        Ok(files.map(of))
     }
 
     /// Returns the smallest region of a level that has nine of ten of all reads, with that level, if
@@ -506,8 +509,13 @@ struct MeshKind {
 }
 
 impl MeshKind {
-    fn new((component, level): (&str, usize), mut priced: PricedReadKind, dims: &[String]) -> Self {
-        priced.array = traced_path(level, component);
+    fn new(
+        mesh: &Mesh,
+        (component, level): (&str, usize),
+        mut priced: PricedReadKind,
+        dims: &[String],
+    ) -> Self {
+        priced.array = mesh.traced_path(level, component);
         priced.dims = dims.to_vec();
         Self { component: component.to_owned(), level, priced }
     }
@@ -569,8 +577,10 @@ pub fn layout_for_reads(mesh: &Mesh, reads: &[ExpectedRead]) -> Result<MeshLayou
     let dims = axes_of(mesh);
     let kinds = expected_kinds_of(reads, (&mesh.levels()[levels - 1].shape, &dims), &place)?;
     let component = mesh.components().first().map_or("", String::as_str);
-    let kinds: Vec<MeshKind> =
-        kinds.into_iter().map(|kind| MeshKind::new((component, levels - 1), kind, &dims)).collect();
+    let kinds: Vec<MeshKind> = kinds
+        .into_iter()
+        .map(|kind| MeshKind::new(mesh, (component, levels - 1), kind, &dims))
+        .collect();
     let mut best: Option<MeshLayout> = None;
     for sub_box in sub_boxes(mesh, &kinds.iter().collect::<Vec<_>>(), levels - 1) {
         for order in [BoxOrder::Hilbert, BoxOrder::Z, BoxOrder::Given] {
@@ -597,37 +607,73 @@ fn axes_of(mesh: &Mesh) -> Vec<String> {
     ["x", "y", "z"].iter().take(mesh.lower().len()).map(|&name| name.to_owned()).collect()
 }
 
-/// Decides which replicas the mesh at `path` should have; writes nothing. The mesh is opened without
-/// replicas, and without recording.
+/// Decides which replicas the meshes at `path` should have: the one of a file, or steps of a store;
+/// writes nothing. They are opened without replicas, and without recording.
 ///
 /// # Errors
 /// `NotFound` if no reads were learned and none are given; `InvalidArgument` for reads that no
-/// component can have; `Unsupported` for a mesh in a store; those of planning reads.
-pub fn plan_mesh(
-    mesh: &Mesh,
+/// component can have; those of planning reads.
+pub fn plan_meshes(
+    meshes: &[Mesh],
     path: &Path,
     options: &MeshOptimizeOptions,
 ) -> Result<MeshOptimizePlan> {
-    planned(&OptimizedMesh::open(mesh, path, options)?, options)
+    let (mut sources, mut notes) = (Vec::new(), Vec::new());
+    for mesh in meshes {
+        match OptimizedMesh::open(mesh, path, options)? {
+            Some(source) => sources.push(source),
+            None => notes.push(format!(
+                "{}: no replica is made of it: it is being written, or its commits are not settled",
+                mesh.name()
+            )),
+        }
+    }
+    let mut kinds = Vec::new();
+    for (number, source) in sources.iter().enumerate() {
+        kinds.extend(source.kinds(&options.reads)?.into_iter().map(|kind| (number, kind)));
+    }
+    let cost = |kind: &MeshKind| kind.priced.seconds * kind.priced.reads;
+    kinds.sort_by(|(_, a), (_, b)| cost(b).total_cmp(&cost(a)));
+    kinds.truncate(super::reads::KINDS_MAX);
+    // Those of a mesh follow each other.
+    kinds.sort_by_key(|(number, _)| *number);
+    let (numbers, kinds): (Vec<usize>, Vec<MeshKind>) = kinds.into_iter().unzip();
+    if kinds.is_empty() && !sources.is_empty() {
+        notes.push("no learnt read is of a part of a component".to_owned());
+    }
+    let mut candidates = Vec::new();
+    for (number, source) in sources.iter().enumerate() {
+        let first = numbers.partition_point(|at| *at < number);
+        let count = numbers.partition_point(|at| *at <= number) - first;
+        for mut one in source.candidates(&kinds[first..first + count])? {
+            let mut serves = vec![None; kinds.len()];
+            serves[first..first + count].copy_from_slice(&one.serves);
+            one.serves = serves;
+            candidates.push(one);
+        }
+    }
+    planned((&sources, path), options, (&kinds, candidates), notes)
 }
 
-fn planned(source: &OptimizedMesh<'_>, options: &MeshOptimizeOptions) -> Result<MeshOptimizePlan> {
-    let mut notes = Vec::new();
-    let kinds = source.kinds(&options.reads, &mut notes)?;
-    let existing: u64 = source.replicas.iter().map(|(one, _)| one.stored_bytes).sum();
-    let budget_bytes = options.budget.bytes(source.bytes, existing);
+/// Chooses among candidates, and describes the choice.
+fn planned(
+    (sources, path): (&[OptimizedMesh<'_>], &Path),
+    options: &MeshOptimizeOptions,
+    (kinds, candidates): (&[MeshKind], Vec<CandidateReplica>),
+    mut notes: Vec<String>,
+) -> Result<MeshOptimizePlan> {
+    let existing = sources.iter().flat_map(|source| &source.replicas);
+    let existing: u64 = existing.map(|(one, _)| one.stored_bytes).sum();
+    let source_bytes = sources.iter().map(|source| source.bytes).sum();
+    let budget_bytes = options.budget.bytes(source_bytes, existing);
     let uses: Vec<_> = kinds.iter().map(|kind| kind.priced.priced_use()).collect();
-    let candidates = source.candidates(&kinds)?;
     let least = candidates.iter().filter(|one| one.planned.is_some()).map(|one| one.bytes).min();
     let chosen = choose(&uses, candidates, budget_bytes);
-    let make: Vec<PlannedMeshReplica> = chosen
-        .make
-        .into_iter()
-        .filter_map(|one| match one {
-            PlannedHelper::OfMesh(planned) => Some(*planned),
-            _ => None,
-        })
-        .collect();
+    let make = chosen.make.into_iter().filter_map(|one| match one {
+        PlannedHelper::OfMesh(planned) => Some(*planned),
+        _ => None,
+    });
+    let make: Vec<PlannedMeshReplica> = make.collect();
     if make.is_empty() && chosen.keep.is_empty() && !kinds.is_empty() {
         notes.push(match least.filter(|least| *least > budget_bytes) {
             None => {
@@ -643,10 +689,13 @@ fn planned(source: &OptimizedMesh<'_>, options: &MeshOptimizeOptions) -> Result<
     let seconds = chosen.seconds_now.iter().zip(&chosen.seconds_then);
     let reads =
         kinds.iter().zip(seconds).map(|(kind, (now, then))| kind.priced.planned(*now, *then));
+    let mut opening = OpenOptions::default();
+    add_kept_profile(&mut opening, path);
+    let dead = sources.iter().flat_map(|source| source.dead.iter().cloned());
     Ok(MeshOptimizePlan {
-        source: source.place.shown(),
-        source_bytes: source.bytes,
-        profile: (&source.tuning.profile).into(),
+        source: SourcePlace::One(path.to_owned()).shown(),
+        source_bytes,
+        profile: (&Tuning::with(&opening).profile).into(),
         budget_bytes,
         bytes: chosen.bytes,
         reads: reads.collect(),
@@ -654,25 +703,40 @@ fn planned(source: &OptimizedMesh<'_>, options: &MeshOptimizeOptions) -> Result<
         indexes: PlannedIndexes::default(),
         make,
         keep: chosen.keep,
-        drop: source.dead.iter().cloned().chain(chosen.drop).collect(),
+        drop: dead.chain(chosen.drop).collect(),
         notes,
     })
 }
 
-/// Chooses the replicas of the mesh at `path`, and makes them. Each appears when all of it is
+/// Returns the bytes of all files of a mesh; `None` while they are being written.
+fn bytes_of_files(mesh: &Mesh) -> Result<Option<u64>> {
+    let mut sizes = BTreeMap::new();
+    for component in 0..mesh.components().len() {
+        let Some(files) = mesh.files(component, usize::MAX)? else { return Ok(None) };
+        let before = sizes.len();
+        sizes.extend(files.into_iter().map(|file| (file.path, file.version.size)));
+        // In a plotfile all components share their files.
+        if component > 0 && sizes.len() == before {
+            break;
+        }
+    }
+    Ok(Some(sizes.into_values().sum()))
+}
+
+/// Chooses the replicas of the meshes at `path`, and makes them. Each appears when all of it is
 /// durable; later reads use it where that is faster. `progress` receives the bytes of elements
-/// copied, and in all. The mesh is opened as for [`plan_mesh`].
+/// copied, and in all. The meshes are opened as for [`plan_meshes`].
 ///
 /// # Errors
-/// Those of [`plan_mesh`]; `Conflict` if another process makes replicas of it, or its files change
+/// Those of [`plan_meshes`]; `Conflict` if another process makes replicas of it, or its files change
 /// meanwhile; `NoSpace`, `PermissionDenied`, `Interrupted`. Replicas that were made before stay.
-pub fn optimize_mesh(
-    mesh: &Mesh,
+pub fn optimize_meshes(
+    meshes: &[Mesh],
     path: &Path,
     options: &MeshOptimizeOptions,
     progress: ProgressCallback<'_>,
 ) -> Result<(MeshOptimizePlan, MeshOptimized)> {
-    let planned = plan_mesh(mesh, path, options)?;
+    let planned = plan_meshes(meshes, path, options)?;
     let mut done = MeshOptimized::default();
     let place = SourcePlace::One(path.to_owned());
     if planned.make.is_empty() && planned.drop.is_empty() {
@@ -686,9 +750,10 @@ pub fn optimize_mesh(
     let catalogue = NamedMeshCatalogue { sidecar: into.sidecar().clone(), place: &place };
     let all: u64 = planned.make.iter().map(|one| one.raw_bytes).sum();
     let mut before = 0;
-    let building = MeshBuilding { mesh, into: &into, planned: &planned };
+    let building = MeshBuilding { into: &into, planned: &planned };
     for replica in &planned.make {
-        let made = building.make(replica, &|bytes, _| progress(before + bytes, all));
+        let Some(mesh) = meshes.iter().find(|mesh| mesh.step() == replica.step) else { continue };
+        let made = building.make(mesh, replica, &|bytes, _| progress(before + bytes, all));
         let made = made.map_err(|error| in_place(error, into.directory()))?;
         before += replica.raw_bytes;
         let named = mesh_replicas_in(&catalogue.sidecar);
@@ -742,7 +807,6 @@ fn remove_unnamed(sidecar: &Sidecar, named: &[MeshReplica]) {
 
 /// The making of the replicas of a plan.
 struct MeshBuilding<'a> {
-    mesh: &'a Mesh,
     into: &'a ReplicaDirectory,
     planned: &'a MeshOptimizePlan,
 }
@@ -751,11 +815,18 @@ impl MeshBuilding<'_> {
     /// Makes one replica, and describes it for the catalogue.
     fn make(
         &self,
+        mesh: &Mesh,
         replica: &PlannedMeshReplica,
         progress: ProgressCallback<'_>,
     ) -> Result<MeshReplica> {
-        let (began, mesh) = (Instant::now(), self.mesh);
-        let of = mesh.files(replica.levels)?.unwrap_or_default();
+        let (began, component) = (Instant::now(), mesh.component(&replica.component)?);
+        let changed = || {
+            let text = format!("{} is being written: plan again", mesh.name());
+            Error::new(ErrorKind::Conflict, text)
+        };
+        // Two writes in one step of the clock may leave the same time.
+        sleep(CLOCK_STEP);
+        let of = mesh.files(component, replica.levels)?.ok_or_else(changed)?;
         // No catalogue names it: an interrupted call has left it.
         remove(self.into.sidecar(), &replica.id);
         let parent = self.into.storage(&OpenOptions::default())?;
@@ -764,7 +835,7 @@ impl MeshBuilding<'_> {
         let storage = MeshStorage {
             order: MeshOrder::named(&replica.order)?,
             sub_box: Some(replica.chunks.clone()),
-            components: Some(vec![mesh.component(&replica.component)?]),
+            components: Some(vec![component]),
             levels: Some(replica.levels),
             held: held.clone().map(|region| (replica.levels - 1, region)),
             codecs: Map::new(),
@@ -773,16 +844,16 @@ impl MeshBuilding<'_> {
         let staged = StagedStore::create_in(&parent, &id, false, &Map::new(), writable)?;
         mesh.store_in(staged.store(), &ObjectPath::root(), &storage, progress)?;
         staged.publish()?;
-        if mesh.files(replica.levels)?.unwrap_or_default() != of {
+        if mesh.files(component, replica.levels)?.as_ref() != Some(&of) {
             remove(self.into.sidecar(), &replica.id);
-            let text = format!("{} has changed meanwhile: plan again", self.planned.source);
-            return Err(Error::new(ErrorKind::Conflict, text));
+            return Err(changed());
         }
         self.into.sidecar().open_to_readers(&[REPLICAS]);
         let place = parent.within(&id)?;
         let made = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut record = MeshReplica {
             id: replica.id.clone(),
+            step: replica.step.clone(),
             component: replica.component.clone(),
             levels: replica.levels as u64,
             held: held.map(|CellRegion { start, stop }| HeldCells {
@@ -800,17 +871,17 @@ impl MeshBuilding<'_> {
             objects: files_in(&*place)?,
             expected: Vec::new(),
         };
-        record.expected = self.expected(&record)?;
+        record.expected = self.expected(mesh, &record)?;
         Ok(record)
     }
 
     /// Returns the reads that a replica serves, priced by the replica itself.
-    fn expected(&self, record: &MeshReplica) -> Result<Vec<ExpectedMeshReads>> {
+    fn expected(&self, mesh: &Mesh, record: &MeshReplica) -> Result<Vec<ExpectedMeshReads>> {
         let own = OpenMeshReplica::new(record.clone(), self.into.sidecar(), &reading_options());
         let own = Arc::new(own);
         let mut found = Vec::new();
         for read in &self.planned.reads {
-            let Some((level, component)) = traced_component(&read.array) else { continue };
+            let Some((level, component)) = mesh.traced_component(&read.array) else { continue };
             if component != record.component || level as u64 >= record.levels {
                 continue;
             }
@@ -826,7 +897,7 @@ impl MeshBuilding<'_> {
                 shape: read.shape.clone(),
                 reads: read.reads,
                 seconds_without: read.seconds_of_source,
-                seconds_with: self.mesh.cold_seconds(component, (&region, level), Some(&own))?,
+                seconds_with: mesh.cold_seconds(component, (&region, level), Some(&own))?,
             });
         }
         Ok(found)

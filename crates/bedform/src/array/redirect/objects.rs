@@ -469,6 +469,29 @@ impl Array {
         })
     }
 
+    /// The objects that hold the elements of a selection, including very recent ones; `None` if one
+    /// is being written, has commits over it or is absent, and for too many.
+    ///
+    /// # Errors
+    /// Those of storage.
+    pub(crate) fn settled_versions(&self, selection: &Selection) -> Result<Option<BoundObjects>> {
+        self.with_objects(|objects| {
+            let coordinates = match objects.of_selection(selection) {
+                Err(error) if error.kind() == ErrorKind::LimitExceeded => return Ok(None),
+                coordinates => coordinates?,
+            };
+            let mut found = Vec::with_capacity(coordinates.len());
+            for at in coordinates {
+                match objects.settled(&at)?.filter(|object| object.version.is_some()) {
+                    Some(object) => found.push(object),
+                    None => return Ok(None),
+                }
+            }
+            let of = SourceObjects { key: objects.key().to_owned(), objects: found };
+            Ok(Some(BoundObjects { meaning: objects.form().to_owned(), of }))
+        })
+    }
+
     /// The versions of the objects that hold the elements of a selection, including very recent
     /// ones; `None` for too many.
     ///
