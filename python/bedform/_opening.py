@@ -284,7 +284,7 @@ def open(  # noqa: A001 - the name users expect
     if kind == "plotfile":
         if mode != "r":
             raise ReadOnlyError(f"{where}: plotfiles are never written; mode 'r' reads them")
-        return open_mesh(where, local)
+        return _told(open_mesh(where, local))
     if kind in {"directory", "file"} and (known := other_place(where)) is not None:
         raise UnsupportedError(known)
     if not isinstance(allow_external, bool):

@@ -233,6 +233,43 @@ def test_a_damaged_replica_is_not_read(damage: str, plotfile: Path) -> None:
     np.testing.assert_array_equal(found, uniform(boxes_mesh(), 0, 1, np.nan)[50])
 
 
+def test_a_damaged_replica_is_made_again(plotfile: Path) -> None:
+    done = bf.optimize(plotfile, "200%", reads=PLANES)
+    directory = Path(f"{plotfile}.bedform") / "replicas"
+    for one in done.made:
+        shard = next((directory / one["id"] / "level_1").rglob("c/*"))
+        shard.write_bytes(shard.read_bytes()[:100])
+    again = bf.optimize(plotfile, "200%", reads=PLANES)
+    ids = {one["id"] for one in done.made}
+    assert {one["id"] for one in again.made} == ids
+    assert ids.isdisjoint(again.plan["drop"])
+    assert served(plotfile, np.s_[3]) in ids
+    assert bf.optimize(plotfile, "0%", reads=PLANES).done["dropped"]
+    assert served(plotfile, np.s_[3]) is None
+    assert not any(directory.iterdir())
+
+
+def test_reads_of_all_cells_need_no_replica(plotfile: Path) -> None:
+    plan = bf.optimize(plotfile, "200%", reads={("x", "y", "z"): 1}, dry_run=True).plan
+    assert "replicas help no other" in plan["notes"][0]
+
+
+def test_a_sidecar_that_came_with_a_plotfile_is_told_of_and_trusted(plotfile: Path) -> None:
+    bf.optimize(plotfile, "200%", reads=PLANES)
+    moved = plotfile.parent / "plt00011"
+    plotfile.rename(moved)
+    Path(f"{plotfile}.bedform").rename(f"{moved}.bedform")
+    with pytest.warns(UserWarning, match="bedform trust"):
+        mesh = bf.open(moved)
+    expected = uniform(boxes_mesh(), 0, 1, np.nan)
+    np.testing.assert_array_equal(mesh["density"].read(np.s_[40], level=1), expected[40])
+    trusted = CliRunner().invoke(app, ["trust", str(moved)])
+    assert trusted.exit_code == 0, trusted.output
+    assert bf.optimize(moved, "200%", reads=PLANES).made
+    found = bf.open(moved)["density"].read(np.s_[40], level=1)
+    np.testing.assert_array_equal(found, expected[40])
+
+
 def test_expected_reads_and_the_budget_decide_which_components_get_replicas(
     plotfile: Path,
 ) -> None:

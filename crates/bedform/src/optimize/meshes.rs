@@ -639,7 +639,8 @@ pub fn plan_meshes(
     kinds.sort_by_key(|(number, _)| *number);
     let (numbers, kinds): (Vec<usize>, Vec<MeshKind>) = kinds.into_iter().unzip();
     if kinds.is_empty() && !sources.is_empty() {
-        notes.push("no learnt read is of a part of a component".to_owned());
+        let what = if options.reads.is_empty() { "learnt" } else { "expected" };
+        notes.push(format!("no {what} read is of a part of a component: replicas help no other"));
     }
     let mut candidates = Vec::new();
     for (number, source) in sources.iter().enumerate() {
@@ -691,7 +692,10 @@ fn planned(
         kinds.iter().zip(seconds).map(|(kind, (now, then))| kind.priced.planned(*now, *then));
     let mut opening = OpenOptions::default();
     add_kept_profile(&mut opening, path);
+    // A damaged one may be made again under its name.
+    let is_made = |id: &String| make.iter().any(|one| one.id == *id);
     let dead = sources.iter().flat_map(|source| source.dead.iter().cloned());
+    let dead: Vec<String> = dead.filter(|id| !is_made(id)).collect();
     Ok(MeshOptimizePlan {
         source: SourcePlace::One(path.to_owned()).shown(),
         source_bytes,
@@ -703,7 +707,7 @@ fn planned(
         indexes: PlannedIndexes::default(),
         make,
         keep: chosen.keep,
-        drop: dead.chain(chosen.drop).collect(),
+        drop: dead.into_iter().chain(chosen.drop).collect(),
         notes,
     })
 }
@@ -784,6 +788,9 @@ pub fn optimize_meshes(
             building_seconds: made.building_seconds,
         });
     }
+    // First their bytes: on a full disk no catalogue can be kept before. Reads of a replica that is
+    // gone go to the mesh itself.
+    planned.drop.iter().for_each(|id| remove(&catalogue.sidecar, id));
     catalogue.change(|replicas| replicas.retain(|one| !planned.drop.contains(&one.id)))?;
     done.dropped.clone_from(&planned.drop);
     let named = mesh_replicas_in(&catalogue.sidecar);
@@ -949,7 +956,13 @@ impl NamedMeshCatalogue<'_> {
                 Some(saved) if saved == number + 1 => return Ok(()),
                 Some(_) => {}
                 None => {
-                    let text = format!("{}: the catalogue cannot be kept", self.place.shown());
+                    let place = self.sidecar.own_directory().unwrap_or_default();
+                    let text = format!(
+                        "{}: the catalogue of its replicas cannot be kept in {}: is the disk full, or \
+                         something else there under a number?",
+                        self.place.shown(),
+                        place.join(MESH_CATALOGUE).display()
+                    );
                     return Err(Error::new(ErrorKind::Io, text));
                 }
             }

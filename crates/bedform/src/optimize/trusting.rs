@@ -1,6 +1,7 @@
 //! Accepts a sidecar beside data, made by another user or machine, after comparing its replicas
 //! with the data.
 
+use bedform_format::mesh_replica::MeshReplica;
 use bedform_format::{Limits, ObjectPath};
 use bedform_geometry::{Points, Region, Selection};
 use serde::Serialize;
@@ -10,6 +11,7 @@ use super::conditions::{open_own, places_in, read_into};
 use super::{OptimizedSource, SourcePlace};
 use crate::array::{Array, BoundObjects};
 use crate::error::{Error, ErrorKind, Result};
+use crate::mesh::mesh_replicas_in;
 use crate::options::ProgressCallback;
 use crate::replica::{
     CATALOGUE, Catalogue, PLACES, Replica, ReplicaElements, fingerprint_of, replicas_in,
@@ -72,16 +74,25 @@ pub fn trust(place: &SourcePlace, progress: ProgressCallback<'_>) -> Result<Trus
         let text = format!("{directory}: another process looks through it: wait for it");
         return Err(Error::new(ErrorKind::Conflict, text));
     };
-    // The unregistered sidecar is not used for opening.
-    let source = OptimizedSource::open(place, &super::OptimizeOptions::default())?;
     let mut done = Trusted { directory, ..Trusted::default() };
+    for MeshReplica { id, component: array, .. } in mesh_replicas_in(&sidecar) {
+        let why = "replicas of refined meshes are not compared: make it anew by 'bedform optimize'";
+        done.refused.push(RefusedReplica { id, array, why: why.to_owned() });
+    }
     let listed = replicas_in(&sidecar, &Limits::default());
+    // The unregistered sidecar is not used for opening. A plotfile, which has no replicas of arrays, is
+    // no store that could be opened.
+    let source = match listed.is_empty() {
+        true => None,
+        false => Some(OptimizedSource::open(place, &super::OptimizeOptions::default())?),
+    };
     let all: u64 = listed.iter().map(|replica| replica.raw_bytes).sum();
     let (mut kept, mut compared) = (Vec::new(), 0_u64);
     for replica in listed {
         check_cancelled("comparing was stopped")?;
         let telling = |bytes: u64, _: u64| progress(compared + bytes, all);
-        match compare(&source, &sidecar, &replica, &telling)? {
+        let Some(source) = &source else { break };
+        match compare(source, &sidecar, &replica, &telling)? {
             Ok(renewed) => {
                 done.accepted.push(renewed.id.clone());
                 kept.push(renewed);
