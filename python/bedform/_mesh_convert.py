@@ -182,7 +182,7 @@ def _layout(
     given: tuple[Order | None, list[int] | None],
     reads: Mapping[Any, float],
 ) -> tuple[str, list[int] | None]:
-    """Returns the order and the sub-boxes of new steps: what is given, or what suits the reads.
+    """Returns the order and the sub-boxes of new steps: the given ones, or those for the reads.
 
     Raises
     ------
