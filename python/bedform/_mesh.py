@@ -286,9 +286,9 @@ class RefinedMesh:
         else:
             by_step = dict(zip(self.steps, sizes.steps.values(), strict=True))
             known |= {"stored_bytes": sizes.total + log, "log_bytes": log, "step_bytes": by_step}
-        from bedform._mesh_jobs import mesh_replicas_of
+        from bedform._mesh_jobs import replicas_with_states
 
-        known["replicas"] = mesh_replicas_of(place)
+        known["replicas"] = replicas_with_states(self, place)
         return {**known, "refused": self.refused()}
 
     def to_plotfile(

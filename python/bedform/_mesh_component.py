@@ -76,6 +76,8 @@ class MeshReadPlan:
             key: sum(level["reads"][key] for level in levels)
             for key in ("requests", "bytes", "predicted_cold_seconds", "predicted_cached_seconds")
         }
+        for key in ("predicted_cold_seconds", "predicted_cached_seconds"):
+            sums[key] += self._facts["composing_seconds"]
         needed = sum(level["needed_bytes"] for level in levels)
         return {"array": self._name, "needed_bytes": needed, **sums, **self._facts}
 

@@ -77,15 +77,32 @@ def meshes_of(
         Two plotfiles have the same name.
     """
     places = [shown] if paths is None else list(paths)
-    if any(map(is_plotfile, places)):
+    plotfiles = list(filter(is_plotfile, places))
+    if plotfiles:
+        # Pictures, reports and sidecars of plotfiles lie beside them.
+        own = tuple(f"{place}." for place in plotfiles)
+        places = [place for place in places if not place.startswith(own)]
         names = [Path(place).name for place in places]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise InvalidArgumentError(f"two plotfiles have the name {twice!r}")
-        return dict(zip(names, (partial(open_mesh, place, {}) for place in places), strict=True))
+        return dict(zip(names, (partial(_plotfile, place) for place in places), strict=True))
     if paths is None and (opened := mesh_at(shown)) is not None:
         return {step or Path(shown).name: partial(opened.step, step) for step in opened.steps}
     return None
+
+
+def _plotfile(place: str) -> RefinedMesh:
+    """Opens a plotfile.
+
+    Raises
+    ------
+    UnsupportedError
+        It is a file.
+    """
+    if Path(place).is_file():
+        raise UnsupportedError(f"{place} is a file, and a plotfile is a directory")
+    return open_mesh(place, {})
 
 
 def are_meshes(source: str) -> bool:
@@ -323,13 +340,17 @@ def _check_same(
 ) -> None:
     """Fails unless a stored step has the boxes, facts and components of a mesh."""
     names = list(chosen_components(mesh, components))
+    step = os.path.basename(mesh.path)  # noqa: PTH119
     if stored._facts == {**mesh._facts, "components": names}:
         levels = range(mesh.levels)
         if all(np.array_equal(mesh.boxes(level), stored.boxes(level)) for level in levels):
             return
-    raise ExistsError(
-        f"{target} has another mesh as step {os.path.basename(mesh.path)!r}: choose another target"  # noqa: PTH119
-    )
+    if stored._facts == {**mesh._facts, "components": list(stored)}:
+        raise ExistsError(
+            f"{target} has step {step!r} with the components {', '.join(stored)}, not "
+            f"{', '.join(names)}: choose another target, or remove the step"
+        )
+    raise ExistsError(f"{target} has another mesh as step {step!r}: choose another target")
 
 
 def check_equal(mesh: RefinedMesh, stored: RefinedMesh) -> None:

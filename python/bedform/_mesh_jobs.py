@@ -128,6 +128,24 @@ def mesh_replicas_of(where: str) -> list[dict[str, Any]]:
     return [one for one in map(_replica, listed) if one is not None]
 
 
+def replicas_with_states(mesh: RefinedMesh, where: str) -> list[dict[str, Any]]:
+    """Returns the replicas of a mesh, each with ``state`` and, if it is not read, ``reason``."""
+    replicas = mesh_replicas_of(where)
+    if not replicas:
+        return []
+    named = {one["array"].partition("/level_")[0] for one in replicas}
+    steps = [step for step in mesh.steps if mesh._steps is None or step in named]
+    meshes = [mesh.step(step)._inner for step in steps]
+    current = set(engine_call(_internal.current_mesh_replicas, where)(meshes, where))
+    reason = "a file of it, or of the mesh, has changed since it was made"
+    return [
+        {**one, "state": "current", "reason": None}
+        if one["id"] in current
+        else {**one, "state": "outdated", "reason": reason}
+        for one in replicas
+    ]
+
+
 def _replica(entry: Any) -> dict[str, Any] | None:
     """Returns a replica of a mesh's catalogue; None for one that does not fit."""
     if not isinstance(entry, dict) or not is_counts(entry.get("sub_box")):

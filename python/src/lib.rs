@@ -56,8 +56,8 @@ mod _internal {
     use crate::mesh::{EngineMesh, EngineMeshWriter, create_mesh};
     #[pymodule_export]
     use crate::optimize::{
-        mesh_layout, optimize, optimize_layouts, optimize_meshes, policy_state, replica_conditions,
-        run_policy, set_policy, trust,
+        current_mesh_replicas, mesh_layout, optimize, optimize_layouts, optimize_meshes,
+        policy_state, replica_conditions, run_policy, set_policy, trust,
     };
     #[pymodule_export]
     use crate::patterns::predicted;

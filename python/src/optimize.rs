@@ -129,6 +129,17 @@ pub(crate) fn mesh_layout(
     ended(detached(py, || to_json(&bedform::optimize::layout_for_reads(&mesh.inner, &reads)?)))
 }
 
+/// Returns the names of the replicas of refined meshes of one place that reads can use.
+#[pyfunction]
+pub(crate) fn current_mesh_replicas(
+    py: Python<'_>,
+    meshes: Vec<PyRef<'_, EngineMesh>>,
+    path: PathBuf,
+) -> PyResult<Vec<String>> {
+    let meshes: Vec<Mesh> = meshes.iter().map(|mesh| mesh.inner.clone()).collect();
+    detached(py, || bedform::optimize::current_mesh_replicas(&meshes, &path)).map_err(raise)
+}
+
 /// Chooses the replicas of refined meshes of one place, opened without replicas and records, and makes
 /// them unless it is a dry run. Returns the plan and the outcome, as [`optimize`] does.
 #[pyfunction]

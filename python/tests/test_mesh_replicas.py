@@ -249,6 +249,37 @@ def test_a_damaged_replica_is_made_again(plotfile: Path) -> None:
     assert not any(directory.iterdir())
 
 
+def test_zoomed_reads_get_one_replica_of_their_region(plotfile: Path) -> None:
+    bf.watch(plotfile)
+    density = bf.open(plotfile)["density"]
+    for at in range(32, 96):
+        density.read(np.s_[at, 40:90, 40:90], level=1)
+    density.read(np.s_[:, 3], level=1)
+    bf.learn(plotfile)
+    plan = bf.optimize(plotfile, "35%", dry_run=True).plan
+    assert len(plan["make"]) == 1
+    ((first, count),) = plan["make"][0]["held"]["runs"][0]
+    assert (first, first + count) == (32, 96)
+    done = bf.optimize(plotfile, "35%")
+    assert served(plotfile, np.s_[60, 40:90, 40:90]) == done.made[0]["id"]
+    assert served(plotfile, np.s_[:, 3]) is None
+
+
+def test_a_changed_plotfile_keeps_the_budget_of_its_replicas(plotfile: Path) -> None:
+    done = bf.optimize(plotfile, "300%", reads=PLANES)
+    shutil.rmtree(plotfile)
+    write(boxes_mesh(seed=7), plotfile)
+    told = bf.open(plotfile).info()["replicas"]
+    assert {one["state"] for one in told} == {"outdated"}
+    shown = CliRunner().invoke(app, ["info", str(plotfile)]).output
+    assert "has changed since it was made" in " ".join(shown.split())
+    again = bf.optimize(plotfile, reads=PLANES)
+    assert len(again.made) == len(done.made)
+    assert {one["state"] for one in bf.open(plotfile).info()["replicas"]} == {"current"}
+    plan = bf.optimize(plotfile, "0%", reads=PLANES, dry_run=True)
+    assert plan.plan["drop"]
+
+
 def test_reads_of_all_cells_need_no_replica(plotfile: Path) -> None:
     plan = bf.optimize(plotfile, "200%", reads={("x", "y", "z"): 1}, dry_run=True).plan
     assert "replicas help no other" in plan["notes"][0]

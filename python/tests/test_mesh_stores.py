@@ -494,7 +494,7 @@ def test_a_store_has_the_chosen_components_in_their_order(tmp_path: Path) -> Non
     source, target = plotfile.path, tmp_path / "run.zarr"
     again = bf.convert(source, target, components=chosen, verify=True)
     assert (again.kept, again.verified) == (("plt00007",), True)
-    with pytest.raises(bf.ExistsError, match="another mesh as step"):
+    with pytest.raises(bf.ExistsError, match=r"with the components .*, not "):
         bf.convert(source, target)
     with pytest.raises(bf.NotFoundError, match="no component"):
         bf.convert(source, tmp_path / "other.zarr", components="entropy")
@@ -535,3 +535,14 @@ def test_given_sub_boxes_count_before_expected_reads(tmp_path: Path) -> None:
     with pytest.raises(bf.InvalidArgumentError, match="the dimensions are x, y, z"):
         bf.convert(path, tmp_path / "other.zarr", reads={("time",): 1})
     assert not (tmp_path / "other.zarr").exists()
+
+
+def test_files_beside_plotfiles_are_no_steps(tmp_path: Path) -> None:
+    for name in ("plt00001", "plt00002"):
+        write(any_mesh(1), tmp_path / name)
+    for name in ("plt00001.density.png", "plt00002.report.html", "plt_notes"):
+        (tmp_path / name).write_text("no plotfile")
+    done = bf.convert(str(tmp_path / "plt*"), tmp_path / "run.zarr")
+    assert done.steps == ("plt00001", "plt00002")
+    assert list(done.skipped) == ["plt_notes"]
+    assert "a plotfile is a directory" in done.skipped["plt_notes"]

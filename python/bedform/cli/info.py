@@ -159,7 +159,10 @@ def _render_mesh(
     steps = _render_steps(known) if len(mesh.steps) > 1 and component is None else []
     refused = [paragraph(f"{name}: {reason}") for name, reason in known["refused"].items()]
     named = [Text(""), paragraph(components)] if components else []
-    return Group(_render_facts(mesh.path, facts), Text(""), table, *steps, *named, *refused)
+    unread = [one for one in known["replicas"] if one["state"] != "current"]
+    said = [paragraph(_said_of_replica(one)) for one in unread]
+    parts = [Text(""), table, *steps, *named, *refused, *said]
+    return Group(_render_facts(mesh.path, facts), *parts)
 
 
 def _stored(mesh: RefinedMesh, known: dict[str, Any]) -> dict[str, str]:

@@ -239,7 +239,9 @@ def _render(done: Optimization) -> Group:
     share = plan["bytes"] / max(plan["source_bytes"], 1)
     said = f"{format_bytes(plan['bytes'])}, {share:.1%} of the file"
     if done.done is None:
-        verdict = f"plan: {said}; nothing was written"
+        dropped = len(plan["drop"])
+        would = f"; replicas that would be dropped: {dropped}" if dropped else ""
+        verdict = f"plan: {said}{would}; nothing was written"
     else:
         made = len(done.made)
         took = done.done["bytes"]

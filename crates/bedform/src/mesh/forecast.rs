@@ -72,9 +72,10 @@ impl MeshForecast {
         (region, level): (&CellRegion, usize),
         tuning: &Tuning,
     ) -> Result<f64> {
-        let mut seconds = 0.0;
+        let (mut seconds, mut laid_bytes) = (0.0, 0.0);
         for (at, own) in self.levels.iter().enumerate().take(level + 1) {
             let (list, _) = mesh.visible_pieces(region, level, at)?;
+            laid_bytes += mesh.laid_bytes(&list, at, level);
             if list.pieces.is_empty() {
                 continue;
             }
@@ -95,7 +96,8 @@ impl MeshForecast {
             let scratch = own.layout.chunk_cells.saturating_mul(self.item);
             seconds += cost.seconds(tuning, scratch, Refined::default()).cold;
         }
-        Ok(seconds)
+        let (processor, bytes) = (&tuning.profile.processor, region.cells() * self.item as f64);
+        Ok(seconds + mesh.composing_seconds(processor, bytes, laid_bytes))
     }
 }
 
@@ -117,9 +119,8 @@ impl ForecastLevel {
             let is_new_shard = last.is_none_or(|last| last / in_shard != chunk / in_shard);
             let gap = last.map_or(0, |last| (chunk - last - 1).saturating_mul(chunk_bytes));
             if is_new_shard {
+                // Its index stays in memory from the first read on.
                 cost.objects += 1;
-                cost.index_requests += 1;
-                cost.index_bytes += in_shard * 16;
             }
             if is_new_shard || gap > gap_bytes {
                 cost.requests += 1;

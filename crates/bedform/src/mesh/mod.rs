@@ -48,6 +48,7 @@ use bedform_format::mesh_replica::MeshFile;
 use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{AxisRange, AxisSelection, CellBox, Selection};
 use bedform_machine::Workload;
+use bedform_storage::Processor;
 use serde::Serialize;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -189,6 +190,8 @@ pub struct MeshExplanation {
     pub result_bytes: u64,
     /// The levels, coarsest first.
     pub levels: Vec<LevelExplanation>,
+    /// Predicted seconds to fill the result and to lay coarser levels into it.
+    pub composing_seconds: f64,
     /// The replica that serves the read, if one does.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub served: Option<ServedMeshRead>,
@@ -233,6 +236,17 @@ impl CellRegion {
     pub(crate) fn shape(&self) -> Vec<u64> {
         let lengths = self.start.iter().zip(&self.stop).map(|(from, to)| to.saturating_sub(*from));
         lengths.map(|length| u64::try_from(length).unwrap_or(0)).collect()
+    }
+
+    /// Returns the number of cells.
+    fn cells(&self) -> f64 {
+        self.shape().iter().map(|length| *length as f64).product()
+    }
+
+    /// True if a region of the same level lies within.
+    pub(crate) fn has(&self, other: &Self) -> bool {
+        let starts = self.start.iter().zip(&other.start).all(|(own, at)| own <= at);
+        starts && self.stop.iter().zip(&other.stop).all(|(own, at)| at <= own)
     }
 
     /// Returns the region in cells of a finer level, of which a cell has `ratio` cells.
@@ -581,11 +595,14 @@ impl Mesh {
         let cells = region.start.iter().zip(&region.stop).map(|(from, to)| to.abs_diff(*from));
         let reading = self.reading(number, region, level);
         let mut levels = Vec::with_capacity(level + 1);
+        let (mut laid_bytes, mut processor) = (0.0, None);
         for at in 0..=level {
             let (list, covered_grids) = self.visible_pieces(region, level, at)?;
+            laid_bytes += self.laid_bytes(&list, at, level);
             let mut reads = ReadsExplanation::default();
             if !list.pieces.is_empty() {
                 self.with_plan_of(&reading, at, list.parts(), &mut |plan| {
+                    processor.get_or_insert_with(|| plan.tuning().profile.processor.clone());
                     reads = ReadsExplanation::of(plan, None)?;
                     Ok(())
                 })?;
@@ -604,7 +621,25 @@ impl Mesh {
                 )?,
             }),
         };
-        Ok(MeshExplanation { result_bytes: cells.fold(item, u64::saturating_mul), levels, served })
+        let result_bytes = cells.fold(item, u64::saturating_mul);
+        let composing_seconds = processor.map_or(0.0, |processor| {
+            self.composing_seconds(&processor, result_bytes as f64, laid_bytes)
+        });
+        Ok(MeshExplanation { result_bytes, levels, composing_seconds, served })
+    }
+
+    /// Returns the bytes that the elements of a level take in a result of a finer one, in which each
+    /// is repeated; nothing for the level of the result, which is read into it.
+    fn laid_bytes(&self, list: &PieceList, at: usize, level: usize) -> f64 {
+        let repeats: f64 = self.ratio(at, level).iter().map(|ratio| *ratio as f64).product();
+        if at < level { list.bytes as f64 * repeats } else { 0.0 }
+    }
+
+    /// Returns the predicted seconds to fill a result and to lay elements of coarser levels into it.
+    fn composing_seconds(&self, processor: &Processor, result_bytes: f64, laid_bytes: f64) -> f64 {
+        let laying = laid_bytes / processor.copy_bytes_per_second.max(1.0);
+        result_bytes / processor.fresh_bytes_per_second.max(1.0)
+            + laying / self.facts.threads.max(1) as f64
     }
 
     /// Returns the requests of [`Mesh::read`], shared by `clients`, for a simulated machine: those of

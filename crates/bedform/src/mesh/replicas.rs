@@ -433,17 +433,22 @@ impl Mesh {
         region: &CellRegion,
         level: usize,
     ) -> Result<f64> {
-        let mut seconds = 0.0;
+        let (mut seconds, mut laid_bytes, mut processor) = (0.0, 0.0, None);
         for at in 0..=level {
             let (list, _) = self.visible_pieces(region, level, at)?;
+            laid_bytes += self.laid_bytes(&list, at, level);
             if !list.pieces.is_empty() {
                 self.with_plan_of(reading, at, list.parts(), &mut |plan| {
+                    processor.get_or_insert_with(|| plan.tuning().profile.processor.clone());
                     seconds += priced(plan)?.1.seconds;
                     Ok(())
                 })?;
             }
         }
-        Ok(seconds)
+        let result_bytes = region.cells() * self.facts.item() as f64;
+        let composing = processor
+            .map_or(0.0, |processor| self.composing_seconds(&processor, result_bytes, laid_bytes));
+        Ok(seconds + composing)
     }
 
     /// Calls `act` with the plan of the replica that serves a read, or of the mesh itself.

@@ -36,7 +36,7 @@ use crate::replica::{
     CATALOGUE, Catalogue, PLACES, Replica, ReplicaObject, ReplicaPositions, fingerprint_of,
     replicas_in,
 };
-use crate::sidecar::{REPLICAS, Sidecar};
+use crate::sidecar::{Helper, REPLICAS, Sidecar};
 use crate::size::bytes_text;
 use crate::store::{StagedStore, Store};
 use crate::threads::workers::check_cancelled;
@@ -166,7 +166,7 @@ pub fn build_by(
     drop_unneeded(&source, planned, &catalogue, &named, &mut done)?;
     let named = catalogue.change(|_| ())?;
     done.bytes = stored_by_id(&source, &named)?.iter().map(|(_, bytes)| bytes).sum();
-    remove_unnamed(sidecar, &named);
+    remove_unnamed(sidecar, named.iter().map(|one| &one.id));
     sidecar.open_to_readers(&[REPLICAS, CATALOGUE]);
     done.warnings.extend(note_of_place(sidecar, options.sidecars.as_deref()));
     Ok(done)
@@ -550,18 +550,19 @@ pub(super) fn remove(sidecar: &Sidecar, id: &str) {
 }
 
 /// True for the directory of a replica, complete or partial.
-pub(super) fn is_made_here(name: &str) -> bool {
+fn is_made_here(name: &str) -> bool {
     let id = name.strip_prefix('.').and_then(|name| name.strip_suffix(".bedform-partial"));
     let id = id.unwrap_or(name);
     id.len() == ID_DIGITS && id.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Removes replicas that no catalogue names: of earlier states of the source, dropped, or
-/// interrupted. Directories with other names stay.
-pub(super) fn remove_unnamed(sidecar: &Sidecar, named: &[Replica]) {
+/// Removes replicas that no catalogue names, which has `named`: of earlier states of the source,
+/// dropped, or interrupted. Directories with other names stay.
+pub(super) fn remove_unnamed<'a>(sidecar: &Sidecar, named: impl Iterator<Item = &'a String>) {
+    let named: Vec<&String> = named.collect();
     sidecar.sweep(REPLICAS);
     for entry in sidecar.entries(REPLICAS) {
-        let is_named = named.iter().any(|one| entry.name == one.id);
+        let is_named = named.iter().any(|id| entry.name == **id);
         if entry.is_directory && is_made_here(&entry.name) && !is_named {
             remove(sidecar, &entry.name);
         }
@@ -574,7 +575,8 @@ fn remove_leftovers(source: &OptimizedSource) {
     let Some(sidecar) = &source.sidecar else { return };
     let Ok(Some(_lock)) = sidecar.try_lock(REPLICAS) else { return };
     // Another process may have made replicas since this plan.
-    remove_unnamed(sidecar, &replicas_in(sidecar, &Limits::default()));
+    let named = replicas_in(sidecar, &Limits::default());
+    remove_unnamed(sidecar, named.iter().map(|one| &one.id));
 }
 
 /// Removes the replicas of replaced arrays, and returns their names. Does nothing while another
@@ -620,30 +622,54 @@ impl NamedCatalogue<'_> {
     }
 
     /// Applies `act` to the list of replicas, saves it as the next catalogue, and returns it.
-    /// Retries if another process saved one in between.
     ///
     /// # Errors
-    /// `Io` if it cannot be saved; `Conflict` after [`ATTEMPTS_MAX`] attempts.
+    /// Those of [`change_catalogue`].
     pub(super) fn change(&self, act: impl Fn(&mut Vec<Replica>)) -> Result<Vec<Replica>> {
-        for _ in 0..ATTEMPTS_MAX {
-            let number = self.sidecar.last_number(CATALOGUE);
-            let before = replicas_in(self.sidecar, &Limits::default());
-            let mut replicas = before.clone();
-            act(&mut replicas);
-            if replicas == before {
-                return Ok(replicas);
-            }
-            let catalogue = Catalogue::new(self.place.shown(), replicas);
-            match self.sidecar.save_next(CATALOGUE, &catalogue) {
-                Some(saved) if saved == number + 1 => return Ok(catalogue.replicas),
-                Some(_) => {}
-                None => {
-                    let text = format!("{}: the catalogue cannot be kept", self.place.shown());
-                    return Err(Error::new(ErrorKind::Io, text));
-                }
+        let list: (&str, &dyn Fn() -> _) =
+            (CATALOGUE, &|| replicas_in(self.sidecar, &Limits::default()));
+        change_catalogue(self.sidecar, self.place, list, act, |replicas| {
+            Catalogue::new(self.place.shown(), replicas)
+        })
+    }
+}
+
+/// Applies `act` to the replicas that a catalogue lists, saves it as the next one, and returns the
+/// replicas. Retries if another process saved one in between. `list` is the directory of the
+/// catalogues, with a function that reads the newest.
+///
+/// # Errors
+/// `Io` if it cannot be saved; `Conflict` after [`ATTEMPTS_MAX`] attempts.
+pub(super) fn change_catalogue<T: Clone + PartialEq, H: Helper>(
+    sidecar: &Sidecar,
+    place: &SourcePlace,
+    (list, load): (&str, &dyn Fn() -> Vec<T>),
+    act: impl Fn(&mut Vec<T>),
+    make: impl Fn(Vec<T>) -> H,
+) -> Result<Vec<T>> {
+    for _ in 0..ATTEMPTS_MAX {
+        let number = sidecar.last_number(list);
+        let before = load();
+        let mut replicas = before.clone();
+        act(&mut replicas);
+        if replicas == before {
+            return Ok(replicas);
+        }
+        match sidecar.save_next(list, &make(replicas.clone())) {
+            Some(saved) if saved == number + 1 => return Ok(replicas),
+            Some(_) => {}
+            None => {
+                let directory = sidecar.own_directory().unwrap_or_default().join(list);
+                let text = format!(
+                    "{}: the catalogue of its replicas cannot be kept in {}: is the disk full, or \
+                     something else there under a number?",
+                    place.shown(),
+                    directory.display()
+                );
+                return Err(Error::new(ErrorKind::Io, text));
             }
         }
-        let text = format!("{}: others change the catalogue all the time", self.place.shown());
-        Err(Error::new(ErrorKind::Conflict, text))
     }
+    let text = format!("{}: others change the catalogue all the time", place.shown());
+    Err(Error::new(ErrorKind::Conflict, text))
 }

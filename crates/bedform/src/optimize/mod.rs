@@ -92,7 +92,8 @@ pub use conditions::{ReplicaCondition, ReplicaState, conditions};
 pub use layouts::{LayoutPlan, PlannedLayout, Reorganized, plan_layouts, reorganize};
 pub use meshes::{
     HeldDomainPart, MadeMeshReplica, MeshLayout, MeshOptimizeOptions, MeshOptimizePlan,
-    MeshOptimized, PlannedMeshReplica, layout_for_reads, optimize_meshes, plan_meshes,
+    MeshOptimized, PlannedMeshReplica, current_mesh_replicas, layout_for_reads, optimize_meshes,
+    plan_meshes,
 };
 pub use place::SourcePlace;
 pub use policy::{policy_state, run_at_low_priority, run_policy, set_policy};

@@ -107,7 +107,7 @@ pub fn trust(place: &SourcePlace, progress: ProgressCallback<'_>) -> Result<Trus
     done.learned_arrays = newest_knowledge(&sidecar).map_or(0, |known| known.arrays.len() as u64);
     // From here on a crash leaves an unregistered sidecar, which nothing reads.
     done.removed = sidecar.remove_uncompared()?;
-    remove_unnamed(&sidecar, &kept);
+    remove_unnamed(&sidecar, kept.iter().map(|one| &one.id));
     if !kept.is_empty()
         && sidecar.save_next(CATALOGUE, &Catalogue::new(place.shown(), kept)).is_none()
     {
