@@ -108,10 +108,16 @@ impl MeshBuilding<'_> {
             }
             let side = |at: &u64| i64::try_from(*at).unwrap_or(i64::MAX);
             let mut start: Vec<i64> = read.start.iter().map(side).collect();
+            let lengths: Vec<i64> = read.shape.iter().map(side).collect();
             if let Some(held) = record.held.as_ref().filter(|held| held.level == level as u64) {
+                // It serves no read that is longer than its part.
+                let fits = held.start.iter().zip(&held.stop).zip(&lengths);
+                if fits.into_iter().any(|((from, to), length)| to - from < *length) {
+                    continue;
+                }
                 start.clone_from(&held.start);
             }
-            let stop = start.iter().zip(&read.shape).map(|(at, n)| at.saturating_add(side(n)));
+            let stop = start.iter().zip(&lengths).map(|(at, length)| at.saturating_add(*length));
             let region = CellRegion { stop: stop.collect(), start };
             found.push(ExpectedMeshReads {
                 level: level as u64,
