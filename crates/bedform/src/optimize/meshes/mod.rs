@@ -291,11 +291,12 @@ fn planned(
     (kinds, candidates): (&[MeshKind], Vec<CandidateReplica>),
     mut notes: Vec<String>,
 ) -> Result<MeshOptimizePlan> {
-    // Those of an earlier state of the mesh are made anew.
-    let existing = sources
-        .iter()
-        .flat_map(|source| source.replicas.iter().map(|(one, _)| one).chain(&source.dead));
-    let existing: u64 = existing.map(|one| one.stored_bytes).sum();
+    let existing = sources.iter().flat_map(|source| &source.replicas);
+    let existing: u64 = existing.map(|(one, _)| one.stored_bytes).sum();
+    // Those of an earlier state of the mesh are made anew, which is planned without compression.
+    let before = sources.iter().flat_map(|source| &source.dead);
+    let existing =
+        before.map(|one| one.raw_bytes.max(one.stored_bytes)).fold(existing, u64::saturating_add);
     let source_bytes = sources.iter().map(|source| source.bytes).sum();
     let budget_bytes = options.budget.bytes(source_bytes, existing);
     let uses: Vec<_> = kinds.iter().map(|kind| kind.priced.priced_use()).collect();
