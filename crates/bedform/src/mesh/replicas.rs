@@ -76,8 +76,9 @@ struct SeenReplicas {
     choices: HashMap<ReadKind, Option<Arc<OpenMeshReplica>>>,
 }
 
-/// Reads of one component up to one level, with lengths that round up to the same powers of two.
-type ReadKind = (usize, usize, Vec<u32>);
+/// Reads of one component up to one level, with lengths that round up to the same powers of two, in the
+/// parts of the same replicas, by their numbers.
+type ReadKind = (usize, usize, Vec<u32>, Vec<usize>);
 
 /// A replica, opened at its first use.
 #[derive(Debug)]
@@ -349,36 +350,36 @@ impl Mesh {
     ) -> Option<Arc<OpenMeshReplica>> {
         let replicas = self.replicas.as_deref()?;
         let (name, shape) = (self.components().get(component)?, region.shape());
-        let kind =
-            (component, level, shape.iter().map(|n| u64::BITS - n.leading_zeros()).collect());
-        let candidates: Vec<Arc<OpenMeshReplica>> = {
-            let seen = replicas.seen();
-            if let Some(choice) = seen.choices.get(&kind) {
-                return choice.clone().filter(|one| !one.is_broken());
-            }
-            let may_serve = |one: &&Arc<OpenMeshReplica>| {
-                let record = &one.record;
-                record.step == self.step()
-                    && record.component == *name
-                    && (level as u64) < record.levels
-                    && !one.is_broken()
-            };
-            seen.all.iter().filter(may_serve).cloned().collect()
+        if shape.contains(&0) {
+            return None;
+        }
+        let may_serve = |one: &Arc<OpenMeshReplica>| {
+            let record = &one.record;
+            let is_of = record.step == self.step() && record.component == *name;
+            is_of && (level as u64) < record.levels && !one.is_broken()
         };
-        if candidates.is_empty() || shape.contains(&0) {
+        let all = replicas.seen().all.clone();
+        let candidates = (0..).zip(&all).filter(|(_, one)| may_serve(one));
+        let candidates = candidates.filter(|(_, one)| one.holds(self, region, level));
+        let (numbers, candidates): (Vec<usize>, Vec<_>) = candidates.unzip();
+        if candidates.is_empty() {
             return None;
         }
         // Only those are opened that may serve the read: opening reads all their sub-boxes.
-        let made = candidates.iter().filter(|one| one.holds(self, region, level));
-        let made = made.filter_map(|one| Some((one.gain_for(level, &shape)?, one)));
+        let made = candidates.iter().filter_map(|one| Some((one.gain_for(level, &shape)?, *one)));
         let mut made: Vec<_> = made.collect();
         made.sort_by(|a, b| b.0.total_cmp(&a.0));
         if let Some((_, found)) = made.into_iter().find(|(_, one)| one.opened(self).is_some()) {
             return Some(Arc::clone(found));
         }
-        let candidates = candidates.into_iter().filter(|one| one.opened(self).is_some());
-        let candidates: Vec<_> = candidates.collect();
-        let choice = self.cheapest(component, region, level, &candidates);
+        let lengths = shape.iter().map(|length| u64::BITS - length.leading_zeros()).collect();
+        let kind = (component, level, lengths, numbers);
+        if let Some(choice) = replicas.seen().choices.get(&kind) {
+            return choice.clone().filter(|one| !one.is_broken());
+        }
+        let opened = candidates.into_iter().filter(|one| one.opened(self).is_some());
+        let opened: Vec<_> = opened.cloned().collect();
+        let choice = self.cheapest(component, region, level, &opened);
         let mut seen = replicas.seen();
         if seen.choices.len() < CHOICES_MAX {
             seen.choices.insert(kind, choice.clone());
