@@ -6,11 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from bedform import _internal, _sidecar
-from bedform._ahead import UNFOLLOWED
 from bedform._catalogue import is_count, is_counts, is_seconds
 from bedform._errors import UnsupportedError, engine_call
 from bedform._mesh import RefinedMesh
-from bedform._mesh_opening import kind_at, open_mesh
+from bedform._mesh_opening import kind_at, mesh_in, open_mesh
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,17 +21,18 @@ _BYTES_MAX: Final = 64 << 20
 
 
 def mesh_for_jobs(source: Any) -> RefinedMesh | None:
-    """Opens the mesh at a path, without replicas and without records; None for another source."""
-    import bedform
+    """Opens the mesh at a path, without replicas, records and warnings; None for another source."""
+    from bedform._opening import open_untold
 
     if not isinstance(source, str) or (kind := kind_at(source)) not in _KINDS:
         return None
     if kind == "plotfile":
         return open_mesh(source, {"replicas": False, "records": False})
-    opened = bedform.open(source, replicas=False, prefetch=UNFOLLOWED)
-    if isinstance(opened, RefinedMesh):
-        return opened
-    if isinstance(opened, (bedform.Store, bedform.ForeignStore)):
+    opened = open_untold(source, kind)
+    found = mesh_in(opened)
+    if isinstance(found, RefinedMesh):
+        return found
+    if opened is not None:
         opened.close()
     return None
 

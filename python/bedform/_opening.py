@@ -342,6 +342,17 @@ def references_at(where: str) -> Store | None:
     return None if found is None else _reopen(found(False), options)
 
 
+def open_untold(where: str, kind: str) -> Any:
+    """Opens the store or HDF5 file at a local path, without replicas, records and warnings.
+
+    Returns None for a file that only h5py reads.
+    """
+    options = {"prefetch": False, "replicas": False, "records": False}
+    if kind == "hdf5":
+        return _file_at(where, options, allow_external=False, map_time=None)
+    return _reopen(where, options)
+
+
 def _kind_of(where: str) -> str:
     """Returns the kind of a local path, as the engine finds it, or of references."""
     if isinstance(where, References):
