@@ -24,7 +24,8 @@ from bedform._errors import (
 )
 from bedform._location import location
 from bedform._mesh_boxes import cell_count, chosen_components, ordered_parts, stored_parts
-from bedform._mesh_opening import STEPS_ATTRIBUTE, is_plotfile, mesh_at, mesh_of, open_mesh
+from bedform._mesh_jobs import mesh_for_jobs
+from bedform._mesh_opening import STEPS_ATTRIBUTE, is_plotfile, mesh_of, open_mesh
 from bedform._paths import paths_of
 from bedform._remote import is_url
 
@@ -87,13 +88,13 @@ def meshes_of(
             twice = next(name for name in names if names.count(name) > 1)
             raise InvalidArgumentError(f"two plotfiles have the name {twice!r}")
         return dict(zip(names, (partial(_plotfile, place) for place in places), strict=True))
-    if paths is None and (opened := mesh_at(shown)) is not None:
+    if paths is None and (opened := mesh_for_jobs(shown)) is not None:
         return {step or Path(shown).name: partial(opened.step, step) for step in opened.steps}
     return None
 
 
 def _plotfile(place: str) -> RefinedMesh:
-    """Opens a plotfile.
+    """Opens a plotfile, without replicas: a comparison reads the plotfile itself.
 
     Raises
     ------
@@ -102,7 +103,7 @@ def _plotfile(place: str) -> RefinedMesh:
     """
     if Path(place).is_file():
         raise UnsupportedError(f"{place} is a file, and a plotfile is a directory")
-    return open_mesh(place, {})
+    return open_mesh(place, {"replicas": False, "records": False})
 
 
 def are_meshes(source: str) -> bool:

@@ -9,13 +9,12 @@ from bedform import _internal, _sidecar
 from bedform._catalogue import is_count, is_counts, is_seconds
 from bedform._errors import UnsupportedError, engine_call
 from bedform._mesh import RefinedMesh
-from bedform._mesh_opening import kind_at, mesh_in, open_mesh
+from bedform._mesh_boxes import cell_counts
+from bedform._mesh_opening import MESH_KINDS, kind_at, mesh_in, open_mesh
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-#: Kinds of places that may be refined meshes.
-_KINDS: Final = ("plotfile", "zarr-v3", "hdf5")
 _VERSION: Final = 1
 _BYTES_MAX: Final = 64 << 20
 
@@ -24,7 +23,7 @@ def mesh_for_jobs(source: Any) -> RefinedMesh | None:
     """Opens the mesh at a path, without replicas, records and warnings; None for another source."""
     from bedform._opening import open_untold
 
-    if not isinstance(source, str) or (kind := kind_at(source)) not in _KINDS:
+    if not isinstance(source, str) or (kind := kind_at(source)) not in MESH_KINDS:
         return None
     if kind == "plotfile":
         return open_mesh(source, {"replicas": False, "records": False})
@@ -74,7 +73,7 @@ def _steps(mesh: RefinedMesh, where: str, *, is_learnt: bool) -> list[str]:
     arrays = knowledge.get("arrays") if isinstance(knowledge, dict) else None
     names = list(arrays) if isinstance(arrays, dict) else []
     names += [one["array"] for one in mesh_replicas_of(where)]
-    read = {name.partition("/level_")[0] for name in names}
+    read = set(map(_step_of, names))
     return [step for step in steps if step in read] or steps[-1:]
 
 
@@ -86,7 +85,8 @@ def source_facts(mesh: RefinedMesh, stored_bytes: int | None) -> dict[str, Any]:
         at = mesh.step(step)
         before = f"{step}/" if mesh._steps is not None and step else ""
         for level in range(at.levels):
-            arrays += [_component_facts(at, level, name, before) for name in at]
+            facts = _level_facts(at, level)
+            arrays += [{"array": f"{before}{traced_path(level, name)}", **facts} for name in at]
     return {
         "format": str(info["format"]),
         "is_file": mesh._steps is None,
@@ -96,17 +96,16 @@ def source_facts(mesh: RefinedMesh, stored_bytes: int | None) -> dict[str, Any]:
     }
 
 
-def _component_facts(mesh: RefinedMesh, level: int, name: str, before: str) -> dict[str, Any]:
-    boxes = mesh.boxes(level)
-    cells = int((boxes[:, 1] - boxes[:, 0]).prod(axis=1).sum())
+def _level_facts(mesh: RefinedMesh, level: int) -> dict[str, Any]:
+    """Returns the facts that all components of a level share."""
+    counts = cell_counts(mesh.boxes(level))
     return {
-        "array": f"{before}{traced_path(level, name)}",
         "dims": list(mesh.dims),
         "shape": [int(length) for length in mesh.domain(level)[1]],
         "dtype": str(mesh.dtype),
-        "bytes": cells * mesh.dtype.itemsize,
+        "bytes": int(counts.sum()) * mesh.dtype.itemsize,
         "stored_bytes": None,
-        "storage": f"{len(boxes)} boxes",
+        "storage": f"{len(counts)} boxes",
         "chunks": None,
         "shards": None,
         "order": None,
@@ -117,6 +116,11 @@ def _component_facts(mesh: RefinedMesh, level: int, name: str, before: str) -> d
 def traced_path(level: int, component: str) -> str:
     """Returns the name of a component of a level in records, plans and reports."""
     return f"level_{level}/{component}"
+
+
+def _step_of(traced: str) -> str:
+    """Returns the step in the name of a component of a store's mesh."""
+    return traced.partition("/level_")[0]
 
 
 def mesh_replicas_of(where: str) -> list[dict[str, Any]]:
@@ -133,7 +137,7 @@ def replicas_with_states(mesh: RefinedMesh, where: str) -> list[dict[str, Any]]:
     replicas = mesh_replicas_of(where)
     if not replicas:
         return []
-    named = {one["array"].partition("/level_")[0] for one in replicas}
+    named = {_step_of(one["array"]) for one in replicas}
     steps = [step for step in mesh.steps if mesh._steps is None or step in named]
     meshes = [mesh.step(step)._inner for step in steps]
     current = set(engine_call(_internal.current_mesh_replicas, where)(meshes, where))

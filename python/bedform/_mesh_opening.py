@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from bedform import _internal
 from bedform._errors import ConflictError, engine_call
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from bedform._store import Store
 
+#: Kinds of places that may be refined meshes.
+MESH_KINDS: Final = ("plotfile", "zarr-v3", "hdf5")
 #: The attribute of the root of a store of meshes.
 STEPS_ATTRIBUTE = "bedform_mesh_steps"
 #: The attribute of the group of a mesh.
@@ -34,7 +36,7 @@ def is_plotfile(path: str) -> bool:
 
 def mesh_at(path: str) -> RefinedMesh | None:
     """Opens the mesh at a local path; returns None for anything else."""
-    if kind_at(path) not in ("plotfile", "zarr-v3", "hdf5"):
+    if kind_at(path) not in MESH_KINDS:
         return None
     import bedform
 

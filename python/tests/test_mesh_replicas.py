@@ -88,6 +88,13 @@ def test_nothing_is_recorded_of_an_unwatched_plotfile(plotfile: Path) -> None:
         bf.learn(plotfile)
 
 
+def test_a_conversion_is_no_recorded_read(plotfile: Path, tmp_path: Path) -> None:
+    bf.watch(plotfile)
+    bf.convert(plotfile, tmp_path / "run.zarr", verify=True)
+    with pytest.raises(bf.NotFoundError, match="no reads are recorded"):
+        bf.learn(plotfile)
+
+
 def test_planes_are_served_by_a_replica_with_the_same_elements(plotfile: Path) -> None:
     bf.watch(plotfile)
     density = bf.open(plotfile)["density"]
