@@ -746,8 +746,8 @@ impl Mesh {
         &self.step
     }
 
-    /// Returns all files of a component of the first `levels` levels, with their versions: those of the texts as they
-    /// were read, the others as they are. `None` while they are being written.
+    /// Returns all files of a component of the first `levels` levels, with their versions: those of
+    /// the texts as they were read, the others as they are. `None` while they are being written.
     ///
     /// # Errors
     /// Those of storage.

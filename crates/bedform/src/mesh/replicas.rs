@@ -5,7 +5,6 @@
 //! the one that the replica was made of; else, and where it fails, the mesh itself is read.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -212,7 +211,7 @@ impl OpenMeshReplica {
         }
         let mut options = self.options.clone();
         if let Some(directory) = self.sidecar.own_directory() {
-            options.profile = Profile::for_path(Path::new(&directory)).ok().flatten();
+            options.profile = Profile::for_path(&directory).ok().flatten();
         }
         let storage = storage_in_sidecar(&self.sidecar, &place, Mode::ReadOnly, &options)?;
         for file in &self.record.objects {
@@ -308,8 +307,7 @@ impl OpenMeshReplica {
             true => mesh.coarse(region, level, of),
             false => region.refined(&mesh.ratio(level, of)),
         };
-        let sides = region.start.iter().zip(&held.start).zip(region.stop.iter().zip(&held.stop));
-        sides.into_iter().all(|((start, first), (stop, end))| first <= start && stop <= end)
+        CellRegion { start: held.start.clone(), stop: held.stop.clone() }.has(&region)
     }
 
     /// The predicted seconds that it was made to save of a read of `shape` up to `level`, if it was

@@ -35,6 +35,8 @@ const SUB_BOX_CELLS: u64 = 4096;
 const PART_MAX: f64 = 0.8;
 /// Kinds of reads whose regions are compared.
 const REGIONS_MAX: usize = 3;
+/// The orders that are compared for each shape.
+pub(super) const ORDERS: [BoxOrder; 3] = [BoxOrder::Hilbert, BoxOrder::Z, BoxOrder::Given];
 /// The bytes that making a replica moves for each of its bytes: read, written, and encoded.
 const BUILDING_BYTES: f64 = 3.0;
 
@@ -48,7 +50,7 @@ pub(super) struct OptimizedMesh<'a> {
     pub(super) bytes: u64,
     /// The replicas that reads can use, opened.
     pub(super) replicas: Vec<(MeshReplica, Arc<OpenMeshReplica>)>,
-    /// Names of the replicas that no read can use again.
+    /// The replicas that no read can use again.
     pub(super) dead: Vec<MeshReplica>,
 }
 
@@ -159,7 +161,7 @@ impl<'a> OptimizedMesh<'a> {
             regions.extend(self.hot_regions(&own, levels - 1).into_iter().map(Some));
             for held in &regions {
                 for sub_box in sub_boxes(self.mesh, &own, levels - 1) {
-                    for order in [BoxOrder::Hilbert, BoxOrder::Z, BoxOrder::Given] {
+                    for order in ORDERS {
                         check_cancelled("the plan was stopped")?;
                         let layout = ReplicaLayout {
                             levels,
@@ -270,15 +272,13 @@ impl<'a> OptimizedMesh<'a> {
     fn hot_regions(&self, kinds: &[&MeshKind], level: usize) -> Vec<(usize, CellRegion)> {
         let mesh = self.mesh;
         let domain: f64 = mesh.levels()[level].shape.iter().map(|n| *n as f64).product();
-        let each =
-            kinds.iter().map(|kind| kind.hot_region().refined(&mesh.ratio(kind.level, level)));
-        let mut regions: Vec<CellRegion> = each.take(REGIONS_MAX).collect();
-        let around = kinds.iter().fold(None, |around: Option<CellRegion>, kind| {
-            let own = kind.hot_region().refined(&mesh.ratio(kind.level, level));
-            let mut around = around.unwrap_or_else(|| own.clone());
-            around.extend_to(&own);
-            Some(around)
+        let fine = |kind: &&MeshKind| kind.hot_region().refined(&mesh.ratio(kind.level, level));
+        let mut regions: Vec<CellRegion> = kinds.iter().map(fine).collect();
+        let around = regions.iter().cloned().reduce(|mut around, one| {
+            around.extend_to(&one);
+            around
         });
+        regions.truncate(REGIONS_MAX);
         regions.extend(around);
         let mut found: Vec<(usize, CellRegion)> = Vec::new();
         for region in regions {

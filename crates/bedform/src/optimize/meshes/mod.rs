@@ -16,12 +16,11 @@ mod candidates;
 
 use std::path::{Path, PathBuf};
 
-use bedform_geometry::BoxOrder;
 use bedform_storage::ProfileOrigin;
 use serde::Serialize;
 
 use self::building::{MeshBuilding, NamedMeshCatalogue};
-use self::candidates::{MeshKind, OptimizedMesh, axes_of, sub_boxes};
+use self::candidates::{MeshKind, ORDERS, OptimizedMesh, axes_of, sub_boxes};
 use super::building::{
     directory_of, in_place, locked, note_of_place, note_of_size, remove, remove_unnamed,
 };
@@ -199,7 +198,7 @@ pub fn layout_for_reads(mesh: &Mesh, reads: &[ExpectedRead]) -> Result<MeshLayou
         .collect();
     let mut best: Option<MeshLayout> = None;
     for sub_box in sub_boxes(mesh, &kinds.iter().collect::<Vec<_>>(), levels - 1) {
-        for order in [BoxOrder::Hilbert, BoxOrder::Z, BoxOrder::Given] {
+        for order in ORDERS {
             check_cancelled("the choice was stopped")?;
             let of = (&sub_box[..], MeshOrder::Fixed(order));
             let forecast = MeshForecast::new(mesh, (levels, None), of, &tuning.profile)?;
